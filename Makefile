@@ -1,0 +1,40 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test test-only test-image check bench schema format clean node_modules
+
+run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
+	@PATH="$$PWD/node_modules/.bin:$$PATH" exec node src/cli.ts serve --with-worker --migrate --demo
+
+test: node_modules ## type check, lint, format check, then every test on throwaway servers (TEST_SERVERS=embedded|containers)
+	@npm run --silent check
+	@npm run --silent test
+
+test-only: node_modules ## the tests without the checks
+	@npm run --silent test
+
+test-image: node_modules ## build the image and try compose.yaml on a Docker engine
+	@npm run --silent test:image
+
+check: node_modules ## type check, lint and format check alone
+	@npm run --silent check
+
+bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
+	@npm run --silent bench
+
+schema: node_modules ## write sql/schema.sql and test/contract anew after a change that was meant
+	@npm run --silent schema
+	@npm run --silent contract
+
+format: node_modules ## format every source
+	@npm run --silent format
+
+clean: ## remove what was installed and the demo's data
+	rm -rf node_modules .data
+
+# npm ci only when the lock file changed; the stamp is what npm itself writes.
+node_modules: node_modules/.package-lock.json
+node_modules/.package-lock.json: package-lock.json
+	npm ci
+	@touch $@
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
