@@ -1,0 +1,141 @@
+import { Type, type Static, type TProperties } from '@sinclair/typebox';
+import { Value } from '@sinclair/typebox/value';
+
+const port = (description: string, value: number) =>
+  Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
+const milliseconds = (description: string, value: number) =>
+  Type.Integer({ minimum: 1, maximum: 3_600_000, default: value, description: `${description} (ms)` });
+const count = (description: string, value: number) =>
+  Type.Integer({ minimum: 1, maximum: 10_000, default: value, description });
+const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
+
+/** Every environment variable the service reads: its type, default and meaning. The README's table is made from it. */
+export const ConfigSchema = Type.Object({
+  HOST: Type.String({
+    minLength: 1,
+    default: '127.0.0.1',
+    description: 'address to listen on; `0.0.0.0` in the image',
+  }),
+  PORT: port('port to listen on; 0 takes a free one', 3000),
+  PUBLIC_URL: url('address under which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
+  DATABASE_URL: url(
+    'PostgreSQL 18 or newer, for the service; without it an embedded server is started in `DATA_DIR`',
+    '^postgres(ql)?://[^\\s]+$',
+  ),
+  MIGRATION_DATABASE_URL: url(
+    'the same database as its owner, for `migrate`; `DATABASE_URL` when absent',
+    '^postgres(ql)?://[^\\s]+$',
+  ),
+  DATA_DIR: Type.String({
+    minLength: 1,
+    default: '.data',
+    description: 'where the embedded PostgreSQL keeps its data',
+  }),
+  DATABASE_LOOKUP_CONNECTIONS: count('pipelined connections for short reads', 2),
+  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads', 6),
+  DATABASE_TRANSACTION_CONNECTIONS: count('connections for transactions', 10),
+  DATABASE_QUEUE_LENGTH: count('callers that may wait for a connection, per kind; one more is answered 503', 500),
+  DATABASE_QUEUE_MS: milliseconds('longest wait for a connection before 503', 1_000),
+  STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
+  OVERLOAD_MS: Type.Integer({
+    minimum: 0,
+    maximum: 60_000,
+    default: 1_000,
+    description: 'stall of the event loop that counts as overload, answered 503 (ms); 0 turns it off',
+  }),
+  ELASTICSEARCH_URL: url(
+    'nodes of the search cluster that keeps the prospect catalog, comma-separated; without it PostgreSQL keeps it',
+    '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
+  ),
+  ELASTICSEARCH_API_KEY: Type.Optional(
+    Type.String({ minLength: 1, description: 'how to log in there, unless the URL says' }),
+  ),
+  ELASTICSEARCH_INDEX: Type.String({
+    pattern: '^[a-z][a-z0-9_-]{0,99}$',
+    default: 'sales-data-prospects',
+    description: 'name of the catalog in the search cluster; what belongs to it begins so',
+  }),
+  ELASTICSEARCH_SHARDS: Type.Integer({
+    minimum: 1,
+    maximum: 1024,
+    default: 1,
+    description: 'parts a new index is split into',
+  }),
+  ELASTICSEARCH_REPLICAS: Type.Integer({
+    minimum: 0,
+    maximum: 16,
+    default: 1,
+    description: 'copies of each part of a new index, beside the first',
+  }),
+  ELASTICSEARCH_TIMEOUT_MS: milliseconds(
+    'longest wait for an answer of the search cluster, twice at most, before 503',
+    2_000,
+  ),
+  ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds('longest wait for one write of a load before it is tried again', 60_000),
+  PROSPECT_MASKING: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    default: 'on',
+    description: 'whether e-mails and phones of prospects are masked until the customer has unlocked them',
+  }),
+  LOG_LEVEL: Type.Union(
+    (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
+    { default: 'info', description: 'least severe level that is logged' },
+  ),
+  TRUST_PROXY: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: 'addresses or ranges of proxies whose forwarded address is believed, comma-separated',
+    }),
+  ),
+  CORS_ORIGINS: Type.Optional(
+    Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
+  ),
+  KEY_PREFIX: Type.String({
+    pattern: '^[a-z][a-z0-9]{1,15}$',
+    default: 'sda',
+    description: 'first part of newly issued API keys',
+  }),
+  SHUTDOWN_MS: milliseconds('longest wait for requests in hand at SIGTERM', 15_000),
+});
+
+/** The parsed environment. Frozen; made once at the start of a command. */
+export type Config = Readonly<Static<typeof ConfigSchema>>;
+
+/** The environment does not say what it must; `faults` has a line for every variable at fault, never its value. */
+export class ConfigError extends Error {
+  readonly faults: string[];
+
+  constructor(faults: string[]) {
+    super(`The configuration is not valid:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+    this.name = 'ConfigError';
+    this.faults = faults;
+  }
+}
+
+/**
+ * Reads the environment into a `Config`. An empty variable counts as absent.
+ * @throws ConfigError naming every variable at fault at once
+ */
+export function parseConfig(environment: Record<string, string | undefined>): Config {
+  const properties: TProperties = ConfigSchema.properties;
+  const given = Object.keys(properties).filter((name) => (environment[name] ?? '') !== '');
+  const raw = Object.fromEntries(given.map((name) => [name, environment[name]]));
+  const parsed = Value.Default(ConfigSchema, Value.Convert(ConfigSchema, raw));
+  const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));
+  if (faulty.size > 0) throw new ConfigError([...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`));
+  return Object.freeze(parsed as Static<typeof ConfigSchema>);
+}
+
+/** The configuration of this process. `process.env` is read here and below, nowhere else. */
+export const readConfig = (): Config => parseConfig(process.env);
+
+/** This process's environment for a program that it starts, without the variables that match. */
+export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
+  Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
+
+/** Says what a variable may hold, from its schema. */
+function expectation(schema: TProperties[string]): string {
+  if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
+  if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;
+  if (schema['pattern']) return `must match ${schema['pattern']}`;
+  return 'must not be empty';
+}
