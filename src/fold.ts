@@ -1,0 +1,87 @@
+/**
+ * The one notion of "case-insensitive" here: what is the same to a reader folds to the same text. Unicode NFKD, the marks
+ * U+0300–U+036F dropped, full case folding (Unicode 17, CaseFolding.txt C + F), letters without a decomposition to their
+ * usual base, NFC; trimmed, inner white space as one space. Idempotent.
+ *
+ * Whatever is stored folded was folded by this function, and folded text compares as bytes: a change here, or a Node with
+ * a newer Unicode that changes the folding of an assigned letter (Unicode promises not to), means folding the stored again.
+ */
+export function fold(text: string): string {
+  const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
+  return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
+}
+
+/** The words of a text, folded: the maximal runs of letters, marks and digits, in their order. */
+export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
+
+// eslint-disable-next-line no-control-regex
+const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
+
+/** U+0085 is white space to Unicode but not to JavaScript. */
+const whiteSpace = /[\s\u0085]+/g;
+const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
+
+const foldLetters = (text: string): string =>
+  text
+    .normalize('NFKD')
+    .replace(/[\u0300-\u036f]+/g, '')
+    .toUpperCase()
+    .toLowerCase()
+    .replace(exceptional, (letter) => exceptions.get(letter)!)
+    .normalize('NFC');
+
+/**
+ * Upper case, then lower case, is Unicode's full case folding but for these: the lower case of a final sigma depends on
+ * its place, the capital sharp s has no upper case, and Cherokee folds to its capitals.
+ */
+const caseExceptions: [string, string][] = [
+  ['ς', 'σ'],
+  ['ß', 'ss'],
+  ...cherokee(0xab70, 0xabbf, 0x13a0),
+  ...cherokee(0x13f8, 0x13fd, 0x13f0),
+];
+
+function cherokee(first: number, last: number, capital: number): [string, string][] {
+  const pair = (_: unknown, i: number): [string, string] => [
+    String.fromCodePoint(first + i),
+    String.fromCodePoint(capital + i),
+  ];
+  return Array.from({ length: last - first + 1 }, pair);
+}
+
+/**
+ * Latin letters that Unicode does not decompose, and the base that people type when their keyboard lacks them: ligatures,
+ * thorn and eth, eng, dotless j (dotless i folds by its case), and the letters of living alphabets with a stroke or a hook.
+ */
+const bases: [base: string, letters: string][] = [
+  ['ae', 'æ'],
+  ['oe', 'œ'],
+  ['th', 'þ'],
+  ['b', 'ƀɓ'],
+  ['c', 'ȼƈ'],
+  ['d', 'đðɗɖ'],
+  ['e', 'ɇ'],
+  ['f', 'ƒ'],
+  ['g', 'ǥɠ'],
+  ['h', 'ħ'],
+  ['i', 'ɨ'],
+  ['j', 'ȷɉ'],
+  ['k', 'ƙ'],
+  ['l', 'łƚ'],
+  ['n', 'ŋɲ'],
+  ['o', 'øɵ'],
+  ['p', 'ƥ'],
+  ['r', 'ɍ'],
+  ['t', 'ŧƭⱦ'],
+  ['u', 'ʉ'],
+  ['v', 'ʋ'],
+  ['w', 'ⱳ'],
+  ['y', 'ɏƴ'],
+  ['z', 'ƶȥ'],
+];
+
+const exceptions = new Map([
+  ...caseExceptions,
+  ...bases.flatMap(([base, letters]) => Array.from(letters, (letter): [string, string] => [letter, base])),
+]);
+const exceptional = new RegExp(`[${[...exceptions.keys()].join('')}]`, 'gu');
