@@ -1,0 +1,120 @@
+import type postgres from 'postgres';
+
+/**
+ * The types beyond the driver's own. Rows come out shaped as the wire wants them, so that they are serialised without
+ * another pass: an instant is its ISO text, a decimal and a 64-bit integer are numbers (the contract keeps both in range).
+ */
+export type WireTypes = { instant: string };
+
+type Oid = number;
+
+/** PostgreSQL's built-in types, by the object ids that `pg_type` has on every server. */
+const oid = {
+  boolean: 16,
+  bytea: 17,
+  bigint: 20,
+  smallint: 21,
+  integer: 23,
+  text: 25,
+  json: 114,
+  float4: 700,
+  float8: 701,
+  varchar: 1043,
+  date: 1082,
+  timestamp: 1114,
+  timestamptz: 1184,
+  numeric: 1700,
+  uuid: 2950,
+  jsonb: 3802,
+} as const;
+
+/** Type of the elements → type of the array. */
+const arrays: readonly (readonly [Oid, Oid])[] = [
+  [oid.boolean, 1000],
+  [oid.bytea, 1001],
+  [oid.bigint, 1016],
+  [oid.smallint, 1005],
+  [oid.integer, 1007],
+  [oid.text, 1009],
+  [oid.json, 199],
+  [oid.float4, 1021],
+  [oid.float8, 1022],
+  [oid.varchar, 1015],
+  [oid.date, 1182],
+  [oid.timestamp, 1115],
+  [oid.timestamptz, 1185],
+  [oid.numeric, 1231],
+  [oid.uuid, 2951],
+  [oid.jsonb, 3807],
+];
+
+const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
+
+/** What the driver is given as its `types`. */
+export const wireTypes = {
+  instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
+  calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
+  decimal: { to: oid.numeric, from: [oid.numeric, oid.bigint], serialize: asText, parse: Number },
+} satisfies Record<string, postgres.PostgresType>;
+
+/**
+ * `2026-03-14 09:26:53.5+00`, as a connection with time zone UTC sends it, to `2026-03-14T09:26:53.500Z`.
+ * What is finer than a millisecond is cut off; `infinity` and years with another number of digits stay as they are.
+ */
+export function toInstant(text: string): string {
+  if (text.charCodeAt(10) !== 32 || !text.endsWith('+00')) return text;
+  const fraction = text.length > 22 ? text.slice(20, -3) : '';
+  return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
+}
+
+interface Codecs {
+  parsers: Record<Oid, ((text: string) => unknown) | undefined>;
+  serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
+  shared: { typeArrayMap: Record<Oid, Oid> };
+}
+
+/**
+ * Teaches a driver instance the array types. Left to itself (`fetch_types`) it asks every new connection's server for
+ * them: a round trip more, and a process that ends on an unhandled rejection when the connection is lost just then.
+ */
+export function registerArrays(sql: postgres.Sql<WireTypes>): void {
+  const codecs = sql.options as unknown as Codecs;
+  for (const [element, array] of arrays) {
+    const parse = codecs.parsers[element] ?? ((text: string) => text);
+    const serialize = codecs.serializers[element] ?? String;
+    codecs.shared.typeArrayMap[element] = array;
+    codecs.parsers[array] = (text) => parseArray(text, parse);
+    codecs.serializers[array] = (value) => (Array.isArray(value) ? serializeArray(value, serialize) : value);
+  }
+}
+
+/** Writes an array literal: every element quoted, so that none can be taken for `NULL` or for punctuation. */
+function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
+  const element = (value: unknown): string => {
+    if (value === null) return 'NULL';
+    if (Array.isArray(value)) return serializeArray(value, serialize);
+    return `"${String(serialize(value)).replaceAll(/["\\]/g, '\\$&')}"`;
+  };
+  return `{${values.map(element).join(',')}}`;
+}
+
+const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
+
+/**
+ * Reads an array literal of any depth.
+ * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
+ */
+export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
+  const root: unknown[] = [];
+  const open = [root];
+  for (const [whole, quoted, bare] of text.slice(text.indexOf('{')).matchAll(token)) {
+    if (whole === '{') {
+      const inner: unknown[] = [];
+      open.at(-1)!.push(inner);
+      open.push(inner);
+    } else if (whole === '}') open.pop();
+    else if (quoted !== undefined) open.at(-1)!.push(parse(quoted.replaceAll(/\\(.)/gs, '$1')));
+    else open.at(-1)!.push(bare === 'NULL' ? null : parse(bare!));
+  }
+  return root[0] as unknown[];
+}

@@ -1,0 +1,243 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseConfig } from '../src/config.ts';
+import { openDatabase, type Database } from '../src/db.ts';
+import { notFound } from '../src/errors.ts';
+import { asSuperuser, createDatabase, type TestDatabase } from './setup/database.ts';
+
+let database: TestDatabase;
+let owner: postgres.Sql;
+let db: Database;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  owner = postgres(database.ownerUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  await owner`create table pairs (number integer not null)`;
+  await owner`create table notes (text text not null constraint notes_text_key unique)`;
+  await owner`grant select, insert on pairs, notes to sales_data_api`;
+  db = openDatabase(parseConfig({}), database.url);
+});
+afterAll(async () => {
+  await db.close();
+  await owner.end();
+  await database.drop();
+});
+
+const unavailable = { code: 'unavailable', retryAfter: 1 };
+
+/** Ends a backend, and comes back when it is gone. */
+const terminate = (pid: number): Promise<unknown> =>
+  asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
+
+describe('rows', () => {
+  test('come out in the shape of the wire', async () => {
+    const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+    const [row] = await db.lookup(
+      (sql) => sql`
+        select
+          '2026-03-14 10:26:53.5+01'::timestamptz as instant,
+          array['2026-03-14 10:26:53.5891+01'::timestamptz, null] as instants,
+          '2026-03-14'::date as day,
+          12.5::numeric(14,4) as price,
+          9007199254740991::bigint as count,
+          '\\xdeadbeef'::bytea as hash,
+          '{{1,2},{3,NULL}}'::integer[] as grid,
+          '{}'::text[] as nothing`,
+    );
+    expect(row).toEqual({
+      instant: '2026-03-14T09:26:53.500Z',
+      instants: ['2026-03-14T09:26:53.589Z', null],
+      day: '2026-03-14',
+      price: 12.5,
+      count: 9007199254740991,
+      hash: Buffer.from('deadbeef', 'hex'),
+      grid: [
+        [1, 2],
+        [3, null],
+      ],
+      nothing: [],
+    });
+    const [found] = await db.search((sql) => sql`select ${id}::uuid = any (${[id]}) as found`);
+    expect(found).toEqual({ found: true });
+  });
+
+  test.each(['lookup', 'search', 'transaction'] as const)(
+    'hold what was sent as a parameter through %s',
+    async (lane) => {
+      const sent = {
+        texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
+        ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+        none: [] as string[],
+        numbers: [1.5, -2, 1e15],
+        flags: [true, false],
+        hashes: [Buffer.from('00ff', 'hex')],
+        instant: '2026-03-14T09:26:53.589Z',
+        document: { a: ['x', 1, null], 'ü"': {} },
+        hash: Buffer.from('00ff', 'hex'),
+      };
+      const read = (
+        sql: Pick<postgres.Sql<{ instant: string }>, 'json' | 'array'> & postgres.ISql<{ instant: string }>,
+      ) => sql`
+      select
+        ${sent.texts}::text[] as texts,
+        ${sent.ids}::uuid[] as ids,
+        ${sent.none}::text[] as none,
+        ${sent.numbers}::numeric[] as numbers,
+        ${sql.array(sent.flags)}::boolean[] as flags,
+        ${sql.array(sent.hashes)}::bytea[] as hashes,
+        ${sent.instant}::timestamptz as instant,
+        ${sql.json(sent.document)}::jsonb as document,
+        ${sent.hash}::bytea as hash`;
+      const [row] = await db[lane]<postgres.Row[]>(read);
+      expect(row).toEqual(sent);
+    },
+  );
+});
+
+describe('the lanes', () => {
+  test('work as the narrow role, in UTC, under time limits, without compiling plans', async () => {
+    const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
+      current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
+      current_setting('idle_in_transaction_session_timeout') as idle, current_setting('jit') as jit`;
+    for (const lane of ['lookup', 'search', 'transaction'] as const) {
+      const [row] = await db[lane]<postgres.Row[]>((sql) => sql.unsafe(settings));
+      const limits = { statement: '10s', lock: '10s', idle: '10s' };
+      expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
+    }
+  });
+
+  test('plan searches for the values given and keep no statement of them', async () => {
+    const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
+      select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
+    expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
+    expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
+  });
+
+  test('answer beside one that is full, which answers 503 in bounded time and recovers', async () => {
+    const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
+    const small = openDatabase(parseConfig(limits), database.url);
+    const hold = Promise.withResolvers<void>();
+    const holders = [1, 2].map(() => small.search(() => hold.promise));
+    const waiting = small.search((sql) => sql`select 1`);
+    const turnedAway = small.search((sql) => sql`select 1`);
+    await expect(turnedAway).rejects.toMatchObject(unavailable);
+    await expect(waiting).rejects.toMatchObject(unavailable);
+    expect(await small.lookup((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    expect(await small.transaction((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    hold.resolve();
+    await Promise.all(holders);
+    expect(await small.search((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await small.close();
+  });
+
+  test('once closed refuse new work and finish what is under way', async () => {
+    const other = openDatabase(parseConfig({}), database.url);
+    const begun = Promise.withResolvers<void>();
+    const go = Promise.withResolvers<void>();
+    const underWay = other.search(async (sql) => {
+      begun.resolve();
+      await go.promise;
+      return sql`select 1 as one`;
+    });
+    await begun.promise;
+    const closed = other.close();
+    await expect(other.lookup((sql) => sql`select 1`)).rejects.toMatchObject(unavailable);
+    go.resolve();
+    expect(await underWay).toEqual([{ one: 1 }]);
+    await closed;
+  });
+});
+
+describe('errors', () => {
+  test('of the work itself pass through as they are, and undo the transaction', async () => {
+    const fault = notFound('contact');
+    const failing = db.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('undone')`;
+      throw fault;
+    });
+    await expect(failing).rejects.toBe(fault);
+    expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
+  });
+
+  test('of a constraint keep its name', async () => {
+    const twice = db.transaction((tx) => tx`insert into notes (text) values ('twice'), ('twice')`);
+    await expect(twice).rejects.toMatchObject({ code: '23505', constraint_name: 'notes_text_key' });
+  });
+
+  test('of time limits, locks and deadlocks are 503 with their cause', async () => {
+    const states = ['57014', '55P03', '40001', '40P01', '53300', '57P03', '08006', '25P03'];
+    for (const state of states) {
+      const raising = db.lookup((sql) => sql.unsafe(`do $$ begin raise exception using errcode = '${state}'; end $$`));
+      await expect(raising).rejects.toMatchObject({ ...unavailable, cause: { code: state } });
+    }
+    const impatient = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '20' }), database.url);
+    await expect(impatient.search((sql) => sql`select pg_sleep(5)`)).rejects.toMatchObject(unavailable);
+    await impatient.close();
+  });
+});
+
+describe('transactions', () => {
+  test('killed at any moment, hundreds of times, neither end the process nor come apart', async () => {
+    const survivor = join(import.meta.dirname, 'setup', 'survivor.ts');
+    const run = promisify(execFile)(process.execPath, [survivor, database.url, database.superuserUrl, '400']);
+    const seen = JSON.parse((await run).stdout) as { committed: number[]; unavailable: number; other: string[] };
+    expect(seen.other).toEqual([]);
+    expect(seen.unavailable).toBeGreaterThan(100);
+    const rows = await owner<{ number: number; count: number }[]>`
+      select number, count(*)::integer as count from pairs group by number`;
+    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+    const kept = new Set(rows.map(({ number }) => number));
+    expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
+  }, 60_000);
+
+  test('that lost their connection write nothing more, above all not into the next one', async () => {
+    const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);
+    const resumed = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<unknown>();
+    const first = single.transaction(async (tx) => {
+      const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
+      await terminate(row!.pid);
+      await resumed.promise;
+      await tx`insert into notes (text) values ('from the first')`.then(late.resolve, late.resolve);
+    });
+    await expect(first).rejects.toMatchObject(unavailable);
+    await single.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('from the second')`;
+      resumed.resolve();
+      expect(await late.promise).toMatchObject({ code: 'CONNECTION_CLOSED' });
+    });
+    expect(await owner`select text from notes where text like 'from the %'`).toEqual([{ text: 'from the second' }]);
+    await single.close();
+  });
+
+  test('that have ended write nothing more', async () => {
+    const late = Promise.withResolvers<unknown>();
+    const ended = Promise.withResolvers<void>();
+    await db.transaction(async (tx) => {
+      void ended.promise.then(() => tx`insert into notes (text) values ('too late')`.then(late.resolve, late.resolve));
+      await tx`select 1`;
+    });
+    ended.resolve();
+    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+    expect(await owner`select text from notes where text = 'too late'`).toEqual([]);
+  });
+
+  test('one half of which failed do not run the other half outside', async () => {
+    const failed = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<unknown>();
+    const fault = new Error('one half');
+    const halves = db.transaction(async (tx) => {
+      const other = failed.promise.then(() => tx`insert into notes (text) values ('other half')`);
+      void other.then(late.resolve, late.resolve);
+      const both = Promise.all([Promise.reject(fault), other]);
+      both.catch(() => setImmediate(failed.resolve)); // when the rollback is sent and not yet answered
+      await both;
+    });
+    await expect(halves).rejects.toBe(fault);
+    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+    expect(await owner`select text from notes where text = 'other half'`).toEqual([]);
+  });
+});
