@@ -1,0 +1,64 @@
+import { PgBoss } from 'pg-boss';
+import type postgres from 'postgres';
+
+/** The schema that holds the queue's tables. */
+export const queueSchema = 'pgboss';
+
+/** How jobs are tried: until they succeed, at growing distances; that a worker died is seen by its missing heartbeat. */
+const persistent = {
+  retryLimit: 10_000,
+  retryDelay: 1,
+  retryBackoff: true,
+  retryDelayMax: 60,
+  expireInSeconds: 6 * 3600,
+  heartbeatSeconds: 10,
+};
+
+/** The queues, one for each kind of job. `notify`: workers are woken by a new job; else they look for one now and then. */
+export const queues = {
+  'fill-list': { ...persistent, notify: true },
+  'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
+} as const;
+
+export type JobKind = keyof typeof queues;
+
+/** Jobs that come by the clock (cron, in UTC). */
+const schedules: Partial<Record<JobKind, string>> = {
+  'remove-idempotency-records': '17 * * * *',
+};
+
+/**
+ * Brings the queue's own tables to the version that this program's library needs, and the queues and schedules to what
+ * they are here. The owner's work, like migrations, so that the service itself needs no right to make tables. May be
+ * repeated.
+ */
+export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
+  const boss = new PgBoss({
+    connectionString: ownerUrl,
+    schema: queueSchema,
+    max: 1,
+    supervise: false,
+    schedule: false,
+  });
+  const errors: unknown[] = [];
+  boss.on('error', (error) => errors.push(error));
+  await boss.start();
+  try {
+    for (const [kind, options] of Object.entries(queues)) {
+      await boss.createQueue(kind, options);
+      await boss.updateQueue(kind, options);
+    }
+    for (const [kind, cron] of Object.entries(schedules)) await boss.schedule(kind, cron);
+  } finally {
+    await boss.stop({ graceful: false });
+  }
+  if (errors.length > 0) throw errors[0];
+  await grantService(sql);
+}
+
+const grantService = (sql: postgres.Sql) =>
+  sql.unsafe(`
+    grant usage on schema ${queueSchema} to sales_data_api;
+    grant select, insert, update, delete on all tables in schema ${queueSchema} to sales_data_api;
+    grant usage on all sequences in schema ${queueSchema} to sales_data_api;
+    grant execute on all functions in schema ${queueSchema} to sales_data_api`);
