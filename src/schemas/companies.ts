@@ -1,0 +1,92 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { CompanyFilters, CompanyOrder, PaginateOrContinue } from './filters.ts';
+import { verificationStatuses } from './verification.ts';
+import {
+  Country,
+  CustomFields,
+  CustomFieldsPatch,
+  Enum,
+  Instant,
+  Name,
+  Nullable,
+  Paginate,
+  Text,
+  Url,
+  Uuid,
+} from './wire.ts';
+
+/** What a caller may write of a company, as it is answered too. */
+const writable = {
+  type: Text(64, { minLength: 1, examples: ['customer'] }),
+  company_name: Name({ examples: ['Analytical Engines Ltd'] }),
+  size: Text(64, { examples: ['11-50'] }),
+  industry: Text(),
+  social2_url: Nullable(Url()),
+  profnet_url: Nullable(Url()),
+  social1_url: Nullable(Url()),
+  location_locality: Nullable(Text()),
+  location_metro: Nullable(Text()),
+  location_region: Nullable(Text()),
+  location_street_address: Nullable(Text()),
+  location_address_line_2: Nullable(Text()),
+  location_postal_code: Nullable(Text()),
+  location_country: Country(),
+  custom_fields: CustomFields(),
+};
+
+/** A company. */
+export const Company = Type.Object(
+  {
+    id: Uuid(),
+    ...writable,
+    type: Type.String({ description: 'empty for a company that was made from its name in a contact' }),
+    last_verified: Instant(),
+    verification_status: Enum(verificationStatuses),
+    score: Type.Integer({ minimum: 0, maximum: 100 }),
+    created_at: Instant(),
+    updated_at: Instant(),
+  },
+  { title: 'Company' },
+);
+export type Company = Static<typeof Company>;
+
+const { type, company_name, ...optional } = writable;
+
+/** A new company. A name may repeat. */
+export const CompanyCreate = Type.Composite(
+  [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
+  {
+    additionalProperties: false,
+    title: 'CompanyCreate',
+    examples: [{ type: 'customer', company_name: 'Analytical Engines Ltd', industry: 'Computing' }],
+  },
+);
+export type CompanyCreate = Static<typeof CompanyCreate>;
+
+/** Changes of a company: only what is sent changes; null clears what can be empty. */
+export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
+  additionalProperties: false,
+  title: 'CompanyPatch',
+  examples: [{ industry: 'Computing', location_country: 'GB', location_metro: null }],
+});
+export type CompanyPatch = Static<typeof CompanyPatch>;
+
+const listed = { filters: CompanyFilters, order_by: CompanyOrder };
+
+/** Which companies, in which order, which page of them. */
+export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
+  additionalProperties: false,
+  title: 'CompanyQuery',
+  examples: [
+    { filters: { industry: 'Computing' }, order_by: { company_name: 'ASC' }, paginate: { page: 1, limit: 25 } },
+  ],
+});
+export type CompanyQuery = Static<typeof CompanyQuery>;
+
+/** The same for counting, where there is nothing to continue. */
+export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
+  additionalProperties: false,
+  title: 'CompanyCount',
+  examples: [{ filters: { industry: 'Computing' } }],
+});
+export type CompanyCount = Static<typeof CompanyCount>;

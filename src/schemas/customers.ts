@@ -1,0 +1,37 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { Nullable, Uuid } from './wire.ts';
+
+const Price = (options: object = {}) => Type.String({ pattern: '^\\d+\\.\\d{2}$', examples: ['0.00'], ...options });
+
+/** What a key's holder sees of the account. Prices are strings with two decimals. */
+export const CustomerSummary = Type.Object(
+  {
+    customer: Type.Object({
+      id: Uuid(),
+      business_name: Type.String(),
+      status: Type.String({ examples: ['OK'] }),
+      country: Nullable(Type.String()),
+      city: Nullable(Type.String()),
+    }),
+    users_count: Type.Integer({ description: 'all users' }),
+    subscription: Type.Object({
+      id: Uuid(),
+      status: Type.String({ examples: ['active'] }),
+      balance: Type.Integer({ description: 'credits that can be spent' }),
+      price: Price(),
+      periodicity: Type.String({ examples: ['monthly'] }),
+      // Lower case here, unlike every other currency of the contract.
+      currency: Type.String({ examples: ['usd'] }),
+      tier: Type.Object({
+        id: Uuid(),
+        title: Type.String({ examples: ['Free'] }),
+        tier: Type.Integer(),
+        is_free: Type.Boolean(),
+        price: Price(),
+      }),
+      active_seats: Type.Integer({ description: 'users not deactivated' }),
+    }),
+  },
+  { title: 'CustomerSummary' },
+);
+export type CustomerSummary = Static<typeof CustomerSummary>;

@@ -1,0 +1,114 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, Uuid } from './wire.ts';
+
+/** How urgent an opportunity is. The spelling HIGHT is the literal value of the contract. */
+export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
+
+const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [3] });
+
+/** A product in an opportunity, at the price and in the quantity agreed. */
+const Line = Strict({ id: Uuid(), price: Price(), quantity: Quantity() }, { title: 'OpportunityLine' });
+export type Line = Static<typeof Line>;
+
+/** A line as it is answered. A product that was deleted since still has its name here. */
+const Detail = Type.Object(
+  { product_id: Uuid(), name: Type.String(), price: Price(), quantity: Quantity(), total: Type.Number() },
+  { title: 'OpportunityDetail' },
+);
+
+/** What a caller may write of an opportunity, as it is answered too. */
+const writable = {
+  name: Name({ examples: ['Two engines for the Admiralty'] }),
+  description: Text(5_000),
+  priority: Enum(priorities),
+  stage_id: Uuid({ description: 'a stage of one of the pipelines' }),
+  contacts_ids: Ids({ description: 'existing contacts; on PATCH the new set of them' }),
+  user_id_assigned: Uuid({ description: 'the responsible user' }),
+  estimated_closing_date: Instant(),
+  close_date: Instant(),
+};
+
+const companyId = Uuid({ description: 'an existing company' });
+const sourceId = Uuid({ description: 'kept and shown, not checked' });
+
+/** An opportunity. */
+export const Opportunity = Type.Object(
+  {
+    id: Uuid(),
+    ...writable,
+    price: Type.Number({ description: 'the sum of its lines, less than 10^11' }),
+    // Not null in the contract, but there is no other honest value for "none given".
+    company_id: Nullable(Uuid()),
+    source_id: Nullable(Uuid()),
+    details: Type.Array(Detail, { description: 'its lines, in the order added' }),
+    created_at: Instant(),
+    updated_at: Instant(),
+  },
+  { title: 'Opportunity' },
+);
+export type Opportunity = Static<typeof Opportunity>;
+
+const lines = { maxItems: 1000 };
+const { description, ...required } = writable;
+
+/** A new opportunity. */
+export const OpportunityCreate = Type.Composite(
+  [
+    Type.Object({ ...required, products: Type.Array(Line, { ...lines, 'x-distinct-ids': true }) }),
+    Type.Partial(Type.Object({ description, company_id: companyId, source_id: sourceId })),
+  ],
+  {
+    additionalProperties: false,
+    title: 'OpportunityCreate',
+    examples: [
+      {
+        name: 'Two engines for the Admiralty',
+        contacts_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+        stage_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c',
+        user_id_assigned: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5d',
+        products: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5e', price: 1249.9, quantity: 2 }],
+        estimated_closing_date: '2026-03-14T00:00:00.000Z',
+        close_date: '2026-03-31T00:00:00.000Z',
+        priority: 'HIGHT',
+      },
+    ],
+  },
+);
+export type OpportunityCreate = Static<typeof OpportunityCreate>;
+
+/** Changes of an opportunity's lines, all or none of them; a product is named once. */
+const LinesPatch = Strict(
+  {
+    add: Type.Optional(Type.Array(Line, lines)),
+    remove: Type.Optional(Type.Array(Uuid(), lines)),
+    update: Type.Optional(
+      Type.Array(Strict({ id: Uuid(), price: Type.Optional(Price()), quantity: Type.Optional(Quantity()) }), lines),
+    ),
+  },
+  { title: 'OpportunityLinesPatch', 'x-distinct-ids': true },
+);
+export type LinesPatch = Static<typeof LinesPatch>;
+
+/** Changes of an opportunity: only what is sent changes; null clears what can be empty. */
+export const OpportunityPatch = Type.Partial(
+  Type.Object({
+    ...writable,
+    company_id: Nullable(companyId),
+    source_id: Nullable(sourceId),
+    products: LinesPatch,
+  }),
+  {
+    additionalProperties: false,
+    title: 'OpportunityPatch',
+    examples: [
+      {
+        priority: 'URGENT',
+        products: {
+          add: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c', price: 99, quantity: 1 }],
+          update: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5e', quantity: 3 }],
+        },
+      },
+    ],
+  },
+);
+export type OpportunityPatch = Static<typeof OpportunityPatch>;

@@ -1,0 +1,205 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
+import { verificationStatuses } from './verification.ts';
+import { Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
+
+/** The members that are compared as a whole, by folded form. */
+export const wholeMembers = [
+  'first_name',
+  'last_name',
+  'location_locality',
+  'location_region',
+  'location_country',
+  'location_postal_code',
+] as const;
+
+/** The members that are compared word by word. */
+export const wordMembers = ['job_title', 'job_company_name', 'job_company_industry'] as const;
+
+/** The text members that can be filtered and suggested, in the order in which the contract lists them. */
+export const textMembers = [
+  'first_name',
+  'last_name',
+  'job_title',
+  'job_company_name',
+  'job_company_industry',
+  'location_locality',
+  'location_region',
+  'location_country',
+  'location_postal_code',
+] as const;
+
+export type WholeMember = (typeof wholeMembers)[number];
+export type WordMember = (typeof wordMembers)[number];
+export type TextMember = (typeof textMembers)[number];
+
+/** A person of the catalog, as it is answered; e-mails and phone masked until the customer has unlocked it. */
+export const Prospect = Type.Object(
+  {
+    _id: Uuid(),
+    first_name: Type.String(),
+    last_name: Type.String(),
+    job_title: Type.String(),
+    job_company_name: Type.String(),
+    job_company_industry: Type.String(),
+    work_email: Type.String({ examples: ['a•••@example.com'] }),
+    emails: Type.Array(Type.String()),
+    mobile_phone: Nullable(Type.String({ examples: ['•••••••••••00'] })),
+    location_locality: Type.String(),
+    location_region: Type.String(),
+    location_country: Type.String(),
+    location_postal_code: Nullable(Type.String()),
+    social1_url: Nullable(Url()),
+    profnet_url: Nullable(Url()),
+    social2_url: Nullable(Url()),
+    verification_status: Enum(verificationStatuses),
+    score: Type.Integer({ minimum: 0, maximum: 100 }),
+    date_verified: Instant(),
+  },
+  { title: 'ProspectContact' },
+);
+export type Prospect = Static<typeof Prospect>;
+
+/** What prospects can be ordered by; the two that are true or false as 1 and 0. */
+export const prospectOrderFields = {
+  noun: 'prospect',
+  types: {
+    first_name: 'text',
+    last_name: 'text',
+    job_title: 'text',
+    job_company_name: 'text',
+    job_company_industry: 'text',
+    location_locality: 'text',
+    location_region: 'text',
+    location_country: 'text',
+    location_postal_code: 'text',
+    verification_status: 'text',
+    score: 'integer',
+    date_verified: 'instant',
+    has_email: 'integer',
+    has_phone: 'integer',
+  },
+  unordered: [],
+  customFields: false,
+} as const satisfies FilterFields;
+
+const Values = () => Type.Array(Text(256), { maxItems: 100, description: 'any of these; [] is not asked' });
+
+const described = {
+  first_name: Values(),
+  last_name: Values(),
+  job_title: Values(),
+  job_company_name: Values(),
+  job_company_industry: Values(),
+  location_locality: Values(),
+  location_region: Values(),
+  location_country: Values(),
+  location_postal_code: Values(),
+  date_verified: Strict({ gte: Type.Optional(Nullable(Instant())), lte: Type.Optional(Nullable(Instant())) }),
+};
+
+const Percentage = () => Type.Integer({ minimum: 0, maximum: 100 });
+
+const additive = {
+  verification_status: Type.Array(Enum(verificationStatuses), { maxItems: 100 }),
+  score: Strict({ gte: Type.Optional(Nullable(Percentage())), lte: Type.Optional(Nullable(Percentage())) }),
+  has_email: Type.Boolean(),
+  has_phone: Type.Boolean(),
+};
+
+/** Which prospects. The members combine with AND, the values of one with OR. */
+export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
+  additionalProperties: false,
+  title: 'ProspectFilters',
+});
+export type ProspectFilters = Static<typeof ProspectFilters>;
+
+/** Every described member, also where nothing was asked; of the additive ones those that were asked. */
+export const FiltersApplied = Type.Composite(
+  [
+    Type.Object({ ...described, date_verified: Type.Object({ gte: Nullable(Instant()), lte: Nullable(Instant()) }) }),
+    Type.Partial(Type.Object(additive)),
+  ],
+  { title: 'FiltersApplied' },
+);
+export type FiltersApplied = Static<typeof FiltersApplied>;
+
+// Only these four, unlike everywhere else.
+const Limit = Type.Unsafe<10 | 25 | 50 | 100>({ type: 'integer', enum: [10, 25, 50, 100], default: 25 });
+const Page = Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 });
+
+const PageByNumber = Strict({ page: Type.Optional(Page), limit: Type.Optional(Limit) });
+const PageOrCursor = Strict({
+  page: Type.Optional(Page),
+  limit: Type.Optional(Limit),
+  cursor: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 4096,
+      description: 'the `x-next-cursor` of the page before; instead of `page`',
+    }),
+  ),
+});
+
+const what = {
+  filters: Type.Optional(ProspectFilters),
+  all_contacts: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'the whole catalog; else without the prospects that the customer has unlocked',
+    }),
+  ),
+  order_by: Type.Optional(
+    Type.Unsafe<GivenOrder>({
+      ...OrderBy(prospectOrderFields),
+      description:
+        '`{field: "ASC"|"DESC"}` or `[{field, direction}]`, 1–3 keys, most significant first; best score first when left out. ' +
+        'Nulls come last, text sorts without regard to case and accents, the id (ascending) decides in the end.',
+      examples: [{ score: 'DESC' }],
+    }),
+  ),
+};
+
+/** Which prospects, in which order, which page. */
+export const ProspectQuery = Strict(
+  { ...what, paginate: Type.Optional(PageOrCursor) },
+  {
+    title: 'ProspectQuery',
+    examples: [
+      { filters: { job_title: ['sales manager'], location_country: ['Germany'] }, paginate: { page: 1, limit: 25 } },
+    ],
+  },
+);
+export type ProspectQuery = Static<typeof ProspectQuery>;
+
+/** Which prospects to count. */
+export const ProspectCount = Strict(
+  { ...what, paginate: Type.Optional(PageByNumber) },
+  { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
+);
+export type ProspectCount = Static<typeof ProspectCount>;
+
+/** How many prospects match, and what was understood. */
+export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
+  title: 'ProspectMetadata',
+});
+export type ProspectMetadata = Static<typeof ProspectMetadata>;
+
+/** What a filter's value could be, given how it begins. */
+export const SuggestionQuery = Strict(
+  {
+    source: Enum([...textMembers, 'all'] as const),
+    search: Type.Optional(
+      Text(100, { default: '', description: 'how words of the value begin; the most frequent values when empty' }),
+    ),
+  },
+  { title: 'ProspectSuggestionQuery', examples: [{ source: 'job_title', search: 'eng' }] },
+);
+export type SuggestionQuery = Static<typeof SuggestionQuery>;
+
+/** A value that prospects have, in its most frequent spelling. */
+export const Suggestion = Type.Object(
+  { type: Enum(textMembers), value: Type.String() },
+  { title: 'ProspectSuggestion' },
+);
+export type Suggestion = Static<typeof Suggestion>;

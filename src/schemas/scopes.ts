@@ -1,0 +1,43 @@
+/** Every permission a key can carry, as the contract lists them. A key generated without `permissions` carries all. */
+export const scopes = [
+  'customer:read',
+  'contacts:read',
+  'contacts:create',
+  'contacts:update',
+  'contacts:delete',
+  'companies:read',
+  'companies:create',
+  'companies:update',
+  'companies:delete',
+  'list_contacts:read',
+  'list_contacts:create',
+  'list_contacts:update',
+  'list_contacts:delete',
+  'list_contact_details:update',
+  'products:read',
+  'products:create',
+  'products:update',
+  'products:delete',
+  'opportunities:read',
+  'opportunities:create',
+  'opportunities:update',
+  'opportunities:delete',
+  'pipelines:read',
+  'stages:read',
+  'prospect:read',
+  'payment_prospect:create',
+  'verify_email:create',
+] as const;
+
+export type Scope = (typeof scopes)[number];
+
+/** Who may call a route: a key with any of the scopes, a session of at least that role, or anybody. Every route declares one. */
+export type Access =
+  { scope: Scope } | { anyScope: readonly Scope[] } | { session: 'member' | 'admin' } | { public: true };
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** A route without it stops the boot. */
+    access?: Access;
+  }
+}

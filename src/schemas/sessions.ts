@@ -1,0 +1,28 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { NewPassword, roles } from './users.ts';
+import { Email, Enum, Instant, Name, Strict, Uuid } from './wire.ts';
+
+/** A password somebody claims to know: whether it keeps today's rules for new ones says nothing. */
+const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024 });
+
+export const Login = Strict(
+  { email: Email(), password: ClaimedPassword() },
+  { examples: [{ email: 'ada.lovelace@example.com', password: 'correct horse battery' }] },
+);
+export type Login = Static<typeof Login>;
+
+/** Answer of a login. `token` goes into `Authorization: Bearer <token>`. */
+export const Session = Type.Object(
+  {
+    token: Type.String({ description: 'shown here and never again' }),
+    expires_at: Instant(),
+    user: Type.Object({ id: Uuid(), name: Name(), email: Email(), customer_id: Uuid(), role: Enum(roles) }),
+  },
+  { title: 'Session' },
+);
+
+export const PasswordChange = Strict(
+  { current_password: ClaimedPassword(), new_password: NewPassword() },
+  { examples: [{ current_password: 'correct horse battery', new_password: 'staple of another kind' }] },
+);
+export type PasswordChange = Static<typeof PasswordChange>;
