@@ -1,0 +1,99 @@
+import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
+
+/** Where the database keeps a field. The texts are SQL written here, never a caller's. */
+export interface Column {
+  type: FieldType;
+  /** What is compared and sorted by: text folded, and as bytes. */
+  value: string;
+  /** What is looked at to see whether the field is empty: text as it was given. */
+  raw: string;
+  /** `value` is never null. */
+  required: boolean;
+  /** `value` is read from the record's own `folded`, under the field's name. */
+  isFolded?: true;
+  /** What a missing value is shown as, and therefore compares as. */
+  shownAs?: string;
+}
+
+/** Where the database keeps the records of one kind, and how the statements that read them call their tables. */
+export interface Source {
+  fields: FilterFields;
+  /** The alias of the records' own table. */
+  alias: 'c' | 'co';
+  /** What stands in the from clause of every statement that these fragments are put into. */
+  from: string;
+  columns: Readonly<Record<string, Column>>;
+  /** The folded texts that `search` looks into. */
+  searched: readonly string[];
+  /** The fields, none of them ever null, that have an index (customer_id, value, id). */
+  indexed: readonly string[];
+}
+
+const column = (type: FieldType, value: string, required = false): Column => ({ type, value, raw: value, required });
+
+const foldedText = (alias: string, name: string, required: boolean): Column => ({
+  type: 'text',
+  isFolded: true,
+  value: `(${alias}.folded ->> '${name}') collate "C"`,
+  raw: `${alias}.${name}`,
+  required,
+});
+
+const ofCompany = (name: string): Column => ({
+  type: 'text',
+  value: `(co.folded ->> '${name}') collate "C"`,
+  raw: `co.${name}`,
+  required: false,
+  shownAs: '',
+});
+
+/** The columns that have their field's name, as most do. */
+function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
+  const names = Object.keys(fields.types).filter((name) => !name.includes('.') && fields.types[name] !== 'search');
+  const one = (name: string): Column => {
+    const type = fields.types[name]!;
+    const isRequired = required.includes(name);
+    return type === 'text' ? foldedText(alias, name, isRequired) : column(type, `${alias}.${name}`, isRequired);
+  };
+  return Object.fromEntries(names.map((name) => [name, one(name)]));
+}
+
+/** Jobs write the status too; it is always as it folds to. */
+const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
+/** A record never verified shows the time it was made. */
+const lastVerified = (alias: string) =>
+  column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
+
+const requiredOfContacts =
+  'id first_name last_name work_email industry job_title location_locality location_country location_region score created_at updated_at';
+const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
+
+/** Contacts, and the company of each. */
+export const contactSource: Source = {
+  fields: contactFilterFields,
+  alias: 'c',
+  from: 'contacts c left join companies co on co.customer_id = c.customer_id and co.id = c.company_id',
+  columns: {
+    ...namesakes(contactFilterFields, 'c', requiredOfContacts.split(' ')),
+    verification_status: status('c'),
+    last_verified: lastVerified('c'),
+    'company.company_name': ofCompany('company_name'),
+    'company.industry': ofCompany('industry'),
+  },
+  searched: [`c.folded ->> 'search'`, `co.folded ->> 'company_name'`],
+  indexed: ['updated_at', 'score', 'last_name', 'work_email'],
+};
+
+/** Companies. */
+export const companySource: Source = {
+  fields: companyFilterFields,
+  alias: 'co',
+  from: 'companies co',
+  columns: {
+    ...namesakes(companyFilterFields, 'co', requiredOfCompanies.split(' ')),
+    verification_status: status('co'),
+    last_verified: lastVerified('co'),
+  },
+  searched: [`co.folded ->> 'company_name'`],
+  indexed: ['updated_at', 'score', 'company_name'],
+};

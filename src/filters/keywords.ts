@@ -1,0 +1,32 @@
+import type { FuncKeywordDefinition, SchemaValidateFunction } from 'ajv';
+import type { Fault } from '../errors.ts';
+import { companyFilterFields, contactFilterFields, type FilterFields } from '../schemas/filters.ts';
+import { prospectOrderFields } from '../schemas/prospects.ts';
+import { readOrder } from './order.ts';
+import { readFilters } from './parse.ts';
+import { readRules } from './rules.ts';
+
+/**
+ * The keywords by which a body's validator checks `filters`, `order_by` and `rules` together with everything else, so that
+ * one answer names every fault: `{"x-filters": "contacts"}`, `{"x-order-by": "contacts"}`, `{"x-rules": "contacts"}`.
+ */
+export const filterKeywords: FuncKeywordDefinition[] = [
+  keyword('x-filters', (fields, given, pointer) => readFilters(fields, given, pointer).faults),
+  keyword('x-order-by', (fields, given, pointer) => readOrder(fields, given, pointer).faults),
+  keyword('x-rules', (fields, given, pointer) => readRules(fields, given, pointer).faults),
+];
+
+type Check = (fields: FilterFields, given: unknown, pointer: string) => Fault[];
+
+const nouns = new Map<string, FilterFields>(
+  [contactFilterFields, companyFilterFields, prospectOrderFields].map((fields) => [fields.noun, fields]),
+);
+
+function keyword(name: string, check: Check): FuncKeywordDefinition {
+  const validate: SchemaValidateFunction = (noun: string, given: unknown, _schema, context) => {
+    const faults = check(nouns.get(noun)!, given, context?.instancePath ?? '');
+    validate.errors = faults.map(({ path, message }) => ({ keyword: name, instancePath: path, message, params: {} }));
+    return faults.length === 0;
+  };
+  return { keyword: name, schemaType: 'string', errors: 'full', validate };
+}

@@ -1,0 +1,70 @@
+import { validationFailed } from '../errors.ts';
+import { fold } from '../fold.ts';
+import type { Column, Source } from './columns.ts';
+import { decodeCursor, encodeCursor, scopeOf, type KeyValue, type Position } from './cursor.ts';
+import { parseOrder, type Order } from './order.ts';
+import { parseFilters } from './parse.ts';
+import type { Filter } from './tree.ts';
+
+/** The members of a request that say which records, in which order, and which page of them. */
+export interface ListRequest {
+  filters?: unknown;
+  order_by?: unknown;
+  paginate?: { page?: number; limit?: number; cursor?: string };
+}
+
+/** What a request asks for, understood: one page of one customer's records of one kind. */
+export interface Listing {
+  source: Source;
+  customerId: string;
+  filter: Filter;
+  order: Order;
+  limit: number;
+  /** Records to skip: of a page by number. */
+  offset: number;
+  /** The record that the page before ended with: of a page by cursor. */
+  after: Position | undefined;
+  /** What cursors of this list are bound to. */
+  scope: string;
+}
+
+const defaultLimit = 25;
+
+/**
+ * Understands a request for a list.
+ * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is at fault
+ */
+export function readListing(source: Source, customerId: string, request: ListRequest): Listing {
+  const filter = parseFilters(source.fields, request.filters);
+  const order = parseOrder(source.fields, request.order_by);
+  const scope = scopeOf(source.fields.noun, customerId, filter, order);
+  const { page, limit = defaultLimit, cursor } = request.paginate ?? {};
+  if (cursor !== undefined && page !== undefined) throw cursorFault('cannot stand together with page');
+  const after = cursor === undefined ? undefined : decodeCursor(scope, columnsOf(source, order), cursor);
+  if (cursor !== undefined && !after)
+    throw cursorFault('is not a cursor that was given with these filters and this order');
+  return { source, customerId, filter, order, limit, offset: limit * ((page ?? 1) - 1), after, scope };
+}
+
+const cursorFault = (message: string) => validationFailed([{ path: '/paginate/cursor', message }]);
+
+export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
+
+/**
+ * The cursor that continues after a page, for the header `x-next-cursor`; undefined when the page is not full.
+ * @param rows the page as it is answered
+ */
+export function nextCursor(listing: Listing, rows: readonly object[]): string | undefined {
+  const last = rows.at(-1) as Record<string, unknown> | undefined;
+  if (!last || rows.length < listing.limit) return undefined;
+  const values = listing.order.map(({ field }) => keyValue(listing.source, last, field));
+  return encodeCursor(listing.scope, { id: last['id'] as string, values });
+}
+
+/** What a record was sorted by, from what it shows. */
+function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
+  const path = field === 'company_id' ? ['company', 'id'] : field.split('.');
+  const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as
+    string | number | null;
+  return columns[field]!.type === 'text' && shown !== null ? fold(String(shown)) : shown;
+}

@@ -1,0 +1,51 @@
+import { ofRow, type Position } from './cursor.ts';
+import { columnsOf, type Listing } from './listing.ts';
+import { constant, type Fragment, type FragmentMaker } from './sql.ts';
+import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
+
+/** The clauses that choose a page's records: `where ${where} order by ${orderBy} limit ${limit}`. */
+export interface Clauses {
+  where: Fragment;
+  orderBy: Fragment;
+  /** With its offset. */
+  limit: Fragment;
+}
+
+/** What every way of finding a page is told. */
+export interface Paging {
+  sql: FragmentMaker;
+  listing: Listing;
+  /** The from clause. */
+  from: Fragment;
+  /** The id's column. */
+  id: Fragment;
+  /** The records are this customer's. */
+  owned: Fragment;
+  /** They are this customer's and pass the filter. */
+  matches: Fragment;
+}
+
+export function pagingOf(sql: FragmentMaker, listing: Listing): Paging {
+  const { source, customerId, filter } = listing;
+  const owned = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
+  return {
+    sql,
+    listing,
+    from: constant(sql, source.from),
+    id: constant(sql, `${source.alias}.id`),
+    owned,
+    matches: sql`${owned} and ${toSql(sql, source, filter)}`,
+  };
+}
+
+/** How many records, after how many. */
+export const slice = ({ sql, listing }: Paging): Fragment =>
+  sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
+
+/** The position's value of the i-th key: carried by the cursor, or looked up when it was too long for that. */
+export function bound({ sql, listing, from, id, owned }: Paging, after: Position, i: number): Fragment {
+  const column = columnsOf(listing.source, listing.order)[i]!;
+  const value = after.values[i]!;
+  if (value !== ofRow) return parameter(sql, value, typeOf(column));
+  return sql`(select ${shownValue(sql, column)} from ${from} where ${owned} and ${id} = ${after.id}::uuid)`;
+}

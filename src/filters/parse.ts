@@ -1,0 +1,235 @@
+import { validationFailed, type Fault } from '../errors.ts';
+import { words } from '../fold.ts';
+import {
+  fieldType,
+  filterLimits,
+  operatorsOf,
+  type FieldType,
+  type FilterFields,
+  type Operator,
+} from '../schemas/filters.ts';
+import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
+import { readValue } from './values.ts';
+
+/**
+ * Reads the `filters` member of a request.
+ * @param pointer JSON pointer of `given` in the body, for the faults
+ * @throws DomainError `validation_failed` naming every fault
+ */
+export function parseFilters(fields: FilterFields, given: unknown, pointer = '/filters'): Filter {
+  const { filter, faults } = readFilters(fields, given, pointer);
+  if (faults.length > 0) throw validationFailed(faults);
+  return filter;
+}
+
+/** The same without throwing; the filter means nothing when there are faults. */
+export function readFilters(
+  fields: FilterFields,
+  given: unknown,
+  pointer = '/filters',
+): { filter: Filter; faults: Fault[] } {
+  if (given === undefined) return { filter: all([]), faults: [] };
+  const reading: Reading = { fields, faults: [], conditions: 0 };
+  const filter = readKeys(reading, given, pointer, true);
+  if (reading.conditions > filterLimits.conditions)
+    fault(reading, pointer, `must have at most ${filterLimits.conditions} conditions`);
+  return { filter, faults: reading.faults };
+}
+
+/** What goes along while a request is read. */
+interface Reading {
+  fields: FilterFields;
+  faults: Fault[];
+  conditions: number;
+}
+
+const nothing = any([]);
+
+/** Counts a condition. Those past the limit are not read, so that the faults of a huge body stay few. */
+function isWithinLimit(reading: Reading): boolean {
+  reading.conditions += 1;
+  return reading.conditions <= filterLimits.conditions;
+}
+
+/** Notes a fault; what stands at its place in the tree does not matter any more. */
+function fault(reading: Reading, path: string, message: string): Filter {
+  reading.faults.push({ path, message });
+  return nothing;
+}
+
+/** The keys of `filters` (outermost) or of one element of `_or`, joined by AND. */
+function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
+  if (!isObject(given)) return fault(reading, pointer, 'must be an object whose keys are field names');
+  return all(
+    Object.entries(given).map(([name, value]) => {
+      const path = `${pointer}/${escapePointer(name)}`;
+      if (name === '_or' && outermost) return readAlternatives(reading, value, path);
+      const type = fieldType(reading.fields, name);
+      if (type) return readCondition(reading, { name, type }, value, path);
+      return isWithinLimit(reading) ? unknownKey(reading, name, path, outermost) : nothing;
+    }),
+  );
+}
+
+function readAlternatives(reading: Reading, given: unknown, pointer: string): Filter {
+  if (!Array.isArray(given)) return fault(reading, pointer, 'must be an array of objects whose keys are field names');
+  if (given.length > filterLimits.conditions)
+    return fault(reading, pointer, `must have at most ${filterLimits.conditions} elements, has ${given.length}`);
+  return any(given.map((element, i) => readKeys(reading, element, `${pointer}/${i}`, false)));
+}
+
+function unknownKey(reading: Reading, name: string, path: string, outermost: boolean): Filter {
+  if (name === '_or') return fault(reading, path, '_or cannot stand inside _or');
+  const names = [...Object.keys(reading.fields.types), ...(reading.fields.customFields ? ['custom_fields.<key>'] : [])];
+  return fault(
+    reading,
+    path,
+    `unknown filter ${quote(name)}; allowed are ${[...names, ...(outermost ? ['_or'] : [])].join(', ')}`,
+  );
+}
+
+interface Field {
+  name: string;
+  type: FieldType;
+}
+
+/** What stands at a field's key: a scalar, an array, null or an object of operators. */
+function readCondition(reading: Reading, field: Field, given: unknown, path: string): Filter {
+  if (field.type === 'search') return readSearch(reading, field, given, path);
+  if (isObject(given)) return readOperators(reading, field, given, path);
+  return readOperator(reading, field, Array.isArray(given) ? 'in' : 'eq', given, path);
+}
+
+function readSearch(reading: Reading, field: Field, given: unknown, path: string): Filter {
+  if (!isWithinLimit(reading)) return nothing;
+  return readOne(reading, field, given, path, (text) => ({
+    kind: 'search',
+    field: field.name,
+    words: [...new Set(words(String(text)))],
+  }));
+}
+
+function readOperators(reading: Reading, field: Field, given: Record<string, unknown>, path: string): Filter {
+  const allowed: readonly string[] = operatorsOf[field.type];
+  const entries = Object.entries(given);
+  if (entries.length === 0) return fault(reading, path, `must name an operator: ${allowed.join(', ')}`);
+  return all(
+    entries.map(([operator, value]) => {
+      const at = `${path}/${escapePointer(operator)}`;
+      if (allowed.includes(operator)) return readOperator(reading, field, operator as Operator, value, at);
+      if (!isWithinLimit(reading)) return nothing;
+      return fault(
+        reading,
+        at,
+        `unknown operator ${quote(operator)} for ${field.name}; allowed are ${allowed.join(', ')}`,
+      );
+    }),
+  );
+}
+
+function readOperator(reading: Reading, field: Field, operator: Operator, given: unknown, path: string): Filter {
+  return isWithinLimit(reading) ? operators[operator](reading, field, given, path) : nothing;
+}
+
+type ReadOperator = (reading: Reading, field: Field, given: unknown, path: string) => Filter;
+
+const compares =
+  (operator: Comparison): ReadOperator =>
+  (reading, field, given, path) =>
+    readOne(reading, field, given, path, (value) => compare(reading, field, operator, value, path));
+
+const contains =
+  (at: 'anywhere' | 'start' | 'end'): ReadOperator =>
+  (reading, field, given, path) => {
+    if (typeof given !== 'string') return fault(reading, path, 'must be a string');
+    return readOne(reading, field, given, path, (text) => ({
+      kind: 'contains',
+      field: field.name,
+      text: String(text),
+      at,
+    }));
+  };
+
+const equals: ReadOperator = (reading, field, given, path) => {
+  if (given === null) return { kind: 'empty', field: field.name };
+  return readOne(reading, field, given, path, (value) => ({ kind: 'in', field: field.name, values: [value] }));
+};
+
+const isOneOf: ReadOperator = (reading, field, given, path) => {
+  if (!Array.isArray(given)) return fault(reading, path, 'must be an array');
+  if (given.length > filterLimits.values)
+    return fault(reading, path, `must have at most ${filterLimits.values} values, has ${given.length}`);
+  const values: FilterValue[] = [];
+  for (const [i, one] of given.entries()) {
+    readOne(reading, field, one, `${path}/${i}`, (value) => {
+      values.push(value);
+      return nothing;
+    });
+  }
+  return { kind: 'in', field: field.name, values: [...new Set(values)] };
+};
+
+const isBetween: ReadOperator = (reading, field, given, path) => {
+  if (!Array.isArray(given) || given.length !== 2)
+    return fault(reading, path, 'must be an array of two values: [low, high]');
+  const bounds = (['gte', 'lte'] as const).map((operator, i) =>
+    compares(operator)(reading, field, given[i], `${path}/${i}`),
+  );
+  if (field.type === 'custom' && typeof given[0] !== typeof given[1])
+    return fault(reading, path, 'must have two values of the same type');
+  return all(bounds);
+};
+
+const isNull: ReadOperator = (reading, field, given, path) => {
+  if (typeof given !== 'boolean') return fault(reading, path, 'must be true or false');
+  const empty: Filter = { kind: 'empty', field: field.name };
+  return given ? empty : not(empty);
+};
+
+const complement =
+  (read: ReadOperator): ReadOperator =>
+  (...given) =>
+    not(read(...given));
+
+const operators: Record<Operator, ReadOperator> = {
+  eq: equals,
+  ne: complement(equals),
+  in: isOneOf,
+  not_in: complement(isOneOf),
+  is_null: isNull,
+  contains: contains('anywhere'),
+  not_contains: complement(contains('anywhere')),
+  starts_with: contains('start'),
+  ends_with: contains('end'),
+  gt: compares('gt'),
+  gte: compares('gte'),
+  lt: compares('lt'),
+  lte: compares('lte'),
+  between: isBetween,
+};
+
+function compare(reading: Reading, field: Field, operator: Comparison, value: FilterValue, path: string): Filter {
+  if (typeof value === 'boolean') return fault(reading, path, 'must be a string or a number');
+  return { kind: 'compare', field: field.name, operator, value };
+}
+
+function readOne(
+  reading: Reading,
+  field: Field,
+  given: unknown,
+  path: string,
+  make: (value: FilterValue) => Filter,
+): Filter {
+  const read = readValue(field.type, given);
+  return 'value' in read ? make(read.value) : fault(reading, path, read.fault);
+}
+
+/** A JSON object, not an array. */
+export const isObject = (given: unknown): given is Record<string, unknown> =>
+  typeof given === 'object' && given !== null && !Array.isArray(given);
+
+/** RFC 6901. */
+export const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
+
+/** A name as the caller wrote it, cut where it would make the message long. */
+export const quote = (name: string): string => JSON.stringify(name.length > 64 ? `${name.slice(0, 64)}…` : name);

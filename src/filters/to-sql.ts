@@ -1,0 +1,187 @@
+import { customKey } from '../schemas/filters.ts';
+import type { Column, Source } from './columns.ts';
+import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import type { Comparison, Filter, FilterValue } from './tree.ts';
+
+type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
+type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
+
+/** What goes along while a filter is printed. */
+interface Printing {
+  sql: FragmentMaker;
+  source: Source;
+}
+
+/**
+ * A filter as a condition over `source.from`. Everything that a caller gave is a parameter. The condition is never
+ * unknown where `not` looks at it: what SQL leaves null counts as false.
+ */
+export const toSql = (sql: FragmentMaker, source: Source, filter: Filter): Fragment => print({ sql, source }, filter);
+
+function print(printing: Printing, filter: Filter): Fragment {
+  const { sql } = printing;
+  switch (filter.kind) {
+    case 'all':
+      if (filter.of.length === 0) return constant(sql, 'true');
+      return sql`(${join(sql, printAll(printing, filter.of), 'and', 'true')})`;
+    case 'any':
+      return sql`(${join(sql, printAll(printing, filter.of), 'or', 'false')})`;
+    case 'not':
+      return sql`(${print(printing, filter.of)}) is not true`;
+    case 'search':
+      return printSearch(printing, filter);
+    case 'member':
+      return printMembership(printing, filter);
+    default:
+      return printFieldTest(printing, filter);
+  }
+}
+
+const printAll = (printing: Printing, filters: Filter[]): Fragment[] =>
+  filters.map((filter) => print(printing, filter));
+
+function printFieldTest(printing: Printing, test: FieldTest): Fragment {
+  const key = customKey(test.field);
+  if (key !== undefined) return printCustom(printing, test, key);
+  if (test.field === 'list_id') return printListTest(printing, test);
+  if (test.field === 'created_at') return printCreation(printing, test);
+  const column = printing.source.columns[test.field];
+  if (!column) throw new Error(`There is no column for the field ${test.field}`);
+  return printColumn(printing, test, column);
+}
+
+function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragment {
+  const value = constant(sql, column.value);
+  const shown = shownValue(sql, column);
+  switch (test.kind) {
+    case 'in':
+      // Without the coalesce, which only matters to what it would put in, an index on the value can be used.
+      return isOneOf(
+        sql,
+        column.shownAs !== undefined && test.values.includes(column.shownAs) ? shown : value,
+        test.values,
+        typeOf(column),
+      );
+    case 'compare':
+      return sql`${shown} ${constant(sql, symbols[test.operator])} ${parameter(sql, test.value, typeOf(column))}`;
+    case 'contains':
+      return sql`${shown} like ${likePattern(test)}`;
+    default:
+      return column.type === 'text' ? sql`coalesce(${constant(sql, column.raw)}, '') = ''` : sql`${value} is null`;
+  }
+}
+
+/** A column's value, with what is shown in place of a missing one. */
+export function shownValue(sql: FragmentMaker, column: Column): Fragment {
+  if (column.shownAs === undefined) return constant(sql, column.value);
+  return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
+}
+
+const symbols: Record<Comparison, string> = { gt: '>', gte: '>=', lt: '<', lte: '<=' };
+
+type SqlType = 'text' | 'integer' | 'timestamptz' | 'uuid' | 'numeric';
+
+/** The SQL type of a column's values. */
+export const typeOf = (column: Column): SqlType => {
+  if (column.type === 'instant') return 'timestamptz';
+  return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
+};
+
+/** A value as a parameter of its type. */
+export const parameter = (sql: FragmentMaker, value: FilterValue, type: SqlType): Fragment =>
+  sql`${String(value)}::${constant(sql, type)}`;
+
+function isOneOf(sql: FragmentMaker, value: Fragment, among: FilterValue[], type: SqlType): Fragment {
+  if (among.length === 0) return sql`false`;
+  if (among.length === 1) return sql`${value} = ${parameter(sql, among[0]!, type)}`;
+  return sql`${value} = any(${among.map(String)}::${constant(sql, type)}[])`;
+}
+
+function likePattern({ text, at }: Test<'contains'>): string {
+  return `${at === 'start' ? '' : '%'}${escapeLike(text)}${at === 'end' ? '' : '%'}`;
+}
+
+const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
+
+/** Whether each word is in one of the texts searched. */
+function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
+  const occurs = (word: string): Fragment =>
+    sql`(${join(
+      sql,
+      source.searched.map((text) => sql`${constant(sql, text)} like ${`%${escapeLike(word)}%`}`),
+      'or',
+      'false',
+    )})`;
+  return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
+}
+
+function printListTest(printing: Printing, test: FieldTest): Fragment {
+  if (test.kind === 'in')
+    return printMembership(printing, { kind: 'member', lists: test.values.map(String), unsettled: [] });
+  if (test.kind !== 'empty') throw new Error(`A list is not asked for by ${test.kind}`);
+  const { sql } = printing;
+  return sql`(${printMembership(printing, { kind: 'member', lists: 'any', unsettled: [] })}) is not true`;
+}
+
+/** Whether the contact is in one of the lists, by hand or by rule. */
+function printMembership({ sql }: Printing, { lists, unsettled }: Test<'member'>): Fragment {
+  const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
+  const counts = unsettled.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${unsettled}::uuid[]))`;
+  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${counts})`;
+}
+
+/** A record's time of creation is its id's, so that a range of times is a range of ids, which the primary key serves. */
+function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
+  const id = constant(sql, `${source.alias}.id`);
+  const from = (value: FilterValue, plus = 0): Fragment => sql`${firstIdOf(Date.parse(String(value)) + plus)}::uuid`;
+  if (test.kind === 'in')
+    return sql`(${join(
+      sql,
+      test.values.map((value) => sql`(${id} >= ${from(value)} and ${id} < ${from(value, 1)})`),
+      'or',
+      'false',
+    )})`;
+  if (test.kind === 'empty') return sql`false`;
+  if (test.kind !== 'compare') throw new Error(`A time is not asked for by ${test.kind}`);
+  const { operator, value } = test;
+  return operator === 'gt' || operator === 'gte'
+    ? sql`${id} >= ${from(value, operator === 'gt' ? 1 : 0)}`
+    : sql`${id} < ${from(value, operator === 'lte' ? 1 : 0)}`;
+}
+
+/** The least UUID whose version 7 timestamp is this one, in milliseconds since 1970. Times before 1970 count as 1970. */
+export function firstIdOf(milliseconds: number): string {
+  const time = Math.max(milliseconds, 0).toString(16).padStart(12, '0');
+  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
+}
+
+/** A value kept in `custom_fields`: conditions look only at values of their own JSON type. */
+function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
+  const kept = sql`${constant(sql, source.alias)}.custom_fields`;
+  const text = sql`(${constant(sql, source.alias)}.folded ->> ${`custom_fields.${key}`}::text) collate "C"`;
+  const ofNumber = (condition: Fragment): Fragment =>
+    sql`case when jsonb_typeof(${kept} -> ${key}::text) = 'number' then ${condition} else false end`;
+  const number = sql`(${kept} ->> ${key}::text)::numeric`;
+  switch (test.kind) {
+    case 'in': {
+      const ofType = (type: string): FilterValue[] => test.values.filter((value) => typeof value === type);
+      const [strings, numbers, booleans] = [ofType('string'), ofType('number'), ofType('boolean')];
+      const alternatives = [
+        ...(strings.length > 0 ? [isOneOf(sql, text, strings, 'text')] : []),
+        ...(numbers.length > 0 ? [ofNumber(isOneOf(sql, number, numbers, 'numeric'))] : []),
+        ...booleans.map((value) => sql`${kept} -> ${key}::text = ${String(value)}::text::jsonb`),
+      ];
+      return sql`(${join(sql, alternatives, 'or', 'false')})`;
+    }
+    case 'compare': {
+      const symbol = constant(sql, symbols[test.operator]);
+      return typeof test.value === 'number'
+        ? ofNumber(sql`${number} ${symbol} ${parameter(sql, test.value, 'numeric')}`)
+        : sql`${text} ${symbol} ${parameter(sql, test.value, 'text')}`;
+    }
+    case 'contains':
+      return sql`${text} like ${likePattern(test)}`;
+    default:
+      return sql`coalesce(${kept} ->> ${key}::text, '') = ''`;
+  }
+}

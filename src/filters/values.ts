@@ -1,0 +1,41 @@
+import { lengthOf } from '../code-points.ts';
+import { fold } from '../fold.ts';
+import { filterLimits, type FieldType } from '../schemas/filters.ts';
+import { formats, isInstant } from '../schemas/formats.ts';
+import type { FilterValue } from './tree.ts';
+
+/** A value as the filter tree has it, or what it should have been. */
+export type ReadValue = { value: FilterValue } | { fault: string };
+
+/** Reads one value of a condition as its field's type, strictly: `"5"` is no integer. */
+export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
+
+const readers: Record<FieldType, (given: unknown) => ReadValue> = {
+  text: readText,
+  integer: (given) =>
+    isInt4(given) ? { value: given } : { fault: 'must be a whole number from -2147483648 to 2147483647' },
+  instant: (given) =>
+    typeof given === 'string' && isInstant(given)
+      ? { value: canonicalInstant(given) }
+      : { fault: 'must be an RFC 3339 date-time with an offset, such as 2026-03-14T09:26:53.589Z' },
+  uuid: (given) =>
+    typeof given === 'string' && formats['uuid']!(given) ? { value: given.toLowerCase() } : { fault: 'must be a UUID' },
+  custom: (given) => {
+    if (typeof given === 'boolean' || Number.isFinite(given)) return { value: given as boolean | number };
+    return typeof given === 'string' ? readText(given) : { fault: 'must be a string, a number or a boolean' };
+  },
+  search: readText,
+};
+
+function readText(given: unknown): ReadValue {
+  if (typeof given !== 'string') return { fault: 'must be a string' };
+  if (given.length > filterLimits.characters && lengthOf(given) > filterLimits.characters)
+    return { fault: `must have at most ${filterLimits.characters} characters` };
+  return { value: fold(given) };
+}
+
+const isInt4 = (given: unknown): given is number =>
+  Number.isInteger(given) && (given as number) === ((given as number) | 0);
+
+/** The instant in UTC, kept to the millisecond. */
+export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();

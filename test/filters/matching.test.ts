@@ -1,0 +1,169 @@
+import * as fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type Database, type Sql } from '../../src/db.ts';
+import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
+import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
+import { countClauses, pageClauses } from '../../src/filters/page.ts';
+import type { GivenFilters } from '../../src/schemas/filters.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';
+import { comparator, passes, type WireRecord, type World } from './evaluator.ts';
+import { makeContacts, makeWorld, type RandomWorld } from './world.ts';
+
+const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+
+let database: TestDatabase;
+let db: Database;
+let random: RandomWorld;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  db = openDatabase(parseConfig({}), database.url);
+  random = await makeWorld(database.ownerUrl, seed, 160);
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+
+interface Kind {
+  source: Source;
+  records: () => WireRecord[];
+  world: () => World;
+}
+
+const kinds: [string, Kind][] = [
+  ['contacts', { source: contactSource, records: () => random.contacts, world: () => random.world }],
+  ['companies', { source: companySource, records: () => random.companies, world: () => random.companyWorld }],
+];
+
+const company = `json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company`;
+
+/** What a record shows of what it can be ordered by. */
+function projection(sql: Sql, { alias, fields, columns }: Source) {
+  const own = Object.keys(fields.types).filter(
+    (name) => columns[name] && !name.includes('.') && !['company_id', 'list_id'].includes(name),
+  );
+  const one = (name: string) =>
+    name === 'last_verified' ? `${columns[name]!.value} as last_verified` : `${alias}.${name}`;
+  return sql.unsafe([...own.map(one), ...(alias === 'c' ? [company] : [])].join(', '));
+}
+
+/** A page as the service reads it. */
+const readPage = (
+  source: Source,
+  request: ListRequest,
+  customerId = random.customerId,
+): Promise<{ ids: string[]; next: string | undefined }> =>
+  db.search(async (sql) => {
+    const listing = readListing(source, customerId, request);
+    const page = pageClauses(sql, listing);
+    const rows = await sql<WireRecord[]>`
+      select ${projection(sql, source)}
+      from ${page.from}
+      where ${page.where}
+      order by ${page.orderBy}
+      limit ${page.limit}`;
+    return { ids: rows.map(({ id }) => id), next: nextCursor(listing, rows) };
+  });
+
+const count = (source: Source, filters: GivenFilters): Promise<number> =>
+  db.search(async (sql) => {
+    const { from, where } = countClauses(sql, readListing(source, random.customerId, { filters }));
+    const [row] = await sql<{ count: number }[]>`select count(*)::integer as count from ${from} where ${where}`;
+    return row!.count;
+  });
+
+/** Every page by its number, to the first that is empty. */
+async function byNumber(source: Source, request: ListRequest, limit: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let page = 1; ; page += 1) {
+    const { ids: more } = await readPage(source, { ...request, paginate: { page, limit } });
+    if (more.length === 0) return ids;
+    ids.push(...more);
+  }
+}
+
+/** Every page by the cursor of the one before. */
+async function byCursor(source: Source, request: ListRequest, limit: number, customerId?: string): Promise<string[]> {
+  const ids: string[] = [];
+  for (let cursor: string | undefined; ;) {
+    const paginate = { limit, ...(cursor === undefined ? {} : { cursor }) };
+    const page = await readPage(source, { ...request, paginate }, customerId);
+    ids.push(...page.ids);
+    expect(page.next !== undefined).toBe(page.ids.length === limit);
+    if (page.next === undefined) return ids;
+    cursor = page.next;
+  }
+}
+
+const expected = ({ records, world }: Kind, filters: GivenFilters, keys: Keys): string[] =>
+  records()
+    .filter((record) => passes(world(), record, filters))
+    .sort(comparator(keys))
+    .map(({ id }) => id);
+
+const newestFirst: Keys = [{ field: 'created_at', direction: 'DESC' }];
+
+describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
+  const { source } = kind;
+
+  test('filters match what the decisions say, and the count agrees', async () => {
+    let matched = 0;
+    await fc.assert(
+      fc.asyncProperty(filtersOf(source.fields, random.ids), async (filters) => {
+        const ids = expected(kind, filters, newestFirst);
+        expect((await byCursor(source, { filters }, 100)).sort()).toEqual(ids.toSorted());
+        expect(await count(source, filters)).toBe(ids.length);
+        if (ids.length > 0 && ids.length < kind.records().length) matched += 1;
+      }),
+      { numRuns: 400 },
+    );
+    expect(matched).toBeGreaterThan(100);
+  });
+
+  test('pages by number and by cursor hold every match once, in any order asked for', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        filtersOf(source.fields, random.ids),
+        ordersOf(source.fields),
+        fc.constantFrom(7, 23, 60),
+        async (filters, keys, limit) => {
+          const ids = expected(kind, filters, keys);
+          const request = { filters, order_by: keys };
+          expect(await byNumber(source, request, limit)).toEqual(ids);
+          expect(await byCursor(source, request, limit)).toEqual(ids);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  test.each(
+    [...source.indexed, 'created_at', 'id'].flatMap((field) => [[field, 'ASC'] as const, [field, 'DESC'] as const]),
+  )('pages by %s %s hold every match once, in order, whatever is tied', async (field, direction) => {
+    const check = async (filters: GivenFilters, limit: number) => {
+      const ids = expected(kind, filters, [{ field, direction }]);
+      const request = { filters, order_by: { [field]: direction } };
+      expect(await byNumber(source, request, limit)).toEqual(ids);
+      expect(await byCursor(source, request, limit)).toEqual(ids);
+    };
+    await check({}, 1);
+    await fc.assert(fc.asyncProperty(filtersOf(source.fields, random.ids), fc.constantFrom(1, 2, 5, 17, 100), check), {
+      numRuns: 8,
+    });
+  });
+});
+
+test.each(['last_name', 'profnet_url'].flatMap((field) => [[field, 'ASC'] as const, [field, 'DESC'] as const]))(
+  'texts too long for a cursor are paged by like any other: %s %s',
+  async (field, direction) => {
+    const long = 'x'.repeat(300);
+    const names = ['a', long, `${long}y`, `${long}z`, 'y'].flatMap((name) => [name, name]);
+    const { customerId, contacts } = await makeContacts(database.ownerUrl, names, field);
+    const ids = contacts.sort(comparator([{ field, direction }])).map(({ id }) => id);
+    for (const limit of [1, 3])
+      expect(await byCursor(contactSource, { order_by: { [field]: direction } }, limit, customerId)).toEqual(ids);
+  },
+);

@@ -1,0 +1,172 @@
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
+import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
+import { pageClauses } from '../../src/filters/page.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { printed, printer, type Printed } from './printed.ts';
+
+/** Records of 20 customers, the first with half of all; two thirds of the scores and half of the times of change are tied. */
+const load = `
+  create temporary table tenants as
+    select uuidv7() as id, n, case when n = 1 then 100000 else 56000 / n end as size from generate_series(1, 20) n;
+  insert into companies (customer_id, company_name, score, folded)
+    select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
+      jsonb_build_object('company_name', 'company ' || g, 'industry', '')
+    from tenants t, generate_series(1, t.size / 10) g;
+  create temporary table numbered as
+    select customer_id, id, row_number() over (partition by customer_id order by id) as n from companies;
+  insert into contacts (customer_id, first_name, last_name, work_email, company_id, score, updated_at, folded)
+    select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
+      case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
+      jsonb_build_object('first_name', 'ada', 'last_name', 'name ' || g % 5000, 'work_email', g || '@example.com',
+        'job_title', 'title ' || g % 9, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
+    from tenants t
+    cross join generate_series(1, t.size) g
+    left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);
+  insert into customers (id, business_name) select id, 'Tenant ' || n from tenants;
+  insert into users (customer_id, email, email_folded, name, role, password_hash)
+    select id, 'a@' || id, 'a@' || id, 'Ada', 'admin', '' from tenants;
+  insert into lists (customer_id, name, owner_id) select customer_id, 'List', id from users;
+  insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select customer_id, l.id, c.id, true, false from lists l join contacts c using (customer_id) where hashtext(c.id::text) % 3 = 0`;
+
+let database: TestDatabase;
+let sql: postgres.Sql;
+let tenants: { customer: string; list: string }[];
+
+beforeAll(async () => {
+  database = await createDatabase();
+  sql = postgres(database.ownerUrl, { max: 1, onnotice: () => {} });
+  await sql.unsafe(load);
+  await sql`vacuum analyze contacts, companies, list_members, lists`;
+  tenants = await sql`
+    select t.id as customer, l.id as list
+    from tenants t
+    join lists l on l.customer_id = t.id
+    where t.n in (1, 4, 20)
+    order by t.n`;
+}, 180_000);
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  await database.drop();
+});
+
+interface PlanNode {
+  'Node Type': string;
+  'Relation Name'?: string;
+  'Actual Rows': number;
+  'Actual Loops': number;
+  'Rows Removed by Filter'?: number;
+  Plans?: PlanNode[];
+}
+
+const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+
+/** What a plan does to tables: which it reads from end to end, and how many rows it looks at. */
+function readingsOf(plan: PlanNode): { sequential: string[]; rows: number } {
+  const scans = nodesOf(plan).filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
+  const rows = scans.map(
+    (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
+  );
+  return {
+    sequential: scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']!),
+    rows: rows.reduce((sum, one) => sum + one, 0),
+  };
+}
+
+const literal = (value: unknown): string => {
+  if (Array.isArray(value)) return `array[${value.map(literal).join(', ')}]`;
+  return typeof value === 'number' ? String(value) : `'${String(value).replaceAll("'", "''")}'`;
+};
+
+/** Runs a statement as a prepared one with one kind of plan, and tells how it was done. */
+async function explain({ text, parameters }: Printed, mode: string): Promise<PlanNode> {
+  await sql.unsafe(`set plan_cache_mode = ${mode}; prepare explained as ${text}`);
+  try {
+    const execute = parameters.length === 0 ? 'explained' : `explained(${parameters.map(literal).join(', ')})`;
+    const [row] = await sql.unsafe(`explain (analyze, format json) execute ${execute}`);
+    return (row!['QUERY PLAN'] as { Plan: PlanNode }[])[0]!.Plan;
+  } finally {
+    await sql.unsafe('deallocate explained; reset plan_cache_mode');
+  }
+}
+
+const printedPage = (source: Source, customer: string, request: ListRequest): Printed => {
+  const { from, where, orderBy, limit } = pageClauses(printer, readListing(source, customer, request));
+  const shown = printer.unsafe(source.alias === 'c' ? 'c.*, co.company_name' : 'co.*');
+  return printed(printer`select ${shown} from ${from} where ${where} order by ${orderBy} limit ${limit}`);
+};
+
+/** The cursor of the page that ends in the middle of what the customer has. */
+async function middle(source: Source, customer: string, request: ListRequest): Promise<string> {
+  const table = source.alias === 'c' ? 'contacts' : 'companies';
+  const [{ half }] =
+    (await sql`select count(*)::integer / 2 as half from ${sql(table)} where customer_id = ${customer}`) as unknown as [
+      { half: number },
+    ];
+  const paginate = { page: Math.max(1, Math.floor(half / 25)), limit: 25 };
+  const { text, parameters } = printedPage(source, customer, { ...request, paginate });
+  const rows = await sql.unsafe(text, parameters.map(String));
+  const shown = rows.map((row: Record<string, unknown>) => ({
+    ...row,
+    created_at: (row['created_at'] as Date).toISOString(),
+    updated_at: (row['updated_at'] as Date).toISOString(),
+  }));
+  return nextCursor(readListing(source, customer, { ...request, paginate }), shown)!;
+}
+
+const modes = ['force_custom_plan', 'force_generic_plan'];
+const sources: [string, Source][] = [
+  ['contacts', contactSource],
+  ['companies', companySource],
+];
+const orders = sources.flatMap(([name, source]) =>
+  ['created_at', ...source.indexed].flatMap((field) =>
+    (['ASC', 'DESC'] as const).map((direction) => [name, field, direction, source] as const),
+  ),
+);
+
+describe.each(modes)('with %s', (mode) => {
+  test.each(orders)(
+    'a page of %s by %s %s reads a few rows of an index, at any size and depth',
+    async (_, field, direction, source) => {
+      const order_by = { [field]: direction };
+      for (const { customer } of tenants) {
+        const cursor = await middle(source, customer, { order_by });
+        for (const paginate of [{ limit: 25 }, { limit: 25, cursor }]) {
+          const { sequential, rows } = readingsOf(
+            await explain(printedPage(source, customer, { order_by, paginate }), mode),
+          );
+          expect(sequential).toEqual([]);
+          expect(rows).toBeLessThanOrEqual(6 * 25);
+        }
+      }
+    },
+  );
+
+  test.each<[string, (tenant: { customer: string; list: string }) => ListRequest, number]>([
+    ['an e-mail address', () => ({ filters: { work_email: '7@EXAMPLE.com' } }), 10],
+    ['a last name', () => ({ filters: { last_name: 'Name 77' } }), 100],
+    ['a list', ({ list }) => ({ filters: { list_id: list } }), 400],
+    ['a day', () => ({ filters: { created_at: { gte: '2020-01-01T00:00:00Z', lt: '2020-01-02T00:00:00Z' } } }), 0],
+  ])('a page of contacts by %s reads only what it must', async (_, request, most) => {
+    for (const tenant of tenants) {
+      const { sequential, rows } = readingsOf(
+        await explain(printedPage(contactSource, tenant.customer, request(tenant)), mode),
+      );
+      expect(sequential).toEqual([]);
+      expect(rows).toBeLessThanOrEqual(most);
+    }
+  });
+
+  test.each<[string, ListRequest]>([
+    ['a search', { filters: { search: 'nobody' } }],
+    ['a part of a text', { filters: { job_title: { contains: 'x' } } }],
+    ['a sort without an index', { order_by: { job_title: 'ASC' } }],
+  ])('%s reads no more than the records of a small customer', async (_, request) => {
+    const [, , { customer }] = tenants as [unknown, unknown, { customer: string }];
+    const { rows } = readingsOf(await explain(printedPage(contactSource, customer, request), mode));
+    expect(rows).toBeLessThanOrEqual(2 * 2800 + 280);
+  });
+});

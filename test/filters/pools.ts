@@ -1,0 +1,91 @@
+/**
+ * What the random records and filters are made of: texts of several scripts, each with its folded form written by hand,
+ * so that what is expected does not come from the function under test.
+ */
+export const texts: readonly (readonly [given: string, folded: string])[] = [
+  ['', ''],
+  ['a', 'a'],
+  ['Ada', 'ada'],
+  ['ÁDA', 'ada'],
+  ['ada lovelace', 'ada lovelace'],
+  ['Ada  Lovelace ', 'ada lovelace'],
+  ['Zoë', 'zoe'],
+  ['zz', 'zz'],
+  ['Straße', 'strasse'],
+  ['STRASSE', 'strasse'],
+  ['Ærø', 'aero'],
+  ['Łódź', 'lodz'],
+  ["O'Neil", "o'neil"],
+  ['50% off_now', '50% off_now'],
+  ['50x offynow', '50x offynow'],
+  ['back\\slash', 'back\\slash'],
+  ['Σίσυφος', 'σισυφοσ'],
+  ['ΣΊΣΥΦΟΣ', 'σισυφοσ'],
+  ['İzmir', 'izmir'],
+  ['ızmır', 'izmir'],
+  ['Москва', 'москва'],
+  ['МОСКВА', 'москва'],
+  ['हिन्दी', 'हिन्दी'],
+  ['محمد', 'محمد'],
+  ['東京', '東京'],
+  ['ガ', 'ガ'],
+  ['カ', 'カ'],
+  ['한글', '한글'],
+  ['\ufffd', '\ufffd'],
+  ['😀', '😀'],
+];
+
+/** Parts of those. */
+export const needles: readonly (readonly [given: string, folded: string])[] = [
+  ['', ''],
+  ['D', 'd'],
+  ['da', 'da'],
+  ['ß', 'ss'],
+  ['æ', 'ae'],
+  ['%', '%'],
+  ['_', '_'],
+  ['\\', '\\'],
+  ["'", "'"],
+  [' ', ''],
+  ['ΦΟΣ', 'φοσ'],
+  ['Ск', 'ск'],
+  ['न', 'न'],
+  ['ı', 'i'],
+  ['😀', '😀'],
+];
+
+export const emails: readonly (readonly [given: string, folded: string])[] = [
+  ['ada@example.com', 'ada@example.com'],
+  ['ADA@Example.com', 'ada@example.com'],
+  ['o.neil@example.org', 'o.neil@example.org'],
+  ['zoe+tag@example.net', 'zoe+tag@example.net'],
+];
+
+/** What may be searched for, and the words of it. */
+export const searches: readonly (readonly [given: string, words: readonly string[]])[] = [
+  ['', []],
+  ['— !', []],
+  ['ADA', ['ada']],
+  ['example ada', ['example', 'ada']],
+  ["o'neil@EXAMPLE.org", ['o', 'neil', 'example', 'org']],
+  ['STRASSE com', ['strasse', 'com']],
+  ['ß Æ', ['ss', 'ae']],
+  ['москва zo', ['москва', 'zo']],
+  ['50% off_now', ['50', 'off', 'now']],
+  ['τ', ['τ']],
+  ['σ', ['σ']],
+  ['東', ['東']],
+];
+
+/** Instants of requests, and the same in UTC; some less than a millisecond apart. */
+export const instants: readonly string[] = [
+  '2026-01-01T00:00:00.000Z',
+  '2026-01-01T00:00:00.001Z',
+  '2026-01-01T01:00:00.0019+01:00',
+  '2026-03-14t09:26:53z',
+  '1969-12-31T23:59:59.999Z',
+  '0001-01-01T00:00:00Z',
+  '9999-12-31T23:59:59.999Z',
+];
+
+export const folded = new Map([...texts, ...needles, ...emails]);

@@ -1,0 +1,133 @@
+import { describe, expect, test } from 'vitest';
+import { companySource, contactSource } from '../../src/filters/columns.ts';
+import { parseFilters } from '../../src/filters/parse.ts';
+import { toSql } from '../../src/filters/to-sql.ts';
+import type { GivenFilters } from '../../src/schemas/filters.ts';
+import { printed, printer } from './printed.ts';
+
+const listId = '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';
+
+const contacts = (filters: GivenFilters) =>
+  printed(toSql(printer, contactSource, parseFilters(contactSource.fields, filters)));
+const companies = (filters: GivenFilters) =>
+  printed(toSql(printer, companySource, parseFilters(companySource.fields, filters)));
+
+describe('the SQL of', () => {
+  test.each<[string, GivenFilters, string, unknown[]]>([
+    ['no filter', {}, 'true', []],
+    ['a text', { last_name: 'Łódź' }, `(c.folded ->> 'last_name') collate "C" = $1::text`, ['lodz']],
+    [
+      'any of several texts',
+      { last_name: ['A', 'B', 'a'] },
+      `(c.folded ->> 'last_name') collate "C" = any($1::text[])`,
+      [['a', 'b']],
+    ],
+    ['any of nothing', { last_name: [] }, 'false', []],
+    ['an empty text', { job_title: null }, `coalesce(c.job_title, '') = ''`, []],
+    ['an empty number', { birth_year: null }, 'c.birth_year is null', []],
+    [
+      'a complement',
+      { last_name: { ne: 'a' } },
+      `((c.folded ->> 'last_name') collate "C" = $1::text) is not true`,
+      ['a'],
+    ],
+    [
+      'a part, with what means something to like',
+      { job_title: { contains: '50%_\\' } },
+      `(c.folded ->> 'job_title') collate "C" like $1`,
+      [String.raw`%50\%\_\\%`],
+    ],
+    ['a beginning', { job_title: { starts_with: 'x' } }, `(c.folded ->> 'job_title') collate "C" like $1`, ['x%']],
+    ['an end', { job_title: { ends_with: 'x' } }, `(c.folded ->> 'job_title') collate "C" like $1`, ['%x']],
+    [
+      'a range',
+      { score: { between: [1, 5], ne: 3 } },
+      '((c.score >= $1::integer and c.score <= $2::integer) and (c.score = $3::integer) is not true)',
+      ['1', '5', '3'],
+    ],
+    [
+      'alternatives',
+      { gender: 'f', _or: [{ score: 1 }, { score: 2, gender: null }] },
+      `((c.folded ->> 'gender') collate "C" = $1::text and (c.score = $2::integer or (c.score = $3::integer and coalesce(c.gender, '') = '')))`,
+      ['f', '1', '2'],
+    ],
+    [
+      'a time of creation: a range of ids',
+      { created_at: { gt: '2026-03-14T10:26:53.5891+01:00' } },
+      'c.id >= $1::uuid',
+      ['019cebab-8996-0000-0000-000000000000'],
+    ],
+    [
+      'an instant of creation: a millisecond of ids',
+      { created_at: '1970-01-01T00:00:00.001Z' },
+      '((c.id >= $1::uuid and c.id < $2::uuid))',
+      ['00000000-0001-0000-0000-000000000000', '00000000-0002-0000-0000-000000000000'],
+    ],
+    [
+      'a time of verification, as it is shown',
+      { last_verified: { lt: '2026-01-01T00:00:00Z' } },
+      'coalesce(c.last_verified, c.created_at) < $1::timestamptz',
+      ['2026-01-01T00:00:00.000Z'],
+    ],
+    [
+      'a list',
+      { list_id: listId },
+      'exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and m.list_id = $1::uuid)',
+      [listId.toLowerCase()],
+    ],
+    [
+      'a company by name, so that its index serves',
+      { 'company.company_name': 'ACME' },
+      `(co.folded ->> 'company_name') collate "C" = $1::text`,
+      ['acme'],
+    ],
+    [
+      'no company name',
+      { 'company.company_name': '' },
+      `coalesce((co.folded ->> 'company_name') collate "C", '') = $1::text`,
+      [''],
+    ],
+    [
+      'a search',
+      { search: "O'Neil" },
+      `((c.folded ->> 'search' like $1 or co.folded ->> 'company_name' like $2) and (c.folded ->> 'search' like $3 or co.folded ->> 'company_name' like $4))`,
+      ['%o%', '%o%', '%neil%', '%neil%'],
+    ],
+    [
+      'a custom text',
+      { "custom_fields.it's": { starts_with: 'Ä' } },
+      `(c.folded ->> $1::text) collate "C" like $2`,
+      ["custom_fields.it's", 'a%'],
+    ],
+    [
+      'a custom number',
+      { 'custom_fields.n': { gte: 1.5 } },
+      `case when jsonb_typeof(c.custom_fields -> $1::text) = 'number' then (c.custom_fields ->> $2::text)::numeric >= $3::numeric else false end`,
+      ['n', 'n', '1.5'],
+    ],
+    [
+      'custom values of every type',
+      { 'custom_fields.n': ['x', 1, true] },
+      `((c.folded ->> $1::text) collate "C" = $2::text or ` +
+        `case when jsonb_typeof(c.custom_fields -> $3::text) = 'number' then (c.custom_fields ->> $4::text)::numeric = $5::numeric else false end or ` +
+        'c.custom_fields -> $6::text = $7::text::jsonb)',
+      ['custom_fields.n', 'x', 'n', 'n', '1', 'n', 'true'],
+    ],
+  ])('%s', (_, filters, text, parameters) => {
+    expect(contacts(filters)).toEqual({ text, parameters });
+  });
+
+  test('a company, by the name of its own table', () => {
+    expect(companies({ company_name: 'x', created_at: { lt: '1970-01-01T00:00:00Z' } })).toEqual({
+      text: `((co.folded ->> 'company_name') collate "C" = $1::text and co.id < $2::uuid)`,
+      parameters: ['x', '00000000-0000-0000-0000-000000000000'],
+    });
+  });
+
+  test('no word that a caller gave stands in the text', () => {
+    const word = 'injected';
+    const values = [word, { contains: word }, { between: [word, word] }, [word, `${word}'`]];
+    const filters = values.flatMap((value) => [{ last_name: value }, { [`custom_fields.${word}`]: value }]);
+    for (const one of [...filters, { search: word }]) expect(contacts(one).text).not.toContain(word);
+  });
+});

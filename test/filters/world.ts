@@ -1,0 +1,189 @@
+import { randomUUID } from 'node:crypto';
+import * as fc from 'fast-check';
+import postgres from 'postgres';
+import { foldCompany, foldContact } from '../../src/filters/fields.ts';
+import { verificationStatuses } from '../../src/schemas/verification.ts';
+import { customValues } from './arbitraries.ts';
+import type { WireRecord, World } from './evaluator.ts';
+import { emails, folded, instants, texts } from './pools.ts';
+
+/** Random records of one customer, in the database and, as they are answered, here. */
+export interface RandomWorld {
+  customerId: string;
+  contacts: WireRecord[];
+  companies: WireRecord[];
+  world: World;
+  companyWorld: World;
+  /** Ids of contacts, companies, users and lists, and one of nothing. */
+  ids: string[];
+}
+
+const text = fc.constantFrom(...texts.map(([given]) => given));
+const email = fc.constantFrom(...emails.map(([given]) => given));
+const instant = fc.constantFrom(...instants.map((one) => new Date(one.toUpperCase()).toISOString()));
+const orNull = <T>(value: fc.Arbitrary<T>) => fc.option(value, { freq: 2 });
+const hex = (length: number) =>
+  fc.string({ unit: fc.constantFrom(...'0123456789abcdef'.split('')), minLength: length, maxLength: length });
+
+/** UUIDv7 of a handful of milliseconds, so that many records are made in the same. */
+const recordId = fc.tuple(fc.constantFrom(0, 1, 2, 77, 86_400_000), hex(3), hex(3), hex(12)).map(([plus, a, b, c]) => {
+  const time = (Date.parse('2026-01-01T00:00:00Z') + plus).toString(16).padStart(12, '0');
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${a}-8${b}-${c}`;
+});
+
+const customFields = fc.dictionary(fc.constantFrom('a', "it's", 'ключ'), customValues, { maxKeys: 3 });
+
+const both = {
+  id: recordId,
+  industry: text,
+  profnet_url: orNull(text),
+  social1_url: orNull(text),
+  social2_url: orNull(text),
+  location_country: text,
+  location_postal_code: orNull(text),
+  verification_status: fc.constantFrom(...verificationStatuses),
+  last_verified: orNull(instant),
+  score: fc.integer({ min: 0, max: 3 }),
+  custom_fields: customFields,
+  updated_at: instant,
+};
+
+const company = fc.record({
+  ...both,
+  type: text,
+  company_name: text,
+  size: text,
+  location_locality: orNull(text),
+  location_metro: orNull(text),
+  location_region: orNull(text),
+  location_street_address: orNull(text),
+  location_address_line_2: orNull(text),
+});
+
+const contact = (companyIds: string[], userIds: string[]) =>
+  fc.record({
+    ...both,
+    first_name: text,
+    middle_name: orNull(text),
+    last_name: text,
+    gender: orNull(text),
+    birth_year: orNull(fc.integer({ min: 0, max: 4 })),
+    work_email: email,
+    personal_email: orNull(email),
+    other_emails: orNull(fc.array(email, { maxLength: 2 })),
+    job_title: text,
+    location_locality: text,
+    location_region: text,
+    mobile_phone: orNull(text),
+    crm_synced_at: orNull(instant),
+    assigned_to: orNull(fc.constantFrom(...userIds)),
+    company_id: orNull(fc.constantFrom(...companyIds)),
+  });
+
+type CompanyRow = typeof company extends fc.Arbitrary<infer T> ? T : never;
+type ContactRow = ReturnType<typeof contact> extends fc.Arbitrary<infer T> ? T : never;
+
+/** Makes the records and writes them, beside some of another customer that nobody may ever see. */
+export async function makeWorld(ownerUrl: string, seed: number, count: number): Promise<RandomWorld> {
+  const customerId = randomUUID();
+  const lists = [randomUUID(), randomUUID(), randomUUID()];
+  const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });
+  try {
+    const userIds = await insertUsers(sql, customerId);
+    const companies = fc.sample(company, { numRuns: Math.ceil(count / 4), seed });
+    const companyIds = companies.map(({ id }) => id);
+    const contacts = fc.sample(contact(companyIds, userIds), { numRuns: count, seed });
+    const alone = contacts.slice(0, 9).map((one) => ({ ...one, company_id: null, assigned_to: null }));
+    await insertRecords(sql, customerId, companies, contacts);
+    await insertRecords(sql, randomUUID(), companies.slice(0, 9), alone);
+    const members = await insertMembers(sql, { customerId, owner: userIds[0]! }, lists, contacts);
+    return {
+      customerId,
+      companies: companies.map(shown),
+      contacts: contacts.map((one) => shownContact(one, companies)),
+      world: { lists: members, searched: searchedOfContact },
+      companyWorld: { lists: new Map(), searched: ({ company_name }) => [foldedForm(company_name as string)] },
+      ids: [...companyIds, ...contacts.slice(0, 20).map(({ id }) => id), ...userIds, ...lists, randomUUID()],
+    };
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+}
+
+/** Makes contacts of a customer of their own, each with one of the texts in one of its fields. */
+export async function makeContacts(
+  ownerUrl: string,
+  values: string[],
+  field: string,
+): Promise<{ customerId: string; contacts: WireRecord[] }> {
+  const customerId = randomUUID();
+  const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });
+  try {
+    const blank = fc.sample(contact([randomUUID()], [randomUUID()]), values.length);
+    const rows = blank.map((row, i) => ({ ...row, company_id: null, assigned_to: null, [field]: values[i]! }));
+    await insertRecords(sql, customerId, [], rows);
+    return { customerId, contacts: rows.map((row) => shownContact(row, [])) };
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+}
+
+async function insertUsers(sql: postgres.Sql, customerId: string): Promise<string[]> {
+  await sql`insert into customers (id, business_name) values (${customerId}, 'Random')`;
+  const users = ['ada', 'zoe'].map((name) => {
+    const email = `${name}@${customerId}.example`;
+    return { customer_id: customerId, email, email_folded: email, name, role: 'member', password_hash: '' };
+  });
+  return (await sql<{ id: string }[]>`insert into users ${sql(users)} returning id`).map(({ id }) => id);
+}
+
+async function insertRecords(
+  sql: postgres.Sql,
+  customer_id: string,
+  companies: CompanyRow[],
+  contacts: ContactRow[],
+): Promise<void> {
+  const encoded = <T extends CompanyRow | ContactRow>(row: T, folded: object) => ({
+    ...row,
+    customer_id,
+    custom_fields: sql.json(row.custom_fields),
+    folded: sql.json(folded as Record<string, string>),
+  });
+  if (companies.length > 0)
+    await sql`insert into companies ${sql(companies.map((row) => encoded(row, foldCompany(row))))}`;
+  await sql`insert into contacts ${sql(contacts.map((row) => encoded(row, foldContact(row))))}`;
+}
+
+/** Puts every contact into none to three of the lists. */
+async function insertMembers(
+  sql: postgres.Sql,
+  { customerId, owner }: { customerId: string; owner: string },
+  lists: string[],
+  contacts: ContactRow[],
+): Promise<Map<string, string[]>> {
+  const chosen = new Map(contacts.map(({ id }, i) => [id, lists.filter((_, j) => (i >> j) % 2 === 0)]));
+  const rows = [...chosen].flatMap(([contact_id, ids]) =>
+    ids.map((list_id) => ({ customer_id: customerId, list_id, contact_id })),
+  );
+  await sql`insert into lists ${sql(lists.map((id) => ({ customer_id: customerId, id, name: 'List', owner_id: owner })))}`;
+  await sql`insert into list_members ${sql(rows.map((row, i) => ({ ...row, by_hand: i % 2 === 0, by_rule: i % 2 === 1 })))}`;
+  return chosen;
+}
+
+function shown(row: CompanyRow | ContactRow): WireRecord {
+  const created_at = new Date(Number.parseInt(row.id.replace('-', '').slice(0, 12), 16)).toISOString();
+  return { ...row, created_at, last_verified: row.last_verified ?? created_at };
+}
+
+function shownContact({ company_id, ...row }: ContactRow, companies: CompanyRow[]): WireRecord {
+  const { company_name = '', industry = '' } = companies.find(({ id }) => id === company_id) ?? {};
+  return { ...shown({ ...row, company_id }), company: { id: company_id, company_name, industry } };
+}
+
+const foldedForm = (given: string): string => folded.get(given)!;
+
+const searchedOfContact = (contact: WireRecord): string[] => {
+  const { company_name } = contact['company'] as { company_name: string };
+  const names = ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'];
+  return [company_name, ...names.flatMap((name) => (contact[name] ?? []) as string | string[])].map(foldedForm);
+};
