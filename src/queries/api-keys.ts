@@ -1,0 +1,177 @@
+import type { Sql, Transaction } from '../db.ts';
+import type { RefusalCause } from '../errors.ts';
+import type { ApiKey, Duration } from '../schemas/api-keys.ts';
+import type { Actor } from '../schemas/audit.ts';
+import type { Scope } from '../schemas/scopes.ts';
+import type { RawToken, TokenHash } from '../tokens.ts';
+import { recordEvent } from './audit.ts';
+
+/** A key as a request's check needs it. `refusal` is null when the key may be used now. */
+export interface KeyState {
+  key_hash: TokenHash;
+  id: string;
+  customer_id: string;
+  created_by: string;
+  permissions: Scope[];
+  refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
+  /** Whether `last_used_at` is a minute old or more. */
+  use_unrecorded: boolean;
+}
+
+/** The keys of these hashes, as they stand now, by the database's clock. One statement however many: callers gather. */
+export const findKeys = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
+  sql<KeyState[]>`
+    select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
+      case
+        when k.revoked_at is not null then 'revoked'
+        when k.expires_at <= now() then 'expired'
+        when c.status <> 'OK' then 'suspended'
+      end as refusal,
+      coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
+    from api_keys k
+    join customers c on c.id = k.customer_id
+    where k.key_hash = any(${sql.array(hashes)})`;
+
+/**
+ * Notes that these keys were used, each at most once a minute. Rows that somebody holds are left out rather than waited
+ * for: another instance is noting the same, or the key is being changed and will be used again.
+ */
+export async function recordUse(sql: Transaction, keyIds: string[]): Promise<void> {
+  await sql`
+    update api_keys
+    set last_used_at = now()
+    where id in (
+      select id
+      from api_keys
+      where id = any(${keyIds}::uuid[])
+        and coalesce(last_used_at <= now() - interval '1 minute', true)
+      for no key update skip locked
+    )`;
+}
+
+const status = (sql: Sql | Transaction) => sql`
+  case when revoked_at is not null then 'revoked' when expires_at <= now() then 'expired' else 'active' end`;
+
+const issued = (sql: Sql | Transaction) => sql`
+  id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
+
+/** A key as the answer that issues it shows it, but for the key itself. */
+export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
+
+export const listKeys = (sql: Sql, customerId: string): Promise<ApiKey[]> =>
+  sql<ApiKey[]>`
+    select ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by
+    from api_keys
+    where customer_id = ${customerId}
+    order by id desc`;
+
+export interface NewKey {
+  name: string;
+  expiration: Duration;
+  permissions: Scope[];
+  createdBy: string;
+}
+
+/** Keeps a new key, and that it was made. */
+export async function insertKey(
+  sql: Transaction,
+  customerId: string,
+  given: NewKey,
+  token: RawToken,
+  by: Actor,
+): Promise<IssuedRow> {
+  const [row] = await sql<[IssuedRow]>`
+    insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+    values (
+      ${customerId}, ${token.hash()}, ${given.name}, ${token.start}, ${given.permissions}::text[], ${given.expiration},
+      now() + make_interval(hours => 24 * ${given.expiration}::int), ${given.createdBy}
+    )
+    returning ${issued(sql)}`;
+  await recordEvent(sql, { event: 'api_key.generated', customerId, apiKeyId: row.id, by, details: described(row) });
+  return row;
+}
+
+const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
+
+/** What a rotation compares with, so that of two at once one wins. */
+export interface KeyVersion {
+  customer_id: string;
+  id: string;
+  key_hash: TokenHash;
+  status: ApiKey['status'];
+}
+
+/** How each of these keys stands now. One statement however many: callers gather. */
+export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
+  sql<KeyVersion[]>`
+    select customer_id, id, key_hash, ${status(sql)} as status
+    from api_keys
+    join unnest(
+      ${keys.map((key) => key.customer_id)}::uuid[],
+      ${keys.map((key) => key.id)}::uuid[]
+    ) as wanted (customer_id, id) using (customer_id, id)`;
+
+/** What a rotation changes beside the secret; undefined keeps what is there. */
+export interface KeyChanges {
+  name: string | undefined;
+  expiration: Duration | undefined;
+  permissions: Scope[] | undefined;
+}
+
+/**
+ * Replaces a key's secret; its clock restarts with the given or the previous duration.
+ * @returns undefined, and nothing done, when the key is no longer active or its secret no longer that of `before`
+ */
+export async function rotateKey(
+  sql: Transaction,
+  before: KeyVersion,
+  changes: KeyChanges,
+  token: RawToken,
+  by: Actor,
+): Promise<IssuedRow | undefined> {
+  const { customer_id: customerId, id: apiKeyId } = before;
+  const days = changes.expiration ?? null;
+  const [row] = await sql<IssuedRow[]>`
+    update api_keys
+    set key_hash = ${token.hash()},
+      start = ${token.start},
+      name = coalesce(${changes.name ?? null}, name),
+      permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
+      duration_days = coalesce(${days}::int, duration_days),
+      expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
+      updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${apiKeyId}
+      and key_hash = ${before.key_hash}
+      and revoked_at is null
+      and expires_at > now()
+    returning ${issued(sql)}`;
+  if (!row) return undefined;
+  await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
+  return row;
+}
+
+/**
+ * Revokes a key for good; once more does nothing.
+ * @returns whether the customer has such a key
+ */
+export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+  const [revoked] = await sql<IssuedRow[]>`
+    update api_keys
+    set revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}
+      and revoked_at is null
+    returning ${issued(sql)}`;
+  if (!revoked) return keyExists(sql, customerId, id);
+  await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
+  return true;
+}
+
+async function keyExists(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const found = await sql`
+    select from api_keys
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  return found.count === 1;
+}

@@ -1,0 +1,243 @@
+import { mergeCustomFields } from '../custom-fields.ts';
+import type { Database, Sql, Transaction } from '../db.ts';
+import { requireMatch } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import { companySource } from '../filters/columns.ts';
+import { foldCompany } from '../filters/fields.ts';
+import { readListing } from '../filters/listing.ts';
+import { fold } from '../fold.ts';
+import { normalise } from '../normalise.ts';
+import type { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
+import type { Metadata } from '../schemas/wire.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { lockContactsOfCompany, refreshMembers, refreshMembersOfCompany } from './list-members.ts';
+import { countPages, readPage, type Page } from './listings.ts';
+import { detachOpportunities } from './opportunities.ts';
+import { holdRules } from './rules.ts';
+
+/** What a caller decides of a company, as its row keeps it. */
+type CompanyColumns = Pick<Company, (typeof ownColumns)[number]>;
+
+const ownColumns = [
+  'type',
+  'company_name',
+  'size',
+  'industry',
+  'social2_url',
+  'profnet_url',
+  'social1_url',
+  'location_locality',
+  'location_metro',
+  'location_region',
+  'location_street_address',
+  'location_address_line_2',
+  'location_postal_code',
+  'location_country',
+  'custom_fields',
+] as const satisfies (keyof Company)[];
+
+/** A company of which nothing is said. */
+const blank: Omit<CompanyColumns, 'company_name'> = {
+  type: '',
+  size: '',
+  industry: '',
+  social2_url: null,
+  profnet_url: null,
+  social1_url: null,
+  location_locality: null,
+  location_metro: null,
+  location_region: null,
+  location_street_address: null,
+  location_address_line_2: null,
+  location_postal_code: null,
+  location_country: '',
+  custom_fields: {},
+};
+
+/** A company as it is answered. A record never verified shows the time it was made. */
+const projection = (sql: Sql | Transaction) => sql`
+  co.id,
+  ${sql(ownColumns.map((column) => `co.${column}`))},
+  coalesce(co.last_verified, co.created_at) as last_verified,
+  co.verification_status,
+  co.score,
+  co.created_at,
+  co.updated_at`;
+
+/** A page of the customer's companies. */
+export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<Page<Company>> =>
+  readPage(db, readListing(companySource, customerId, request), projection);
+
+/** How many companies, and pages of them, the same request would list. */
+export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
+  countPages(db, readListing(companySource, customerId, request), 'companies');
+
+/** One company, if the customer has it. */
+export async function findCompany(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Company | undefined> {
+  const [company] = await sql<Company[]>`
+    select ${projection(sql)}
+    from ${sql.unsafe(companySource.from)}
+    where co.customer_id = ${customerId}
+      and co.id = ${id}`;
+  return company;
+}
+
+type NewCompany = Partial<CompanyCreate> & Pick<CompanyCreate, 'company_name'>;
+
+/**
+ * Makes a company; its name may repeat.
+ * @returns its id
+ */
+export async function createCompany(sql: Transaction, customerId: string, body: NewCompany): Promise<string> {
+  const counts = new CountChanges();
+  const id = await insertCompany(sql, customerId, body, counts);
+  await saveCounts(sql, customerId, counts);
+  return id;
+}
+
+async function insertCompany(
+  sql: Transaction,
+  customerId: string,
+  given: NewCompany,
+  counts: CountChanges,
+): Promise<string> {
+  const columns = { ...blank, ...normalise(given) };
+  const [company] = await sql<{ id: string }[]>`
+    insert into companies ${sql({ customer_id: customerId, ...encoded(sql, columns) })}
+    returning id`;
+  counts.add('companies', 1);
+  return company!.id;
+}
+
+/**
+ * The oldest company of the same folded name, or a new one; `industry` is ignored when one was found. Two callers at once
+ * make one company: the second waits for the first at a lock of the name.
+ * @returns the company's id; it is held as by `holdCompany`
+ */
+export async function findOrMakeCompany(
+  sql: Transaction,
+  customerId: string,
+  given: Pick<CompanyCreate, 'company_name' | 'industry'>,
+  counts: CountChanges,
+): Promise<string> {
+  const folded = fold(given.company_name);
+  const found = await findOldestByName(sql, customerId, folded);
+  if (found) return found;
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`company:${customerId}:${folded}`}, 0))`;
+  return (await findOldestByName(sql, customerId, folded)) ?? insertCompany(sql, customerId, given, counts);
+}
+
+async function findOldestByName(sql: Transaction, customerId: string, folded: string): Promise<string | undefined> {
+  const [company] = await sql<{ id: string }[]>`
+    select id
+    from companies
+    where customer_id = ${customerId}
+      and (folded ->> 'company_name') collate "C" = ${folded}
+    order by id
+    limit 1
+    for share`;
+  return company?.id;
+}
+
+/**
+ * Keeps the company of a contact that is being written from deletion, and from a change: that has to find the contact, to
+ * see which lists it then belongs to.
+ * @param path JSON pointer of the id
+ * @throws not_found
+ */
+export async function holdCompany(sql: Transaction, customerId: string, id: string, path: string): Promise<string> {
+  const [company] = await sql<{ id: string }[]>`
+    select id
+    from companies
+    where customer_id = ${customerId}
+      and id = ${id}
+    for share`;
+  if (!company) throw notFound('company', [path]);
+  return company.id;
+}
+
+/**
+ * Changes what `patch` names. The row is locked first, so what is written is what was read plus the patch.
+ * @throws not_found, precondition_failed
+ */
+export async function changeCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: CompanyPatch,
+  ifMatch?: string,
+): Promise<void> {
+  const { custom_fields, ...fields } = patch;
+  const rules = await holdRules(sql, customerId);
+  const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
+  if (Object.keys(patch).length === 0) return;
+  const columns: CompanyColumns = {
+    ...current,
+    ...normalise(fields),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+  };
+  await sql`
+    update companies
+    set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  const isOtherToRules = columns.company_name !== current.company_name || columns.industry !== current.industry;
+  if (isOtherToRules) await refreshMembersOfCompany(sql, customerId, rules, id);
+}
+
+/**
+ * Deletes a company. Its contacts and opportunities stay, detached; nobody can attach another one meanwhile.
+ * @throws not_found, precondition_failed
+ */
+export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  const rules = await holdRules(sql, customerId);
+  await lockCompany(sql, customerId, id, 'update', ifMatch);
+  const contactIds = await detachContacts(sql, customerId, id);
+  await detachOpportunities(sql, customerId, id);
+  await sql`
+    delete from companies
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await refreshMembers(sql, customerId, rules, contactIds, new CountChanges().add('companies', -1));
+}
+
+/** Takes the company off its contacts, which are locked after their company and before opportunities. */
+async function detachContacts(sql: Transaction, customerId: string, companyId: string): Promise<string[]> {
+  const contactIds = await lockContactsOfCompany(sql, customerId, companyId);
+  await sql`
+    update contacts
+    set company_id = null, updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and company_id = ${companyId}`;
+  return contactIds;
+}
+
+/** The company's own columns, locked until the transaction ends: for `update`, nothing can refer to it anew meanwhile. */
+async function lockCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  strength: 'update' | 'no key update',
+  ifMatch: string | undefined,
+): Promise<CompanyColumns> {
+  const [columns] = await sql<CompanyColumns[]>`
+    select ${sql(ownColumns)}
+    from companies
+    where customer_id = ${customerId}
+      and id = ${id}
+    for ${sql.unsafe(strength)}`;
+  if (!columns) throw notFound('company');
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompany(sql, customerId, id))!);
+  return columns;
+}
+
+/** Columns as the driver writes them, the folded form of every text beside them. */
+const encoded = (sql: Transaction, columns: CompanyColumns) => ({
+  ...columns,
+  custom_fields: sql.json(columns.custom_fields),
+  folded: sql.json(foldCompany(columns)),
+});

@@ -1,0 +1,225 @@
+import type { Database, Sql, Transaction } from '../db.ts';
+import { mergeCustomFields } from '../custom-fields.ts';
+import { requireMatch } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import { contactSource } from '../filters/columns.ts';
+import { foldContact } from '../filters/fields.ts';
+import { readListing } from '../filters/listing.ts';
+import { constant } from '../filters/sql.ts';
+import { normalise } from '../normalise.ts';
+import type {
+  CompanyReference,
+  Contact,
+  ContactCount,
+  ContactCreate,
+  ContactDetail,
+  ContactPatch,
+  ContactQuery,
+} from '../schemas/contacts.ts';
+import type { Metadata } from '../schemas/wire.ts';
+import { findOrMakeCompany, holdCompany } from './companies.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { countPages, readPage, type Page } from './listings.ts';
+import { enterMember, leaveAllLists, refreshMembers, setHandMadeLists } from './list-members.ts';
+import { takeOutOfOpportunities } from './opportunity-contacts.ts';
+import { holdRules } from './rules.ts';
+
+/** What a caller decides of a contact, as its row keeps it. */
+type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
+
+const ownColumns = [
+  'first_name',
+  'middle_name',
+  'last_name',
+  'gender',
+  'birth_year',
+  'profnet_url',
+  'social1_url',
+  'social2_url',
+  'work_email',
+  'personal_email',
+  'other_emails',
+  'industry',
+  'job_title',
+  'location_locality',
+  'location_country',
+  'location_region',
+  'location_postal_code',
+  'phone_numbers',
+  'mobile_phone',
+  'custom_fields',
+  'assigned_to',
+] as const satisfies (keyof Contact)[];
+
+/** A contact of which nothing is said. */
+const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
+  middle_name: null,
+  gender: null,
+  birth_year: null,
+  profnet_url: null,
+  social1_url: null,
+  social2_url: null,
+  personal_email: null,
+  other_emails: null,
+  industry: '',
+  job_title: '',
+  location_locality: '',
+  location_country: '',
+  location_region: '',
+  location_postal_code: null,
+  mobile_phone: null,
+  custom_fields: {},
+  assigned_to: null,
+  company_id: null,
+};
+
+/** A contact as it is answered. A record never verified shows the time it was made. */
+const shown = `
+  c.id,
+  ${ownColumns.map((column) => `c.${column}`).join(', ')},
+  json_build_object('id', c.company_id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
+  c.score,
+  c.verification_status,
+  coalesce(c.last_verified, c.created_at) as last_verified,
+  c.crm_synced_at,
+  c.created_at,
+  c.updated_at`;
+const projection = (sql: Sql | Transaction) => constant(sql, shown);
+
+/** A page of the customer's contacts. */
+export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<Page<Contact>> =>
+  readPage(db, readListing(contactSource, customerId, request), projection);
+
+/** How many contacts, and pages of them, the same request would list. */
+export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
+  countPages(db, readListing(contactSource, customerId, request), 'contacts');
+
+/** One contact with its hand-made lists, if the customer has it. */
+export async function findContact(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<ContactDetail | undefined> {
+  const [contact] = await sql<ContactDetail[]>`
+    select
+      ${projection(sql)},
+      array(
+        select m.list_id
+        from list_members m
+        where m.customer_id = c.customer_id
+          and m.contact_id = c.id
+          and m.by_hand
+        order by m.list_id
+      ) as list_ids
+    from ${constant(sql, contactSource.from)}
+    where c.customer_id = ${customerId}
+      and c.id = ${id}`;
+  return contact;
+}
+
+/**
+ * Makes a contact, with its company and memberships.
+ * @returns its id
+ * @throws not_found for a reference that is not the customer's; nothing is written then
+ */
+export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
+  const { company, list_ids, ...fields } = body;
+  const rules = await holdRules(sql, customerId);
+  const counts = new CountChanges().add('contacts', 1);
+  const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
+  const columns = { ...blank, ...normalise(fields), company_id };
+  const [contact] = await sql<{ id: string }[]>`
+    insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}
+    returning id`;
+  if (list_ids?.length) await setHandMadeLists(sql, customerId, contact!.id, list_ids, counts);
+  await enterMember(sql, customerId, rules, contact!.id, counts);
+  return contact!.id;
+}
+
+/**
+ * Changes what `patch` names. The row is locked first, so what is written is what was read plus the patch; before it the
+ * company, in the order in which a company's deletion takes the same two locks.
+ * @throws not_found, precondition_failed
+ */
+export async function changeContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: ContactPatch,
+  ifMatch?: string,
+): Promise<void> {
+  const { company, list_ids, custom_fields, ...fields } = patch;
+  const rules = await holdRules(sql, customerId);
+  const counts = new CountChanges();
+  const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
+  const current = await lockContact(sql, customerId, id, ifMatch);
+  if (Object.keys(patch).length === 0) return;
+  const columns: ContactColumns = {
+    ...current,
+    ...normalise(fields),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+    ...(company_id === undefined ? {} : { company_id }),
+  };
+  await sql`
+    update contacts
+    set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  if (list_ids) await setHandMadeLists(sql, customerId, id, list_ids, counts);
+  await refreshMembers(sql, customerId, rules, [id], counts);
+}
+
+/**
+ * Deletes a contact and takes it out of its lists and opportunities.
+ * @throws not_found, precondition_failed
+ */
+export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  await holdRules(sql, customerId);
+  await lockContact(sql, customerId, id, ifMatch);
+  const counts = new CountChanges().add('contacts', -1);
+  await takeOutOfOpportunities(sql, customerId, id);
+  await leaveAllLists(sql, customerId, id, counts);
+  await sql`
+    delete from contacts
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await saveCounts(sql, customerId, counts);
+}
+
+/** The contact's own columns, locked until the transaction ends; nobody can add it to a list meanwhile. */
+async function lockContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<ContactColumns> {
+  const [columns] = await sql<ContactColumns[]>`
+    select ${sql([...ownColumns, 'company_id'])}
+    from contacts
+    where customer_id = ${customerId}
+      and id = ${id}
+    for update`;
+  if (!columns) throw notFound('contact');
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findContact(sql, customerId, id))!);
+  return columns;
+}
+
+/** The id that a contact's `company` means; null is no company. The company stays until the transaction ends. */
+async function resolveCompany(
+  sql: Transaction,
+  customerId: string,
+  company: CompanyReference | null,
+  counts: CountChanges,
+): Promise<string | null> {
+  const { id, name, industry = '' } = company ?? {};
+  if (name !== undefined) return findOrMakeCompany(sql, customerId, { company_name: name, industry }, counts);
+  return id === undefined ? null : holdCompany(sql, customerId, id, '/company/id');
+}
+
+/** Columns as the driver writes them, the folded form of every text beside them. */
+const encoded = (sql: Transaction, columns: ContactColumns) => ({
+  ...columns,
+  phone_numbers: sql.json(columns.phone_numbers),
+  custom_fields: sql.json(columns.custom_fields),
+  folded: sql.json(foldContact(columns)),
+});

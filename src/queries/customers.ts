@@ -1,0 +1,101 @@
+import type { Sql, Transaction } from '../db.ts';
+import { notFound } from '../errors.ts';
+import { commandLine } from '../schemas/audit.ts';
+import type { CustomerSummary } from '../schemas/customers.ts';
+import { recordEvent } from './audit.ts';
+import { insertPipeline, salesStages } from './pipelines.ts';
+
+export type CustomerStatus = 'OK' | 'SUSPENDED';
+
+export interface Customer {
+  id: string;
+  business_name: string;
+  status: CustomerStatus;
+  country: string | null;
+  city: string | null;
+  created_at: string;
+}
+
+const columns = (sql: Sql | Transaction) => sql`id, business_name, status, country, city, created_at`;
+
+export type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
+
+/** A customer as every one begins: with an active subscription of the free tier and a pipeline to sell through. */
+export async function insertCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
+  const [customer] = await sql<[Customer]>`
+    insert into customers (business_name, country, city)
+    values (${given.business_name}, ${given.country}, ${given.city})
+    returning ${columns(sql)}`;
+  await sql`
+    insert into subscriptions (customer_id, tier_id)
+    select ${customer.id}, id
+    from subscription_tiers
+    where tier = 0`;
+  await insertPipeline(sql, customer.id, {
+    name: 'Sales',
+    description: '',
+    currency: 'USD',
+    visibility: 'PUBLIC',
+    stages: salesStages,
+  });
+  await recordEvent(sql, { event: 'customer.created', customerId: customer.id, by: commandLine });
+  return customer;
+}
+
+export const listCustomers = (sql: Sql): Promise<Customer[]> =>
+  sql<Customer[]>`
+    select ${columns(sql)}
+    from customers
+    order by id desc`;
+
+/** @throws notFound for an id that no customer has */
+export async function demandCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
+  const [customer] = await sql<Customer[]>`
+    select ${columns(sql)}
+    from customers
+    where id = ${customerId}`;
+  if (!customer) throw notFound('customer');
+  return customer;
+}
+
+/** Suspends or resumes a customer; once more does nothing. */
+export async function setCustomerStatus(sql: Transaction, customerId: string, status: CustomerStatus): Promise<void> {
+  const changed = await sql`
+    update customers
+    set status = ${status}, updated_at = clock_timestamp()
+    where id = ${customerId}
+      and status <> ${status}`;
+  if (changed.count === 0) return;
+  const event = status === 'OK' ? 'customer.resumed' : 'customer.suspended';
+  await recordEvent(sql, { event, customerId, by: commandLine });
+}
+
+/** The account that a key belongs to. Everybody has one subscription. */
+export async function findSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
+  const [row] = await sql<[CustomerSummary]>`
+    select
+      jsonb_build_object(
+        'id', c.id, 'business_name', c.business_name, 'status', c.status, 'country', c.country, 'city', c.city
+      ) as customer,
+      seats.users_count,
+      jsonb_build_object(
+        'id', s.id, 'status', s.status, 'balance', ${balance(sql)}, 'price', s.price::text, 'periodicity', s.periodicity,
+        'currency', lower(s.currency), 'active_seats', seats.active_seats,
+        'tier', jsonb_build_object(
+          'id', t.id, 'title', t.title, 'tier', t.tier, 'is_free', t.is_free, 'price', t.price::text
+        )
+      ) as subscription
+    from customers c
+    join subscriptions s on s.customer_id = c.id
+    join subscription_tiers t on t.id = s.tier_id
+    cross join lateral (
+      select count(*)::int as users_count, (count(*) filter (where active))::int as active_seats
+      from users
+      where customer_id = c.id
+    ) seats
+    where c.id = ${customerId}`;
+  return row;
+}
+
+/** Credits that can be spent: none, for nothing grants any yet. */
+const balance = (sql: Sql) => sql`0`;

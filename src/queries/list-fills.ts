@@ -1,0 +1,116 @@
+import type { Transaction } from '../db.ts';
+import { contactSource } from '../filters/columns.ts';
+import { record, recorder } from '../filters/recorded.ts';
+import { rulesFilter } from '../filters/rules.ts';
+import { toSql } from '../filters/to-sql.ts';
+import type { Rule } from '../schemas/lists.ts';
+import { readCount } from './counters.ts';
+import { lockContacts, refreshList } from './list-members.ts';
+import { holdRules, renewRuleVersion, type ListRules } from './rules.ts';
+
+/** The work of writing the members of a list down after its rules changed. */
+export interface Fill {
+  customerId: string;
+  listId: string;
+  /** Of the rules: when they have changed since, another filling follows and this one ends. */
+  version: string;
+}
+
+/** Contacts that one transaction looks at: some 20 ms, so that writers hardly notice. */
+const batchSize = 2_000;
+
+/**
+ * Puts new rules of a list into force; the rules have to be locked. Few contacts are looked through here and now. For many
+ * the list is marked: until it is filled, its members are evaluated on read.
+ * @returns the filling to start in the same transaction, if any
+ */
+export async function beginFill(
+  sql: Transaction,
+  customerId: string,
+  listId: string,
+  rules: readonly Rule[],
+): Promise<Fill | undefined> {
+  const version = await renewRuleVersion(sql, customerId);
+  const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
+  await sql`
+    update lists
+    set fill_version = ${version}, filled_to = null
+    where customer_id = ${customerId}
+      and id = ${listId}`;
+  if (isLong) return { customerId, listId, version };
+  while (await fillBatch(sql, { customerId, listId, version }, rules)) {
+    // Once, as a rule.
+  }
+  return undefined;
+}
+
+/**
+ * Fills the list for the next contacts in the order of ids.
+ * @returns whether there is more to do
+ */
+export async function continueFill(sql: Transaction, fill: Fill): Promise<boolean> {
+  await holdRules(sql, fill.customerId);
+  const [list] = await sql<{ rules: Rule[] }[]>`
+    select rules
+    from lists
+    where customer_id = ${fill.customerId}
+      and id = ${fill.listId}
+      and fill_version = ${fill.version}`;
+  return list ? fillBatch(sql, fill, list.rules) : false;
+}
+
+/**
+ * Contacts that were written since the rules changed are right already. Of the others, those are looked for whose
+ * memberships are not; only they are locked, and then evaluated anew by a statement that sees what became of them.
+ */
+async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
+  const { customerId, listId, version } = fill;
+  const list = { id: listId, filter: rulesFilter(contactSource.fields, rules) };
+  const { looked, last, wrong } = await findWrongMembers(sql, fill, list);
+  await refreshList(sql, customerId, list, await lockContacts(sql, customerId, wrong));
+  const isMore = looked === batchSize;
+  await sql`
+    update lists
+    set fill_version = ${isMore ? version : null}, filled_to = ${isMore ? last : null}
+    where customer_id = ${customerId}
+      and id = ${listId}
+      and fill_version = ${version}`;
+  return isMore;
+}
+
+interface Batch {
+  /** How many contacts it has. */
+  looked: number;
+  /** The last of them. */
+  last: string | null;
+  /** Those whose membership by rule is not as the rules say. */
+  wrong: string[];
+}
+
+/** Looks through the next contacts. */
+async function findWrongMembers(sql: Transaction, { customerId, listId }: Fill, { filter }: ListRules): Promise<Batch> {
+  const { text, parameters } = record(recorder`
+    with batch as materialized (
+      select c.id, (${toSql(recorder, contactSource, filter)}) is true as matches
+      from ${recorder.unsafe(contactSource.from)}
+      where c.customer_id = ${customerId}::uuid
+        and c.id > coalesce(
+          (select l.filled_to from lists l where l.customer_id = ${customerId}::uuid and l.id = ${listId}::uuid),
+          '00000000-0000-0000-0000-000000000000'
+        )
+      order by c.id
+      limit ${batchSize}::bigint
+    )
+    select
+      (select count(*) from batch) as looked,
+      (select b.id from batch b order by b.id desc limit 1) as last,
+      array(
+        select b.id
+        from batch b
+        left join list_members m on m.customer_id = ${customerId}::uuid and m.list_id = ${listId}::uuid and m.contact_id = b.id
+        where b.matches <> coalesce(m.by_rule, false)
+      ) as wrong`);
+  // Every fill has a text of its own: not worth keeping prepared.
+  const [batch] = await sql.unsafe<Batch[]>(text, parameters as string[]);
+  return batch!;
+}

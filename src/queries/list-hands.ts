@@ -1,0 +1,87 @@
+import type { Transaction } from '../db.ts';
+import { missingReferences } from '../errors.ts';
+import { contactSource } from '../filters/columns.ts';
+import { rulesFilter } from '../filters/rules.ts';
+import type { Rule } from '../schemas/lists.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { lockContacts, refreshList } from './list-members.ts';
+import { holdRules } from './rules.ts';
+
+/** Contacts to put into a list or to take out, as they were given. */
+export interface ByHand {
+  list_id: string;
+  contact_ids: readonly string[];
+}
+
+/**
+ * Puts contacts into a list by hand.
+ * @returns how many became members, and how many were members before, by hand or by rule
+ * @throws not_found with the pointer of every unknown id; nothing is written then
+ */
+export async function addMembers(
+  sql: Transaction,
+  customerId: string,
+  given: ByHand,
+): Promise<{ added: number; already_members: number }> {
+  const contactIds = await lockGiven(sql, customerId, given);
+  const come = await sql<{ is_new: boolean }[]>`
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customerId}, ${given.list_id}, contact_id, true, false
+    from unnest(${contactIds}::uuid[]) as contact_id
+    on conflict (customer_id, list_id, contact_id) do update
+    set by_hand = true
+    where not list_members.by_hand
+    returning old.list_id is null as is_new`;
+  const added = come.filter(({ is_new }) => is_new).length;
+  await saveCounts(sql, customerId, new CountChanges().add(given.list_id.toLowerCase(), added));
+  return { added, already_members: contactIds.length - added };
+}
+
+/**
+ * Takes contacts out of a list that were put in by hand; those that match its rules stay members.
+ * @returns how many hand-made memberships ended
+ * @throws not_found with the pointer of every unknown id; nothing is written then
+ */
+export async function removeMembers(sql: Transaction, customerId: string, given: ByHand): Promise<{ removed: number }> {
+  const contactIds = await lockGiven(sql, customerId, given);
+  const kept = await sql`
+    update list_members
+    set by_hand = false
+    where customer_id = ${customerId}
+      and list_id = ${given.list_id}
+      and contact_id = any(${contactIds}::uuid[])
+      and by_hand
+      and by_rule`;
+  const gone = await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and list_id = ${given.list_id}
+      and contact_id = any(${contactIds}::uuid[])
+      and not by_rule`;
+  await saveCounts(sql, customerId, new CountChanges().add(given.list_id.toLowerCase(), -gone.count));
+  return { removed: kept.count + gone.count };
+}
+
+/** Locks the contacts, each once, and makes sure that what stands in the list by rule is what its rules say. */
+async function lockGiven(sql: Transaction, customerId: string, { list_id, contact_ids }: ByHand): Promise<string[]> {
+  await holdRules(sql, customerId);
+  const [list] = await sql<{ rules: Rule[]; is_filling: boolean }[]>`
+    select rules, fill_version is not null as is_filling
+    from lists
+    where customer_id = ${customerId}
+      and id = ${list_id}`;
+  const wanted = [...new Set(contact_ids.map((id) => id.toLowerCase()))];
+  const found = await lockContacts(sql, customerId, wanted);
+  const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
+  if (!list || missing.length > 0) throw missingReferences(missing);
+  const filter = rulesFilter(contactSource.fields, list.rules);
+  if (list.is_filling) await refreshList(sql, customerId, { id: list_id, filter }, wanted);
+  return wanted;
+}
+
+function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
+  const known = new Set(found);
+  return given.flatMap((id, i) =>
+    known.has(id.toLowerCase()) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }],
+  );
+}

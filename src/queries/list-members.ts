@@ -1,0 +1,176 @@
+import type { Transaction } from '../db.ts';
+import { notFound } from '../errors.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { compile, type HeldRules, type ListRules } from './rules.ts';
+
+/*
+ * A contact's memberships are changed only by a transaction that holds the customer's rules (or has locked them) and the
+ * contact's row, at least `for no key update`. Rows are locked in this order: company, contacts by id, counters.
+ */
+
+/**
+ * Makes the memberships of contacts that were written agree with the rules, and writes the gathered counts. The contacts
+ * are locked. It is a statement after the one that wrote them, since a statement does not see what it writes itself; and
+ * the last of its transaction, since it touches the counters that every writer touches.
+ */
+export async function refreshMembers(
+  sql: Transaction,
+  customerId: string,
+  rules: HeldRules,
+  contactIds: readonly string[],
+  counts: CountChanges,
+): Promise<void> {
+  const [first, second] = contactIds;
+  if (first === undefined) return saveCounts(sql, customerId, counts);
+  const form = second === undefined ? 'forOne' : 'forMany';
+  await runAll(sql, rules, form, customerId, form === 'forOne' ? first : contactIds, counts);
+}
+
+/** The same for a contact that was made in this transaction. */
+export const enterMember = (
+  sql: Transaction,
+  customerId: string,
+  rules: HeldRules,
+  contactId: string,
+  counts: CountChanges,
+): Promise<void> => runAll(sql, rules, 'forNew', customerId, contactId, counts);
+
+type Form = 'forNew' | 'forOne' | 'forMany';
+
+async function runAll(
+  sql: Transaction,
+  { compiled, prepare }: HeldRules,
+  form: Form,
+  customerId: string,
+  contacts: string | readonly string[],
+  counts: CountChanges,
+): Promise<void> {
+  if (compiled.length === 0) return saveCounts(sql, customerId, counts);
+  const { counted, changes } = counts.toArrays();
+  for (const [i, { [form]: text, values }] of compiled.entries()) {
+    const isLast = i === compiled.length - 1;
+    const fixed = [customerId, isLast ? counted : [], isLast ? changes : [], contacts];
+    await sql.unsafe(text, [...fixed, ...values] as string[], { prepare });
+  }
+}
+
+/** Makes the memberships of contacts in one list agree with its rules. The contacts are locked. */
+export async function refreshList(
+  sql: Transaction,
+  customerId: string,
+  list: ListRules,
+  contactIds: readonly string[],
+): Promise<void> {
+  if (contactIds.length === 0) return;
+  const { forMany, values } = compile([list]);
+  // A list is filled once in a while: not worth keeping prepared.
+  await sql.unsafe(forMany, [customerId, [], [], contactIds, ...values] as string[]);
+}
+
+/** Makes the memberships of a company's contacts agree with the rules, after it was changed in the same transaction. */
+export async function refreshMembersOfCompany(
+  sql: Transaction,
+  customerId: string,
+  rules: HeldRules,
+  companyId: string,
+): Promise<void> {
+  if (rules.compiled.length === 0) return;
+  const contactIds = await lockContactsOfCompany(sql, customerId, companyId);
+  await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
+}
+
+/** Locks a company's contacts in the order that everybody keeps. */
+export async function lockContactsOfCompany(
+  sql: Transaction,
+  customerId: string,
+  companyId: string,
+): Promise<string[]> {
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and company_id = ${companyId}
+    order by id
+    for no key update`;
+  return contacts.map(({ id }) => id);
+}
+
+/**
+ * Makes `listIds` the contact's whole set of hand-made memberships. Memberships by rule stay.
+ * @throws not_found with the pointer of every id in `list_ids` that is no list of the customer; nothing is written then
+ */
+export async function setHandMadeLists(
+  sql: Transaction,
+  customerId: string,
+  contactId: string,
+  listIds: string[],
+  counts: CountChanges,
+): Promise<void> {
+  const wanted = [...new Set(listIds.map((id) => id.toLowerCase()))];
+  await requireLists(sql, customerId, wanted, listIds);
+  const gone = await sql<{ list_id: string }[]>`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = ${contactId}
+      and not by_rule
+      and list_id <> all(${wanted}::uuid[])
+    returning list_id`;
+  await sql`
+    update list_members
+    set by_hand = false
+    where customer_id = ${customerId}
+      and contact_id = ${contactId}
+      and by_hand
+      and list_id <> all(${wanted}::uuid[])`;
+  const come = await sql<{ list_id: string; is_new: boolean }[]>`
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customerId}, list_id, ${contactId}, true, false
+    from unnest(${wanted}::uuid[]) as list_id
+    on conflict (customer_id, list_id, contact_id) do update
+    set by_hand = true
+    where not list_members.by_hand
+    returning new.list_id, old.list_id is null as is_new`;
+  for (const { list_id } of gone) counts.add(list_id, -1);
+  for (const { list_id, is_new } of come) counts.add(list_id, is_new ? 1 : 0);
+}
+
+/** Lists are deleted only while nobody holds the rules, so those found here stay until the transaction ends. */
+async function requireLists(sql: Transaction, customerId: string, wanted: string[], given: string[]): Promise<void> {
+  const found = await sql<{ id: string }[]>`
+    select id
+    from lists
+    where customer_id = ${customerId}
+      and id = any(${wanted}::uuid[])`;
+  if (found.length === wanted.length) return;
+  const known = new Set(found.map(({ id }) => id));
+  const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
+  throw notFound('list', missing);
+}
+
+/** Takes a contact that is about to be deleted out of all its lists. */
+export async function leaveAllLists(
+  sql: Transaction,
+  customerId: string,
+  contactId: string,
+  counts: CountChanges,
+): Promise<void> {
+  const gone = await sql<{ list_id: string }[]>`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = ${contactId}
+    returning list_id`;
+  for (const { list_id } of gone) counts.add(list_id, -1);
+}
+
+/** Locks contacts in the order that everybody keeps; answers those that there are. */
+export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])
+    order by id
+    for no key update`;
+  return contacts.map(({ id }) => id);
+}

@@ -1,0 +1,74 @@
+import type { Database, Sql, Transaction } from '../db.ts';
+import { nextCursor, type Listing } from '../filters/listing.ts';
+import { countClauses, pageClauses } from '../filters/page.ts';
+import type { Fragment } from '../filters/sql.ts';
+import { theOnlyList, type Filter } from '../filters/tree.ts';
+import type { Metadata } from '../schemas/wire.ts';
+import { readCount, type Counted } from './counters.ts';
+import { readSettled } from './list-filters.ts';
+
+/** A page of records, and the cursor that continues after it if it is full. */
+export interface Page<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
+
+/** Reads the page that a listing asks for, each record as `projection` shows it. */
+export async function readPage<Row extends object>(
+  db: Database,
+  listing: Listing,
+  projection: (sql: Sql | Transaction) => Fragment,
+): Promise<Page<Row>> {
+  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, settled) => {
+    const page = pageClauses(sql, settled);
+    return sql<Row[]>`
+      select ${projection(sql)}
+      from ${page.from}
+      where ${page.where}
+      order by ${page.orderBy}
+      limit ${page.limit}`;
+  });
+  return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/**
+ * Counts what all pages of a listing hold together.
+ * @param everything the count that is kept of all the customer's records of the kind
+ */
+export async function countPages(db: Database, listing: Listing, everything: Counted): Promise<Metadata> {
+  if (asksForAll(listing.filter)) {
+    const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
+    return metadataOf(total, listing);
+  }
+  const total = await readSettled(db, laneOf(db, listing), listing, async (sql, settled) => {
+    const list = theOnlyList(settled.filter);
+    if (list !== undefined) return readCount(sql, listing.customerId, list);
+    const { from, where } = countClauses(sql, settled);
+    const [row] = await sql<{ total: number }[]>`
+      select count(*) as total
+      from ${from}
+      where ${where}`;
+    return row!.total;
+  });
+  return metadataOf(total, listing);
+}
+
+/** Answer of the metadata calls; there are no pages of nothing. */
+export const metadataOf = (total: number, { limit, offset }: Pick<Listing, 'limit' | 'offset'>): Metadata => ({
+  pagination: {
+    current_page: offset / limit + 1,
+    total_records: total,
+    total_pages: Math.ceil(total / limit),
+  },
+});
+
+const shallow = 1_000;
+
+/** The first pages of everything, or of one list, have one shape and cost nothing; what a caller composes may not hold them up. */
+function laneOf(db: Database, { filter, order, offset }: Listing): Database['search'] {
+  const [key] = order;
+  const isPlain = asksForAll(filter) || theOnlyList(filter) !== undefined;
+  return isPlain && offset <= shallow && order.length === 1 && key?.field === 'created_at' ? db.lookup : db.search;
+}
+
+const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;

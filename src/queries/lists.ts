@@ -1,0 +1,254 @@
+import type { Database, Sql, Transaction } from '../db.ts';
+import { requireMatch } from '../etag.ts';
+import { notFound, validationFailed } from '../errors.ts';
+import { contactSource } from '../filters/columns.ts';
+import { decodeCursor, encodeCursor, scopeOf } from '../filters/cursor.ts';
+import { completeRules } from '../filters/rules.ts';
+import { toSql } from '../filters/to-sql.ts';
+import { all } from '../filters/tree.ts';
+import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
+import { CountChanges, dropCount, saveCounts } from './counters.ts';
+import { beginFill, type Fill } from './list-fills.ts';
+import { memberOf, snapshot } from './list-filters.ts';
+import type { Page } from './listings.ts';
+import { lockRules, renewRuleVersion } from './rules.ts';
+
+/** A list as it is answered, and whether its count has yet to be evaluated. */
+type Row = List & { is_filling: boolean };
+
+const projection = (sql: Sql | Transaction) => sql`
+  l.id,
+  l.name,
+  l.description,
+  l.owner_id,
+  u.name as owner_name,
+  case when l.rules = '[]' then l.source else 'RULES' end as source,
+  array[]::uuid[] as collaborators,
+  l.rules,
+  (
+    select coalesce(sum(k.records), 0)
+    from counters k
+    where k.customer_id = l.customer_id
+      and k.counted = l.id::text
+  ) as contacts_count,
+  l.created_at,
+  l.updated_at,
+  l.fill_version is not null as is_filling`;
+
+const source = (sql: Sql | Transaction) => sql`
+  lists l
+  join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
+
+/** A page of the customer's lists, newest first. */
+export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<Page<List>> {
+  const { page, limit = 25, cursor } = query;
+  const scope = scopeOf('list-contact', customerId, all([]), []);
+  const after = cursor === undefined ? undefined : positionOf(scope, cursor, page);
+  const rows = await readLists(
+    db,
+    customerId,
+    (sql) => sql<Row[]>`
+    select ${projection(sql)}
+    from ${source(sql)}
+    where l.customer_id = ${customerId}
+      ${after === undefined ? sql`` : sql`and l.id < ${after}`}
+    order by l.id desc
+    limit ${limit}
+    offset ${limit * ((page ?? 1) - 1)}`,
+  );
+  const isFull = rows.length === limit;
+  return { rows, nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined };
+}
+
+function positionOf(scope: string, cursor: string, page: number | undefined): string {
+  const fault = (message: string) => validationFailed([{ path: '/cursor', message }]);
+  if (page !== undefined) throw fault('cannot stand together with page');
+  const position = decodeCursor(scope, [], cursor);
+  if (!position) throw fault('is not a cursor that was given with this list');
+  return position.id;
+}
+
+/** One list. */
+export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
+  const [list] = await readLists(db, customerId, (sql) => selectList(sql, customerId, id));
+  return list;
+}
+
+const selectList = (sql: Sql | Transaction, customerId: string, id: string) => sql<Row[]>`
+  select ${projection(sql)}
+  from ${source(sql)}
+  where l.customer_id = ${customerId}
+    and l.id = ${id}`;
+
+/** Reads lists in one short statement; a list that is being filled is counted besides, in the same snapshot. */
+async function readLists(
+  db: Database,
+  customerId: string,
+  read: (sql: Sql | Transaction) => Promise<Row[]>,
+): Promise<List[]> {
+  const rows = await db.lookup(read);
+  if (!rows.some((row) => row.is_filling)) return rows.map(shown);
+  return snapshot(db, async (sql) => countFilling(sql, customerId, await read(sql)));
+}
+
+async function countFilling(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
+  const lists: List[] = [];
+  for (const row of rows) {
+    const contacts_count = row.is_filling ? await evaluateCount(sql, customerId, row) : row.contacts_count;
+    lists.push({ ...shown(row), contacts_count });
+  }
+  return lists;
+}
+
+function shown(row: Row): List {
+  const { is_filling, ...list } = row;
+  void is_filling;
+  return list;
+}
+
+async function evaluateCount(
+  sql: Sql | Transaction,
+  customerId: string,
+  list: { id: string; rules: Rule[] },
+): Promise<number> {
+  const [row] = await sql<{ members: number }[]>`
+    select count(*) as members
+    from ${sql.unsafe(contactSource.from)}
+    where c.customer_id = ${customerId}
+      and ${toSql(sql, contactSource, memberOf([list.id], [list]))}`;
+  return row!.members;
+}
+
+/** A list that was made or changed, and the filling that has to be started for it in the same transaction, if any. */
+export interface WrittenList {
+  id: string;
+  name: string;
+  fill: Fill | undefined;
+}
+
+/** Makes a list. */
+export async function createList(
+  sql: Transaction,
+  customerId: string,
+  ownerId: string,
+  body: ListCreate,
+): Promise<WrittenList> {
+  const rules = completeRules(body.rules ?? []);
+  if (rules.length > 0) await lockRules(sql, customerId);
+  const list = await insertList(sql, customerId, ownerId, {
+    name: body.name,
+    description: body.description ?? '',
+    rules,
+  });
+  return { ...list, fill: rules.length > 0 ? await beginFill(sql, customerId, list.id, rules) : undefined };
+}
+
+async function insertList(
+  sql: Transaction,
+  customerId: string,
+  ownerId: string,
+  { name, description, rules }: { name: string; description: string; rules: Rule[] },
+): Promise<{ id: string; name: string }> {
+  const [list] = await sql<{ id: string; name: string }[]>`
+    insert into lists (customer_id, name, description, owner_id, rules)
+    values (${customerId}, ${name.trim()}, ${description}, ${ownerId}, ${sql.json(rules)})
+    returning id, name`;
+  return list!;
+}
+
+/**
+ * Changes what `patch` names.
+ * @throws not_found, precondition_failed
+ */
+export async function changeList(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: ListPatch,
+  ifMatch?: string,
+): Promise<WrittenList> {
+  if (patch.rules) await lockRules(sql, customerId);
+  const current = await lockList(sql, customerId, id, ifMatch);
+  const rules = patch.rules ? completeRules(patch.rules) : current.rules;
+  const name = patch.name?.trim() ?? current.name;
+  if (Object.keys(patch).length === 0) return { id, name, fill: undefined };
+  await sql`
+    update lists
+    set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  return { id, name, fill: isSame(rules, current.rules) ? undefined : await beginFill(sql, customerId, id, rules) };
+}
+
+const isSame = (some: Rule[], others: Rule[]): boolean =>
+  JSON.stringify(some) === JSON.stringify(completeRules(others));
+
+/** What a list is made of, locked until the transaction ends. */
+async function lockList(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<{ name: string; description: string; rules: Rule[] }> {
+  const [list] = await sql<{ name: string; description: string; rules: Rule[] }[]>`
+    select name, description, rules
+    from lists
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  if (!list) throw notFound('list');
+  if (ifMatch !== undefined) {
+    const [shownNow] = await countFilling(sql, customerId, await selectList(sql, customerId, id));
+    requireMatch(ifMatch, shownNow!);
+  }
+  return list;
+}
+
+/**
+ * Deletes a list and its memberships.
+ * @throws not_found, precondition_failed
+ */
+export async function deleteList(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  await lockRules(sql, customerId);
+  const { rules } = await lockList(sql, customerId, id, ifMatch);
+  await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and list_id = ${id}`;
+  await dropCount(sql, customerId, id);
+  await sql`
+    delete from lists
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  if (rules.length > 0) await renewRuleVersion(sql, customerId);
+}
+
+/**
+ * Makes a list with the rules, the description and the hand-made members of another.
+ * @throws not_found
+ */
+export async function duplicateList(
+  sql: Transaction,
+  customerId: string,
+  ownerId: string,
+  { list_id, new_name }: { list_id: string; new_name: string },
+): Promise<WrittenList> {
+  await lockRules(sql, customerId);
+  const [original] = await sql<{ description: string; rules: Rule[] }[]>`
+    select description, rules
+    from lists
+    where customer_id = ${customerId}
+      and id = ${list_id}`;
+  if (!original) throw notFound('list', ['/list_id']);
+  const rules = completeRules(original.rules);
+  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: original.description, rules });
+  const { count } = await sql`
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select customer_id, ${list.id}, contact_id, true, false
+    from list_members
+    where customer_id = ${customerId}
+      and list_id = ${list_id}
+      and by_hand`;
+  await saveCounts(sql, customerId, new CountChanges().add(list.id, count));
+  return { ...list, fill: rules.length > 0 ? await beginFill(sql, customerId, list.id, rules) : undefined };
+}

@@ -1,0 +1,238 @@
+import type { Sql, Transaction } from '../db.ts';
+import { requireMatch } from '../etag.ts';
+import { missingReferences, notFound } from '../errors.ts';
+import { canonicalInstant } from '../filters/values.ts';
+import { normalise } from '../normalise.ts';
+import type { Line, Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
+import type { Paginate } from '../schemas/wire.ts';
+import { addContacts, setContacts } from './opportunity-contacts.ts';
+import {
+  absentLines,
+  addLines,
+  changeLines,
+  findLineProducts,
+  moveLines,
+  requireNewLines,
+  totalOfLines,
+} from './opportunity-lines.ts';
+import { pageOf } from './page.ts';
+import { lockReferences, requireReferences, type Reference } from './references.ts';
+
+/** What a caller decides of an opportunity, as its row keeps it. */
+type OpportunityColumns = Pick<Opportunity, (typeof ownColumns)[number]>;
+
+const ownColumns = [
+  'name',
+  'description',
+  'priority',
+  'stage_id',
+  'company_id',
+  'user_id_assigned',
+  'source_id',
+  'estimated_closing_date',
+  'close_date',
+] as const satisfies (keyof Opportunity)[];
+
+/** An opportunity as it is answered. The name of a line is its product's, be that deleted or not. */
+const projection = (sql: Sql | Transaction) => sql`
+  o.id,
+  ${sql(ownColumns.map((column) => `o.${column}`))},
+  o.price,
+  array(
+    select m.contact_id
+    from opportunity_contacts m
+    where m.customer_id = o.customer_id
+      and m.opportunity_id = o.id
+    order by m.position
+  ) as contacts_ids,
+  (
+    select coalesce(json_agg(json_build_object(
+      'product_id', l.product_id,
+      'name', p.name,
+      'price', l.price,
+      'quantity', l.quantity,
+      'total', l.price * l.quantity
+    ) order by l.position), '[]')
+    from opportunity_lines l
+    join products p on p.customer_id = l.customer_id and p.id = l.product_id
+    where l.customer_id = o.customer_id
+      and l.opportunity_id = o.id
+  ) as details,
+  o.created_at,
+  o.updated_at`;
+
+/** A page of the opportunities, newest first. */
+export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
+  sql<Opportunity[]>`
+    select ${projection(sql)}
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.id = any(array(
+        select id
+        from opportunities
+        where customer_id = ${customerId}
+        order by id desc
+        ${pageOf(sql, paginate)}
+      ))
+    order by o.id desc`;
+
+/** One opportunity, if the customer has it. */
+export async function findOpportunity(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Opportunity | undefined> {
+  const [opportunity] = await sql<Opportunity[]>`
+    select ${projection(sql)}
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.id = ${id}`;
+  return opportunity;
+}
+
+/**
+ * Makes an opportunity with its contacts and lines.
+ * @returns its id
+ * @throws not_found naming every reference that is not the customer's; nothing is written then
+ */
+export async function createOpportunity(
+  sql: Transaction,
+  customerId: string,
+  body: OpportunityCreate,
+): Promise<string> {
+  const { contacts_ids, products, ...fields } = body;
+  await requireReferences(sql, customerId, referencesOf(body, products, '/products'));
+  const [opportunity] = await sql<{ id: string }[]>`
+    insert into opportunities ${sql({ customer_id: customerId, ...asKept(fields) })}
+    returning id`;
+  const { id } = opportunity!;
+  if (contacts_ids.length > 0) await addContacts(sql, customerId, id, contacts_ids);
+  if (products.length > 0) {
+    await addLines(sql, customerId, { id, stage_id: fields.stage_id }, products);
+    await sql`
+      update opportunities
+      set price = ${totalOfLines(sql, customerId, id)}
+      where customer_id = ${customerId}
+        and id = ${id}`;
+  }
+  return id;
+}
+
+/**
+ * Changes what `patch` names, all of it or nothing. What is referred to is locked before the opportunity, in the order
+ * of src/queries/references.ts, in which deletions take the same locks.
+ * @throws not_found, precondition_failed, conflict
+ */
+export async function changeOpportunity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: OpportunityPatch,
+  ifMatch?: string,
+): Promise<void> {
+  const { contacts_ids, products = {}, ...fields } = patch;
+  const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
+  const current = await lockOpportunity(sql, customerId, id);
+  const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
+  const absent = [...missing, ...absentLines(present, products)];
+  if (absent.length > 0) throw missingReferences(absent);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  requireNewLines(present, products);
+  if (isEmpty(patch)) return;
+  if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
+  const place = { id, stage_id: fields.stage_id ?? current.stage_id };
+  await changeLines(sql, customerId, place, products);
+  if (fields.stage_id) await moveLines(sql, customerId, place);
+  await sql`
+    update opportunities
+    set
+      ${sql({ ...current, ...asKept(fields) })},
+      price = ${totalOfLines(sql, customerId, id)},
+      updated_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/**
+ * Deletes an opportunity with its lines.
+ * @throws not_found, precondition_failed
+ */
+export async function deleteOpportunity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<void> {
+  await lockOpportunity(sql, customerId, id);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  await sql`
+    delete from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = ${id}`;
+  await sql`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and opportunity_id = ${id}`;
+  await sql`
+    delete from opportunities
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Detaches the opportunities of a company that is about to be deleted, and is locked. */
+export async function detachOpportunities(sql: Transaction, customerId: string, companyId: string): Promise<void> {
+  await sql`
+    with held as (
+      select id
+      from opportunities
+      where customer_id = ${customerId}
+        and company_id = ${companyId}
+      order by id
+      for no key update
+    )
+    update opportunities o
+    set company_id = null, updated_at = clock_timestamp()
+    from held
+    where o.customer_id = ${customerId}
+      and o.id = held.id`;
+}
+
+/** The opportunity's own columns, locked until the transaction ends, and with them its contacts and lines. */
+async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
+  const [columns] = await sql<OpportunityColumns[]>`
+    select ${sql(ownColumns)}
+    from opportunities
+    where customer_id = ${customerId}
+      and id = ${id}
+    for update`;
+  if (!columns) throw notFound('opportunity');
+  return columns;
+}
+
+/** Whether a patch names nothing to change, be it with `products` that hold nothing. */
+const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
+  Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
+
+/** Every id in a body that must be a record of the customer's; `lines` stand at `linesPath`. */
+function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
+  const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;
+  return [
+    ...(company_id ? [{ noun: 'company' as const, id: company_id, path: '/company_id' }] : []),
+    ...contacts_ids.map((id, index) => ({ noun: 'contact' as const, id, path: `/contacts_ids/${index}` })),
+    ...(user_id_assigned ? [{ noun: 'user' as const, id: user_id_assigned, path: '/user_id_assigned' }] : []),
+    ...(stage_id ? [{ noun: 'stage' as const, id: stage_id, path: '/stage_id' }] : []),
+    ...lines.map(({ id }, index) => ({ noun: 'product' as const, id, path: `${linesPath}/${index}/id` })),
+  ];
+}
+
+/** Fields as they are kept: names trimmed, instants to the millisecond. */
+function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
+  const { estimated_closing_date, close_date } = fields;
+  return {
+    ...normalise(fields),
+    ...(estimated_closing_date === undefined
+      ? {}
+      : { estimated_closing_date: canonicalInstant(estimated_closing_date) }),
+    ...(close_date === undefined ? {} : { close_date: canonicalInstant(close_date) }),
+  };
+}

@@ -1,0 +1,143 @@
+import type { Sql, Transaction } from '../db.ts';
+import { conflict } from '../errors.ts';
+import type { Line, LinesPatch } from '../schemas/opportunities.ts';
+
+/** The sum of an opportunity's lines, exact. */
+export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportunityId: string) => sql`
+  (
+    select coalesce(sum(price * quantity), 0)
+    from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = ${opportunityId}
+  )`;
+
+/** An opportunity whose lines are written: it is locked, or made in this transaction. */
+export interface Place {
+  id: string;
+  /** The stage that it stands in when the transaction ends. */
+  stage_id: string;
+}
+
+/** Adds lines after those that are there, in the order given. The products are locked, and not there yet. */
+export async function addLines(sql: Transaction, customerId: string, place: Place, lines: Line[]): Promise<void> {
+  await sql`
+    insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
+    select
+      s.customer_id,
+      ${place.id},
+      line.product_id,
+      s.pipeline_id,
+      last.position + line.ordinality,
+      line.price,
+      line.quantity
+    from stages s
+    cross join unnest(
+      ${lines.map(({ id }) => id)}::uuid[],
+      ${lines.map(({ price }) => price)}::numeric[],
+      ${lines.map(({ quantity }) => quantity)}::integer[]
+    ) with ordinality as line (product_id, price, quantity, ordinality)
+    cross join (
+      select coalesce(max(position), 0) as position
+      from opportunity_lines
+      where customer_id = ${customerId}
+        and opportunity_id = ${place.id}
+    ) last
+    where s.customer_id = ${customerId}
+      and s.id = ${place.stage_id}`;
+}
+
+/** Removes, updates and adds lines of an opportunity that was found to allow it. */
+export async function changeLines(
+  sql: Transaction,
+  customerId: string,
+  place: Place,
+  { remove = [], update = [], add = [] }: LinesPatch,
+): Promise<void> {
+  if (remove.length > 0) await removeLines(sql, customerId, place.id, remove);
+  if (update.length > 0) await updateLines(sql, customerId, place.id, update);
+  if (add.length > 0) await addLines(sql, customerId, place, add);
+}
+
+async function removeLines(
+  sql: Transaction,
+  customerId: string,
+  opportunityId: string,
+  productIds: string[],
+): Promise<void> {
+  await sql`
+    delete from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = ${opportunityId}
+      and product_id = any(${productIds}::uuid[])`;
+}
+
+async function updateLines(
+  sql: Transaction,
+  customerId: string,
+  opportunityId: string,
+  changes: NonNullable<LinesPatch['update']>,
+): Promise<void> {
+  await sql`
+    update opportunity_lines l
+    set price = coalesce(change.price, l.price), quantity = coalesce(change.quantity, l.quantity)
+    from unnest(
+      ${changes.map(({ id }) => id)}::uuid[],
+      ${changes.map(({ price = null }) => price)}::numeric[],
+      ${changes.map(({ quantity = null }) => quantity)}::integer[]
+    ) as change (product_id, price, quantity)
+    where l.customer_id = ${customerId}
+      and l.opportunity_id = ${opportunityId}
+      and l.product_id = change.product_id`;
+}
+
+/** Takes the lines along into the pipeline of the stage that an opportunity moves to. */
+export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: Place): Promise<void> {
+  await sql`
+    update opportunity_lines l
+    set pipeline_id = s.pipeline_id
+    from stages s
+    where s.customer_id = ${customerId}
+      and s.id = ${stage_id}
+      and l.customer_id = ${customerId}
+      and l.opportunity_id = ${id}
+      and l.pipeline_id <> s.pipeline_id`;
+}
+
+/** The products that stand in an opportunity. */
+export async function findLineProducts(
+  sql: Transaction,
+  customerId: string,
+  opportunityId: string,
+): Promise<Set<string>> {
+  const lines = await sql<{ product_id: string }[]>`
+    select product_id
+    from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = ${opportunityId}`;
+  return new Set(lines.map(({ product_id }) => product_id));
+}
+
+/** What a patch wants to remove or update, and is not there. */
+export function absentLines(
+  present: Set<string>,
+  { remove = [], update = [] }: LinesPatch,
+): { noun: string; path: string }[] {
+  const named = [
+    ...remove.map((id, index) => ({ id, path: `/products/remove/${index}` })),
+    ...update.map(({ id }, index) => ({ id, path: `/products/update/${index}/id` })),
+  ];
+  return named
+    .filter(({ id }) => !present.has(id.toLowerCase()))
+    .map(({ path }) => ({ noun: 'product in this opportunity', path }));
+}
+
+/**
+ * Checks that what a patch adds is not there yet.
+ * @throws conflict
+ */
+export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
+  const faults = add.flatMap(({ id }, index) =>
+    present.has(id.toLowerCase()) ? [{ path: `/products/add/${index}/id`, message: 'is already there' }] : [],
+  );
+  if (faults.length > 0) throw conflict('A product to be added is already in this opportunity', faults);
+}

@@ -1,0 +1,98 @@
+import type { Sql, Transaction } from '../db.ts';
+import type { RefusalCause } from '../errors.ts';
+import type { Actor } from '../schemas/audit.ts';
+import type { Role } from '../schemas/users.ts';
+import type { TokenHash } from '../tokens.ts';
+import { recordEvent } from './audit.ts';
+
+/** A session as a request's check needs it. `refusal` is null when it may be used now. */
+export interface SessionState {
+  token_hash: TokenHash;
+  customer_id: string;
+  user_id: string;
+  email: string;
+  role: Role;
+  refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
+}
+
+/** The sessions of these tokens, as they stand now, by the database's clock. One statement however many: callers gather. */
+export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
+  sql<SessionState[]>`
+    select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
+      case
+        when s.expires_at <= now() then 'expired'
+        when not u.active then 'deactivated'
+        when c.status <> 'OK' then 'suspended'
+      end as refusal
+    from sessions s
+    join users u on u.customer_id = s.customer_id and u.id = s.user_id
+    join customers c on c.id = s.customer_id
+    where s.token_hash = any(${sql.array(hashes)})`;
+
+/**
+ * Opens a session of 12 hours, if the account still has the password that was verified, and clears away those that ran
+ * out. The share lock makes a login that races a change of password, a reset or a deactivation wait for it and then fail,
+ * instead of outliving it.
+ * @returns when the session expires, or undefined when the account changed meanwhile
+ */
+export async function insertSession(
+  sql: Transaction,
+  account: { id: string; customer_id: string; password_hash: string },
+  token: TokenHash,
+  by: Actor,
+): Promise<string | undefined> {
+  const [session] = await sql<{ expires_at: string }[]>`
+    with unchanged as (
+      select customer_id, id
+      from users
+      where customer_id = ${account.customer_id}
+        and id = ${account.id}
+        and password_hash = ${account.password_hash}
+        and active
+      for share
+    )
+    insert into sessions (token_hash, customer_id, user_id, expires_at)
+    select ${token}, customer_id, id, now() + interval '12 hours'
+    from unchanged
+    returning expires_at`;
+  if (!session) return undefined;
+  await deleteExpiredSessions(sql, account.customer_id, account.id);
+  await recordEvent(sql, { event: 'user.logged_in', customerId: account.customer_id, userId: account.id, by });
+  return session.expires_at;
+}
+
+async function deleteExpiredSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and user_id = ${userId}
+      and expires_at <= now()`;
+}
+
+/** Ends one session. */
+export async function deleteSession(
+  sql: Transaction,
+  session: { customerId: string; userId: string; tokenHash: TokenHash },
+  by: Actor,
+): Promise<void> {
+  const { customerId, userId, tokenHash } = session;
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and token_hash = ${tokenHash}`;
+  await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
+}
+
+/** Ends a user's sessions, but for the one that may be kept. */
+export async function deleteSessions(
+  sql: Transaction,
+  customerId: string,
+  userId: string,
+  kept?: TokenHash,
+): Promise<void> {
+  await sql`
+    delete from sessions
+    where customer_id = ${customerId}
+      and user_id = ${userId}
+      ${kept ? sql`and token_hash <> ${kept}` : sql``}`;
+}

@@ -1,0 +1,47 @@
+import type { Sql, Transaction } from '../db.ts';
+import { notFound } from '../errors.ts';
+import type { StageListItem, StageQuery } from '../schemas/pipelines.ts';
+import { pageOf } from './page.ts';
+
+/** A stage as it is answered, alone and within its pipeline. */
+export const stageProjection = (sql: Sql | Transaction) => sql`
+  s.id,
+  s.name,
+  s.position as "order",
+  s.pipeline_id,
+  s.probability_percentage,
+  s.status`;
+
+/**
+ * A page of a pipeline's stages in their order, each with the number of opportunities that stand in it.
+ * @throws not_found when the pipeline is not the customer's
+ */
+export async function listStages(
+  sql: Sql,
+  customerId: string,
+  { pipeline_id, paginate }: StageQuery,
+): Promise<StageListItem[]> {
+  const [[pipeline], stages] = await Promise.all([
+    sql`
+      select id
+      from pipelines
+      where customer_id = ${customerId}
+        and id = ${pipeline_id}`,
+    sql<StageListItem[]>`
+      select
+        ${stageProjection(sql)},
+        (
+          select count(*)
+          from opportunities o
+          where o.customer_id = s.customer_id
+            and o.stage_id = s.id
+        ) as total_opportunities
+      from stages s
+      where s.customer_id = ${customerId}
+        and s.pipeline_id = ${pipeline_id}
+      order by s.position
+      ${pageOf(sql, paginate)}`,
+  ]);
+  if (!pipeline) throw notFound('pipeline', ['/pipeline_id']);
+  return stages;
+}
