@@ -1,0 +1,72 @@
+import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
+import type { Criterion } from './criteria.ts';
+import type { CatalogDocument } from './document.ts';
+import type { ProspectOrder, ProspectPosition } from './order.ts';
+
+/** Which prospects, in which order. */
+export interface Search {
+  /** All of these hold. */
+  criteria: Criterion[];
+  order: ProspectOrder;
+  /** Leaves out what this customer has unlocked. */
+  netNewFor?: string | undefined;
+}
+
+/** A piece of what a search finds: after so many prospects, or after a position; not both. */
+export interface Slice {
+  limit: number;
+  skip?: number;
+  after?: ProspectPosition | undefined;
+}
+
+/** How many prospects `page × limit` may reach; deeper by cursor only. */
+export const deepestPage = 10_000;
+
+/** What `catalog status` shows. */
+export interface CatalogStatus {
+  engine: 'postgres' | 'elasticsearch';
+  people: number;
+  suggestions: number;
+  details: Record<string, string | number>;
+}
+
+/**
+ * The people that customers look for. Two engines keep it, with the same answers to the same questions. Whatever keeps an
+ * engine from answering comes out as DomainError `unavailable`, in bounded time.
+ */
+export interface Catalog {
+  readonly engine: 'postgres' | 'elasticsearch';
+
+  /** A slice of the prospects that match, unmasked, in the order asked for and then by id. */
+  search(search: Search, slice: Slice): Promise<Prospect[]>;
+  /** How many match, exactly. */
+  count(search: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number>;
+  /** The prospects of these ids that exist, in no order. */
+  find(ids: string[]): Promise<Prospect[]>;
+  /** Values of a member (or of all) with words that begin so, the most frequent first, at most ten. */
+  suggest(query: SuggestionQuery): Promise<Suggestion[]>;
+
+  /**
+   * Makes the catalog know, for these prospects, who has unlocked them as Postgres tells it at some moment after the call;
+   * `refresh` makes it seen.
+   */
+  syncUnlocks(ids: string[]): Promise<void>;
+  /** Whatever was written before is seen by searches after. */
+  refresh(): Promise<void>;
+  /** Whether it answers at the moment. */
+  isUp(): Promise<boolean>;
+
+  /** Makes the catalog ready to be written to; called once before. */
+  prepare(): Promise<void>;
+  /** Writes people, replacing those of the same id, who has unlocked them staying; acknowledged when it resolves. Ids are distinct. */
+  write(documents: CatalogDocument[]): Promise<void>;
+  /** Takes people out; their unlocks stay. Answers how many there were. */
+  remove(ids: string[]): Promise<number>;
+  /** Ends a load: all that was written is seen, and the suggestions are true. */
+  finish(): Promise<void>;
+  /** Derives everything anew from the people kept, and from the unlocks in Postgres, while the old goes on answering. */
+  reindex(progress: (done: number, total: number) => void): Promise<number>;
+  status(): Promise<CatalogStatus>;
+
+  close(): Promise<void>;
+}

@@ -1,0 +1,69 @@
+import type { estypes } from '@elastic/elasticsearch';
+import type { Search } from './catalog.ts';
+import type { Criterion } from './criteria.ts';
+import { wordsField } from './elasticsearch-index.ts';
+import type { ProspectOrder, ProspectPosition } from './order.ts';
+
+type Query = NonNullable<estypes.SearchRequest['query']>;
+
+/** The query that a search's conditions make; texts are terms of it, never syntax. */
+export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
+  bool: {
+    filter: criteria.map(print),
+    ...(netNewFor === undefined ? {} : { must_not: { term: { unlocked_by: netNewFor } } }),
+  },
+});
+
+function print(criterion: Criterion): Query {
+  switch (criterion.kind) {
+    case 'equals':
+      return printEquals(criterion);
+    case 'words':
+      return anyOf(
+        criterion.alternatives.map((words) =>
+          allOf(words.map((word) => ({ term: { [wordsField(criterion.member)]: word } }))),
+        ),
+      );
+    case 'scores':
+      return { range: { score: ends(criterion.gte, criterion.lte) } };
+    case 'verified':
+      return { range: { date_verified: ends(toMilliseconds(criterion.gte), toMilliseconds(criterion.lte)) } };
+    default:
+      return { term: { [criterion.what]: Number(criterion.value) } };
+  }
+}
+
+/** A missing value is as an empty one; only postal codes can be missing. */
+function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
+  const isOne: Query = { terms: { [member]: values } };
+  if (member !== 'location_postal_code' || !values.includes('')) return isOne;
+  return anyOf([isOne, { bool: { must_not: { exists: { field: member } } } }]);
+}
+
+const anyOf = (queries: Query[]): Query => ({ bool: { should: queries, minimum_should_match: 1 } });
+const allOf = (queries: Query[]): Query => ({ bool: { filter: queries } });
+
+const ends = (gte: number | undefined, lte: number | undefined): { gte?: number; lte?: number } => ({
+  ...(gte === undefined ? {} : { gte }),
+  ...(lte === undefined ? {} : { lte }),
+});
+
+const toMilliseconds = (instant: string | undefined): number | undefined =>
+  instant === undefined ? undefined : Date.parse(instant);
+
+/** The keys, and the id after them. */
+export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
+  ...order.map(({ field, direction }): estypes.SortOptions => ({
+    [field]: {
+      order: direction === 'DESC' ? 'desc' : 'asc',
+      ...(field === 'location_postal_code' ? { missing: '_last' } : {}),
+    },
+  })),
+  { id: 'asc' },
+];
+
+/** A position as the values of those keys. */
+export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
+  ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
+  id,
+];

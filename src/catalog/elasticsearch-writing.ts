@@ -1,0 +1,163 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { estypes } from '@elastic/elasticsearch';
+import type { Database } from '../db.ts';
+import { unavailable } from '../errors.ts';
+import { customersOf, markTold } from '../queries/unlocks.ts';
+import { toDocument, toProspect, type CatalogDocument } from './document.ts';
+import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
+import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
+
+/** What writing needs. */
+export interface Writing {
+  nodes: SearchNodes;
+  db: Database;
+  names: Names;
+}
+
+/** How long what a job waits for may take (ms). */
+const syncPatienceMs = 30_000;
+
+/** One line or two of a bulk request, ready to be sent. */
+type Operation = { id: string; lines: string[] };
+
+/**
+ * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what
+ * Postgres says afterwards is compared with what was written.
+ */
+export async function writePeople(writing: Writing, index: string, documents: CatalogDocument[]): Promise<void> {
+  const ids = documents.map(({ id }) => id);
+  const before = await unlocksOf(writing, ids);
+  const operations = documents.map((document) => toOperation(document, before.get(document.id) ?? []));
+  await bulk(writing.nodes, index, operations);
+  const after = await unlocksOf(writing, ids);
+  const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
+  if (changed.length > 0) await syncUnlocks(writing, changed);
+}
+
+const unlocksOf = ({ db }: Writing, ids: string[]): Promise<Map<string, string[]>> =>
+  db.search((sql) => customersOf(sql, ids));
+
+const toOperation = (document: CatalogDocument, unlockedBy: string[], condition = {}): Operation => ({
+  id: document.id,
+  lines: [
+    JSON.stringify({ index: { _id: document.id, ...condition } }),
+    JSON.stringify(toSource(document, unlockedBy)),
+  ],
+});
+
+/** Takes people out; answers how many there were. */
+export async function erasePeople({ nodes, names }: Writing, ids: string[]): Promise<number> {
+  const operations = ids.map((id) => ({ id, lines: [JSON.stringify({ delete: { _id: id } })] }));
+  const results = await bulk(nodes, names.people, operations);
+  return [...results.values()].filter(({ result }) => result === 'deleted').length;
+}
+
+const attempts = 20;
+const batchSize = 500;
+
+/**
+ * Writes, in every index, who has unlocked these people, as Postgres tells it after the document's version was read; a
+ * document that was written meanwhile is read again. So of two who write the same one, the later tells what both know.
+ */
+export async function syncUnlocks(writing: Writing, ids: string[]): Promise<void> {
+  for (let from = 0; from < ids.length; from += batchSize) {
+    const batch = ids.slice(from, from + batchSize);
+    for (const index of await indexesOf(writing)) await syncIndex(writing, index, batch);
+  }
+}
+
+/** Looked up each time: an index that is being built must be found. */
+async function indexesOf({ nodes, names }: Writing): Promise<string[]> {
+  const found = await nodes.work(
+    (client, options) => client.indices.getAlias({ name: names.everywhere }, { ...options, ignore: [404] }),
+    syncPatienceMs,
+  );
+  return 'error' in found ? [] : Object.keys(found);
+}
+
+async function syncIndex(writing: Writing, index: string, ids: string[]): Promise<void> {
+  let left = ids;
+  for (let attempt = 0; left.length > 0; attempt += 1) {
+    if (attempt === attempts) throw unavailable('Unlocks are written to the catalog by too many at once');
+    if (attempt > 0) await sleep(Math.random() * 50 * attempt);
+    left = await syncOnce(writing, index, left);
+  }
+}
+
+/** Answers the ids of documents that were changed by somebody else meanwhile. */
+async function syncOnce(writing: Writing, index: string, ids: string[]): Promise<string[]> {
+  const { docs } = await writing.nodes.work(
+    (client, options) => client.mget<PersonSource>({ index, ids }, options),
+    syncPatienceMs,
+  );
+  const customers = await unlocksOf(writing, ids);
+  const operations = docs.filter(isFound).map(({ _id, _source, _seq_no, _primary_term }) => {
+    const document = toDocument(toProspect(_id, _source!.person));
+    return toOperation(document, customers.get(_id) ?? [], { if_seq_no: _seq_no, if_primary_term: _primary_term });
+  });
+  const results = await bulk(writing.nodes, index, operations, syncPatienceMs);
+  const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
+  const told = ids.filter((id) => results.get(id)?.status !== 409);
+  await noteTold(writing, customers, told);
+  return conflicts;
+}
+
+const isFound = <T>(doc: estypes.MgetResponseItem<T>): doc is estypes.GetGetResult<T> => 'found' in doc && doc.found;
+
+/** Also of people who are not in the catalog: there is nothing to be told. */
+async function noteTold({ db }: Writing, customers: Map<string, string[]>, ids: string[]): Promise<void> {
+  const unlocks = ids.flatMap((prospectId) =>
+    (customers.get(prospectId) ?? []).map((customerId) => ({ customerId, prospectId })),
+  );
+  if (unlocks.length > 0) await db.transaction((sql) => markTold(sql, unlocks));
+}
+
+/** What became of one operation. */
+interface ItemResult {
+  status: number;
+  result?: string | undefined;
+}
+
+const overloaded = new Set([429, 503]);
+/** Deleting what is not there, and a version that has gone on, are answers. */
+const expected = new Set([200, 201, 404, 409]);
+
+/**
+ * Sends operations, and those again that the cluster turned away because it was busy.
+ * @throws DomainError `unavailable` when that lasts too long
+ */
+export async function bulk(
+  nodes: SearchNodes,
+  index: string,
+  operations: Operation[],
+  patienceMs = loadPatienceMs,
+): Promise<Map<string, ItemResult>> {
+  const results = new Map<string, ItemResult>();
+  const deadline = performance.now() + patienceMs;
+  let left = operations;
+  for (let pause = 100; left.length > 0; pause = Math.min(2 * pause, 5_000)) {
+    if (results.size > 0) await sleep(pause * (0.5 + Math.random()));
+    if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
+    const answers = await bulkOnce(nodes, index, left, patienceMs);
+    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
+    left = left.filter(({ id }) => overloaded.has(results.get(id)!.status));
+  }
+  return results;
+}
+
+async function bulkOnce(
+  nodes: SearchNodes,
+  index: string,
+  operations: Operation[],
+  patienceMs: number,
+): Promise<ItemResult[]> {
+  const lines = operations.flatMap((operation) => operation.lines);
+  const request = { index, operations: lines, filter_path: 'items.*.status,items.*.result,items.*.error.type' };
+  const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
+  return items.map((item) => {
+    const { status, result, error } = Object.values(item)[0]!;
+    if (!expected.has(status) && !overloaded.has(status))
+      throw new Error(`The catalog refused a document: ${status} ${error?.type}`);
+    return { status, result };
+  });
+}

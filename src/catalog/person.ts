@@ -1,0 +1,119 @@
+import { createHash } from 'node:crypto';
+import { lengthOf } from '../code-points.ts';
+import { fold } from '../fold.ts';
+import { formats, isInstant } from '../schemas/formats.ts';
+import { textMembers, type Prospect } from '../schemas/prospects.ts';
+import { verificationStatuses } from '../schemas/verification.ts';
+import { longestFolded } from './document.ts';
+
+/** What stands in an imported record, by the names of the contract. */
+export type GivenPerson = Readonly<Record<string, unknown>>;
+
+/** An imported record that is no person, and why. */
+export class BadRecord extends Error {}
+
+const longest = { text: 255, url: 2048, email: 254, emails: 50 };
+
+/**
+ * A prospect from an imported record. Members that are left out, null or empty are what the contract has for nothing;
+ * members it does not know are left aside. Texts are trimmed.
+ * @param importedAt stands for a missing `date_verified`
+ * @throws BadRecord
+ */
+export function readPerson(given: GivenPerson, importedAt: string): Prospect {
+  const work_email = text(given, 'work_email', longest.email);
+  const profnet_url = optional(given, 'profnet_url', longest.url);
+  const texts = Object.fromEntries(textMembers.map((member) => [member, foldable(given, member)]));
+  return {
+    _id: idOf(given, profnet_url, work_email),
+    ...(texts as Pick<Prospect, (typeof textMembers)[number]>),
+    work_email,
+    emails: emails(given['emails']),
+    mobile_phone: optional(given, 'mobile_phone', longest.text),
+    location_postal_code: texts['location_postal_code'] || null,
+    social1_url: optional(given, 'social1_url', longest.url),
+    profnet_url,
+    social2_url: optional(given, 'social2_url', longest.url),
+    verification_status: status(given['verification_status']),
+    score: score(given['score']),
+    date_verified: instant(given['date_verified']) ?? importedAt,
+  };
+}
+
+function text(given: GivenPerson, name: string, most: number): string {
+  const value = given[name] ?? '';
+  if (typeof value !== 'string') throw new BadRecord(`${name} must be a string`);
+  return keepable(value, name, most);
+}
+
+function keepable(value: string, name: string, most: number): string {
+  const trimmed = value.trim();
+  if (trimmed.length > most && lengthOf(trimmed) > most)
+    throw new BadRecord(`${name} must have at most ${most} characters`);
+  if (trimmed.includes('\0') || !trimmed.isWellFormed())
+    throw new BadRecord(`${name} must not contain a NUL character or a lone surrogate`);
+  return trimmed;
+}
+
+const optional = (given: GivenPerson, name: string, most: number): string | null => text(given, name, most) || null;
+
+function foldable(given: GivenPerson, name: string): string {
+  const value = text(given, name, longest.text);
+  // One character can fold to eighteen, which matters for long texts only.
+  if (value.length > longestFolded / 18 && fold(value).length > longestFolded)
+    throw new BadRecord(`${name} is too long when folded`);
+  return value;
+}
+
+/** An array, or, as a cell of CSV, addresses with commas, semicolons or white space between. */
+function emails(given: unknown): string[] {
+  const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
+  if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
+    throw new BadRecord('emails must be an array of strings');
+  const kept = list.map((email) => keepable(email, 'emails', longest.email)).filter((email) => email !== '');
+  if (kept.length > longest.emails) throw new BadRecord(`emails must not be more than ${longest.emails}`);
+  return kept;
+}
+
+function status(given: unknown): Prospect['verification_status'] {
+  if (given === undefined || given === null || given === '') return 'unverified';
+  const known = verificationStatuses.find((one) => one === given);
+  if (!known) throw new BadRecord(`verification_status must be one of ${verificationStatuses.join(', ')}`);
+  return known;
+}
+
+function score(given: unknown): number {
+  if (given === undefined || given === null || given === '') return 0;
+  const number = typeof given === 'string' && /^\d{1,3}$/.test(given.trim()) ? Number(given) : given;
+  if (!Number.isInteger(number) || (number as number) < 0 || (number as number) > 100)
+    throw new BadRecord('score must be a whole number from 0 to 100');
+  return number as number;
+}
+
+function instant(given: unknown): string | undefined {
+  if (given === undefined || given === null || given === '') return undefined;
+  if (typeof given !== 'string' || !isInstant(given.trim()))
+    throw new BadRecord('date_verified must be an RFC 3339 date-time with an offset');
+  return new Date(given.trim().toUpperCase()).toISOString();
+}
+
+/** The given UUID, else one derived from what identifies the person elsewhere, so that importing again replaces. */
+function idOf(given: GivenPerson, profnetUrl: string | null, workEmail: string): string {
+  const id = given['_id'] ?? '';
+  if (typeof id !== 'string' || (id.trim() !== '' && !formats['uuid']!(id.trim())))
+    throw new BadRecord('_id must be a UUID');
+  if (id.trim() !== '') return id.trim().toLowerCase();
+  if (profnetUrl !== null) return uuidOfUrl(profnetUrl.toLowerCase());
+  if (workEmail !== '') return uuidOfUrl(`mailto:${workEmail.toLowerCase()}`);
+  throw new BadRecord('needs one of _id, profnet_url, work_email');
+}
+
+const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
+
+/** UUIDv5 in the URL namespace (RFC 9562 §5.5). */
+export function uuidOfUrl(url: string): string {
+  const bytes = createHash('sha1').update(urlNamespace).update(url).digest().subarray(0, 16);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x50;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}

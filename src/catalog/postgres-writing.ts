@@ -1,0 +1,142 @@
+import type { Database } from '../db.ts';
+import type { Prospect, TextMember } from '../schemas/prospects.ts';
+import { textMembers } from '../schemas/prospects.ts';
+import { toDocument, toProspect, type CatalogDocument } from './document.ts';
+import { gatherValues, inBatches, type Spelling, type SuggestedValue } from './suggestions.ts';
+import { tokensOf } from './tokens.ts';
+
+const batchSize = 1_000;
+
+/** Writes people, replacing those of the same id. */
+export async function writeDocuments(db: Database, documents: CatalogDocument[]): Promise<void> {
+  await db.transaction(
+    (sql) => sql`
+      insert into prospects (
+        id, person,
+        first_name, last_name, job_title, job_company_name, job_company_industry,
+        location_locality, location_region, location_country, location_postal_code,
+        verification_status, score, date_verified, has_email, has_phone, tokens
+      )
+      select
+        id, person,
+        first_name, last_name, job_title, job_company_name, job_company_industry,
+        location_locality, location_region, location_country, location_postal_code,
+        verification_status, score, date_verified, has_email, has_phone, tokens
+      from jsonb_to_recordset(${sql.json(documents.map(toRow) as never)}) as given (
+        id uuid, person jsonb,
+        first_name text, last_name text, job_title text, job_company_name text, job_company_industry text,
+        location_locality text, location_region text, location_country text, location_postal_code text,
+        verification_status text, score smallint, date_verified timestamptz, has_email boolean, has_phone boolean, tokens text[]
+      )
+      order by id
+      on conflict (id) do update set
+        person = excluded.person,
+        first_name = excluded.first_name,
+        last_name = excluded.last_name,
+        job_title = excluded.job_title,
+        job_company_name = excluded.job_company_name,
+        job_company_industry = excluded.job_company_industry,
+        location_locality = excluded.location_locality,
+        location_region = excluded.location_region,
+        location_country = excluded.location_country,
+        location_postal_code = excluded.location_postal_code,
+        verification_status = excluded.verification_status,
+        score = excluded.score,
+        date_verified = excluded.date_verified,
+        has_email = excluded.has_email,
+        has_phone = excluded.has_phone,
+        tokens = excluded.tokens`,
+  );
+}
+
+const toRow = (document: CatalogDocument): object => {
+  const { id, person, folded, has_email, has_phone } = document;
+  const { verification_status, score, date_verified } = person;
+  return {
+    id,
+    person,
+    ...folded,
+    verification_status,
+    score,
+    date_verified,
+    has_email,
+    has_phone,
+    tokens: tokensOf(document),
+  };
+};
+
+/** Takes people out. */
+export async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
+  const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);
+  return count;
+}
+
+/** Folds everybody anew, in order of id, a batch at a time. */
+export async function refoldDocuments(db: Database, progress: (done: number, total: number) => void): Promise<number> {
+  const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
+  let done = 0;
+  for (let last: string | undefined; ;) {
+    const rows = await db.search(
+      (sql) => sql<{ id: string; person: Omit<Prospect, '_id'> }[]>`
+        select id, person
+        from prospects
+        where ${last === undefined ? sql`true` : sql`id > ${last}`}
+        order by id
+        limit ${batchSize}`,
+    );
+    if (rows.length === 0) return done;
+    await writeDocuments(
+      db,
+      rows.map(({ id, person }) => toDocument(toProspect(id, person))),
+    );
+    last = rows.at(-1)!.id;
+    progress((done += rows.length), Math.max(total, done));
+  }
+}
+
+/**
+ * Counts the values that suggestions are taken from, as a new generation beside the one that is shown, and then shows it.
+ * Readers see the old or the new, whole.
+ */
+export async function rebuildValues(db: Database): Promise<void> {
+  const generation = await db.transaction(async (sql) => {
+    await sql`delete from prospect_values where generation <> (select values_generation from catalog_state)`;
+    const [state] = await sql<[{ values_generation: number }]>`select values_generation from catalog_state`;
+    return state.values_generation + 1;
+  });
+  for (const member of textMembers) await writeValues(db, generation, member);
+  await db.transaction(async (sql) => {
+    await sql`update catalog_state set values_generation = ${generation}`;
+    await sql`delete from prospect_values where generation <> ${generation}`;
+  });
+  // The planner must know what is there before the next search, not at the autovacuum's next round.
+  await db.transaction((sql) => sql`analyze prospects, prospect_values`);
+}
+
+/** The values of one member, read in order through a cursor while they are written elsewhere, so that few are held at a time. */
+async function writeValues(db: Database, generation: number, member: TextMember): Promise<void> {
+  await db.search(async (sql) => {
+    const folded = sql(member);
+    const value = sql`(person ->> ${member}::text) collate "C"`;
+    const spellings = sql<Spelling[]>`
+      select folded, value, count(*) as people
+      from (select ${folded} as folded, ${value} as value from prospects where ${folded} <> '') person
+      group by folded, value
+      order by folded, value`;
+    const values = gatherValues(member, oneByOne(spellings.cursor(batchSize)));
+    for await (const batch of inBatches(values, batchSize)) await insertValues(db, generation, batch);
+  });
+}
+
+async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
+  for await (const batch of batches) yield* batch;
+}
+
+async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
+  await db.transaction(
+    (sql) => sql`
+      insert into prospect_values (generation, member, folded, value, people, words)
+      select ${generation}, member, folded, value, people, array_to_tsvector(words)
+      from jsonb_to_recordset(${sql.json(values as never)}) as given (member text, folded text, value text, people bigint, words text[])`,
+  );
+}

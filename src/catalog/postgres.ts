@@ -1,0 +1,91 @@
+import type { Database } from '../db.ts';
+import { wordPatterns } from './suggestions.ts';
+import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
+import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
+import { toProspect } from './document.ts';
+import { isAfter, matching, orderBy } from './postgres-query.ts';
+import { eraseDocuments, rebuildValues, refoldDocuments, writeDocuments } from './postgres-writing.ts';
+
+interface Row {
+  id: string;
+  person: Omit<Prospect, '_id'>;
+}
+
+const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
+
+/** The catalog in the service's own database: exact and always current, for up to some hundred thousand people. */
+export function postgresCatalog(db: Database): Catalog {
+  return {
+    engine: 'postgres',
+    search: async (search, slice) => toProspects(await db.search((sql) => selectSlice(sql, search, slice))),
+    count: (search) =>
+      db.search(async (sql) => {
+        const [row] = await sql<[{ count: number }]>`select count(*) from prospects p where ${matching(sql, search)}`;
+        return row.count;
+      }),
+    find: async (ids) =>
+      toProspects(
+        await db.lookup((sql) => sql<Row[]>`select id, person from prospects where id = any(${ids}::uuid[])`),
+      ),
+    suggest: (query) => db.search((sql) => selectSuggestions(sql, query)),
+
+    // Postgres is asked about unlocks when it searches, and shows what is committed.
+    syncUnlocks: async () => undefined,
+    refresh: async () => undefined,
+    isUp: () =>
+      db
+        .lookup((sql) => sql`select 1`)
+        .then(
+          () => true,
+          () => false,
+        ),
+
+    prepare: async () => undefined,
+    write: (documents) => writeDocuments(db, documents),
+    remove: (ids) => eraseDocuments(db, ids),
+    finish: () => rebuildValues(db),
+    reindex: async (progress) => {
+      const people = await refoldDocuments(db, progress);
+      await rebuildValues(db);
+      return people;
+    },
+    status: () => db.search(selectStatus),
+    close: async () => undefined,
+  };
+}
+
+type Sql = Parameters<Parameters<Database['search']>[0]>[0];
+
+function selectSlice(sql: Sql, search: Search, { limit, skip = 0, after }: Slice): Promise<Row[]> {
+  return sql<Row[]>`
+    select p.id, p.person
+    from prospects p
+    where ${matching(sql, search)} ${after ? sql`and ${isAfter(sql, search.order, after)}` : sql``}
+    order by ${orderBy(sql, search.order)}
+    limit ${limit}
+    offset ${skip}`;
+}
+
+async function selectSuggestions(sql: Sql, { source, search = '' }: SuggestionQuery): Promise<Suggestion[]> {
+  const patterns = wordPatterns(search);
+  if (!patterns) return [];
+  // Words hold letters, marks and digits only; the quotes keep them from being read as anything else.
+  const prefixes = patterns.map((word) => `'${word}':*`).join(' & ');
+  return sql<Suggestion[]>`
+    select member as type, value
+    from prospect_values
+    where generation = (select values_generation from catalog_state)
+      ${source === 'all' ? sql`` : sql`and member = ${source}`}
+      ${prefixes === '' ? sql`` : sql`and words @@ ${prefixes}::tsquery`}
+    order by people desc, value collate "C", member
+    limit 10`;
+}
+
+async function selectStatus(sql: Sql): Promise<CatalogStatus> {
+  const [row] = await sql<[{ people: number; suggestions: number; bytes: number }]>`
+    select
+      (select count(*) from prospects) as people,
+      (select count(*) from prospect_values where generation = (select values_generation from catalog_state)) as suggestions,
+      pg_total_relation_size('prospects') as bytes`;
+  return { engine: 'postgres', people: row.people, suggestions: row.suggestions, details: { bytes: row.bytes } };
+}

@@ -1,0 +1,84 @@
+import type { ImportState } from '../queries/catalog-imports.ts';
+import type { Catalog } from './catalog.ts';
+import type { CatalogDocument } from './document.ts';
+
+type Reached = Omit<ImportState, 'started_at'>;
+
+/** Documents in one write, and writes under way at once: what a load holds at a time. */
+const batchSize = 1_000;
+const mostUnderWay = 3;
+/** Between two notes of how far a load has come. */
+const saveEveryMs = 500;
+
+interface Batch {
+  documents: Map<string, CatalogDocument>;
+  /** Where the load is when this batch and all before it are written. */
+  reached: Reached;
+  written: Promise<void>;
+}
+
+/**
+ * Writes documents in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
+ * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. How far
+ * everything is written is reported in the order of the input.
+ */
+export class Writer {
+  readonly #catalog: Pick<Catalog, 'write'>;
+  readonly #save: (reached: Reached) => Promise<void>;
+  #reached: Reached;
+  #documents = new Map<string, CatalogDocument>();
+  #underWay: Batch[] = [];
+  #savedAt = 0;
+
+  constructor(catalog: Pick<Catalog, 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
+    this.#catalog = catalog;
+    this.#save = save;
+    this.#reached = start;
+  }
+
+  /** Takes what was read: a document, or a bad record when there is none. */
+  async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
+    const { loaded, bad } = this.#reached;
+    this.#reached = {
+      position: end,
+      line: line + 1,
+      loaded: loaded + (document ? 1 : 0),
+      bad: bad + (document ? 0 : 1),
+    };
+    if (document) this.#documents.set(document.id, document);
+    if (this.#documents.size >= batchSize) await this.#send();
+  }
+
+  /** Writes the rest and answers how far that is. */
+  async end(): Promise<Reached> {
+    if (this.#documents.size > 0) await this.#send();
+    while (this.#underWay.length > 0) await this.#settleOldest();
+    await this.#save(this.#reached);
+    return this.#reached;
+  }
+
+  async #send(): Promise<void> {
+    const documents = this.#documents;
+    this.#documents = new Map();
+    while (this.#underWay.length >= mostUnderWay || this.#underWay.some((batch) => share(batch.documents, documents)))
+      await this.#settleOldest();
+    const written = this.#catalog.write([...documents.values()]);
+    // Awaited in order below; a failure that comes early must not count as unhandled until then.
+    written.catch(() => undefined);
+    this.#underWay.push({ documents, reached: this.#reached, written });
+  }
+
+  async #settleOldest(): Promise<void> {
+    const [oldest] = this.#underWay;
+    await oldest!.written;
+    this.#underWay.shift();
+    if (performance.now() - this.#savedAt < saveEveryMs) return;
+    this.#savedAt = performance.now();
+    await this.#save(oldest!.reached);
+  }
+}
+
+function share(one: Map<string, unknown>, other: Map<string, unknown>): boolean {
+  for (const id of one.keys()) if (other.has(id)) return true;
+  return false;
+}

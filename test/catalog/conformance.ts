@@ -1,0 +1,307 @@
+import { randomUUID } from 'node:crypto';
+import * as fc from 'fast-check';
+import { beforeAll, describe, expect, test } from 'vitest';
+import type { Catalog, Search } from '../../src/catalog/catalog.ts';
+import { toDocument } from '../../src/catalog/document.ts';
+import { toSearch } from '../../src/catalog/listing.ts';
+import { positionOf } from '../../src/catalog/order.ts';
+import type { Database } from '../../src/db.ts';
+import { insertUnlocks } from '../../src/queries/unlocks.ts';
+import { textMembers, type Prospect, type ProspectFilters, type SuggestionQuery } from '../../src/schemas/prospects.ts';
+import { Model } from './model.ts';
+import { anyFilters, anyOrder, anyPerson, anySearchText, person } from './people.ts';
+
+/** A catalog of one's own, empty, and the database with the unlocks. */
+export interface Opened {
+  catalog: Catalog;
+  db: Database;
+}
+
+/** What every engine guarantees. The whole suite works on one catalog, emptied before each test. */
+export function conforms({ catalog, db }: Opened, runs = 40): void {
+  let present: string[] = [];
+
+  beforeAll(() => catalog.prepare());
+
+  /** Exactly these people, seen. */
+  async function hold(people: Prospect[]): Promise<void> {
+    if (present.length > 0) await catalog.remove(present);
+    if (people.length > 0) await catalog.write(people.map(toDocument));
+    await catalog.finish();
+    present = people.map(({ _id }) => _id);
+  }
+
+  async function unlock(customerId: string, ids: string[]): Promise<void> {
+    await db.transaction((sql) => insertUnlocks(sql, customerId, ids));
+    await catalog.syncUnlocks(ids);
+    await catalog.refresh();
+  }
+
+  const ids = (people: Prospect[]): string[] => people.map(({ _id }) => _id);
+  const everyone = toSearch(randomUUID(), { all_contacts: true });
+  const matching = (filters: ProspectFilters, order_by?: unknown): Search =>
+    toSearch(randomUUID(), {
+      filters,
+      all_contacts: true,
+      ...(order_by === undefined ? {} : { order_by: order_by as never }),
+    });
+  const find = async (filters: ProspectFilters): Promise<string[]> =>
+    ids(await catalog.search(matching(filters), { limit: 100 }));
+
+  test('a person is answered exactly as it was written', async () => {
+    const people = [
+      person(),
+      person({
+        location_postal_code: null,
+        mobile_phone: null,
+        emails: [],
+        work_email: '',
+        social1_url: 'https://x.example',
+      }),
+    ];
+    await hold(people);
+    expect(await catalog.find(ids(people))).toEqual(expect.arrayContaining(people));
+    expect(await catalog.search(everyone, { limit: 10 })).toEqual(
+      people.sort((one, other) => (one._id < other._id ? -1 : 1)),
+    );
+  });
+
+  test('writing a person again replaces it, and who has unlocked it stays', async () => {
+    const [customer, ada, bob] = [randomUUID(), person(), person({ first_name: 'Bob' })];
+    await hold([ada, bob]);
+    await unlock(customer, [ada._id]);
+    await catalog.write([toDocument({ ...ada, first_name: 'Augusta' })]);
+    await catalog.finish();
+    expect(await catalog.find([ada._id])).toEqual([{ ...ada, first_name: 'Augusta' }]);
+    expect(await catalog.count({ criteria: [] })).toBe(2);
+    expect(ids(await catalog.search(toSearch(customer, {}), { limit: 10 }))).toEqual([bob._id]);
+  });
+
+  test('a person taken out is gone from lists, counts, look-ups and suggestions', async () => {
+    const [ada, bob] = [person(), person({ first_name: 'Bob' })];
+    await hold([ada, bob]);
+    expect(await catalog.remove([ada._id, randomUUID()])).toBe(1);
+    await catalog.finish();
+    expect(await catalog.find([ada._id])).toEqual([]);
+    expect(await catalog.count({ criteria: [] })).toBe(1);
+    expect(await catalog.suggest({ source: 'first_name' })).toEqual([{ type: 'first_name', value: 'Bob' }]);
+  });
+
+  test('names, places and postal codes match as a whole, without regard to case and accents', async () => {
+    const zoe = person({ first_name: 'Zoë', last_name: 'Weiß', location_postal_code: null });
+    await hold([zoe, person()]);
+    for (const filters of [
+      { first_name: ['ZOE'] },
+      { last_name: ['weiss'] },
+      { first_name: ['Bob', ' zoë '] },
+      { location_postal_code: [''] },
+    ])
+      expect(await find(filters)).toEqual([zoe._id]);
+    expect(await find({ first_name: ['Zo'] })).toEqual([]);
+    expect(await find({ first_name: ['*'] })).toEqual([]);
+    expect(await find({ first_name: ['Zoe OR Ada'] })).toEqual([]);
+  });
+
+  test('titles, companies and industries match by whole words in any order', async () => {
+    const one = person({ job_title: "Head of E-Mail, O'Neil's team (C++)" });
+    await hold([one, person({ job_title: 'Mail carrier' })]);
+    for (const job_title of [['MAIL e'], ['team head'], ["o'neil"], ['nothing', 'email', 'of']])
+      expect(await find({ job_title })).toEqual([one._id]);
+    for (const job_title of [['hea'], ['head of nothing'], ['email']]) expect(await find({ job_title })).toEqual([]);
+  });
+
+  test('empty arrays and empty ranges ask nothing', async () => {
+    await hold([person()]);
+    const nothing = {
+      ...Object.fromEntries(textMembers.map((member) => [member, []])),
+      date_verified: { gte: null, lte: null },
+    };
+    expect(await find(nothing)).toHaveLength(1);
+  });
+
+  test('both ends of a range are included', async () => {
+    await hold([person({ score: 10 }), person({ score: 20 }), person({ score: 30 })]);
+    expect(await find({ score: { gte: 10, lte: 20 } })).toHaveLength(2);
+    expect(await find({ score: { gte: 11, lte: null } })).toHaveLength(2);
+    expect(
+      await find({ date_verified: { gte: '2026-01-02T03:04:05.678Z', lte: '2026-01-02T04:04:05.678+01:00' } }),
+    ).toHaveLength(3);
+    expect(await find({ date_verified: { gte: '2026-01-02T03:04:05.679Z' } })).toHaveLength(0);
+  });
+
+  test('what a customer has unlocked is left out for that customer only, in lists and counts', async () => {
+    const people = Array.from({ length: 5 }, (_, i) => person({ score: i }));
+    const [one, other] = [randomUUID(), randomUUID()];
+    await hold(people);
+    await unlock(one, ids(people.slice(0, 2)));
+    await unlock(other, ids(people.slice(1, 4)));
+    for (const [customer, left] of [
+      [one, 3],
+      [other, 2],
+      [randomUUID(), 5],
+    ] as const) {
+      const search = toSearch(customer, {});
+      expect(await catalog.search(search, { limit: 10 })).toHaveLength(left);
+      expect(await catalog.count(search)).toBe(left);
+    }
+  });
+
+  test('two customers who unlock the same people at once are both known of', async () => {
+    const people = Array.from({ length: 20 }, () => person());
+    const customers = Array.from({ length: 8 }, () => randomUUID());
+    await hold(people);
+    await Promise.all(customers.map((customer) => unlock(customer, ids(people))));
+    for (const customer of customers) expect(await catalog.count(toSearch(customer, {}))).toBe(0);
+  });
+
+  test('people written while they are unlocked stay unlocked', async () => {
+    const people = Array.from({ length: 30 }, () => person());
+    const customers = Array.from({ length: 6 }, () => randomUUID());
+    await hold(people);
+    const rewrites = Array.from({ length: 6 }, () => catalog.write(people.map(toDocument)));
+    await Promise.all([...rewrites, ...customers.map((customer) => unlock(customer, ids(people)))]);
+    await catalog.refresh();
+    for (const customer of customers) expect(await catalog.count(toSearch(customer, {}))).toBe(0);
+  });
+
+  test('suggestions are the most frequent values, each in its most frequent spelling', async () => {
+    const named = (first_name: string, count: number) =>
+      Array.from({ length: count }, () => person({ first_name, last_name: first_name }));
+    await hold([
+      ...named('Zoë', 2),
+      ...named('zoe', 1),
+      ...named('Ann Mary', 3),
+      ...named('Annabel', 1),
+      ...named('', 4),
+    ]);
+    const suggest = async (query: SuggestionQuery) => (await catalog.suggest(query)).map(({ value }) => value);
+    expect(await suggest({ source: 'first_name' })).toEqual(['Ann Mary', 'Zoë', 'Annabel']);
+    expect(await suggest({ source: 'first_name', search: 'ZO' })).toEqual(['Zoë']);
+    expect(await suggest({ source: 'first_name', search: 'ann' })).toEqual(['Ann Mary', 'Annabel']);
+    expect(await suggest({ source: 'first_name', search: 'ma ann' })).toEqual(['Ann Mary']);
+    expect(await suggest({ source: 'first_name', search: "'*" })).toEqual([]);
+    expect(await catalog.suggest({ source: 'all', search: 'zo' })).toEqual([
+      { type: 'first_name', value: 'Zoë' },
+      { type: 'last_name', value: 'Zoë' },
+    ]);
+  });
+
+  test('reindexing changes nothing that is seen', async () => {
+    const people = Array.from({ length: 30 }, (_, i) => person({ score: i % 7, first_name: `Name ${i % 5}` }));
+    const customer = randomUUID();
+    await hold(people);
+    await unlock(customer, ids(people.slice(3, 9)));
+    const look = async () => [
+      await catalog.search(everyone, { limit: 50 }),
+      await catalog.search(toSearch(customer, {}), { limit: 50 }),
+      await catalog.suggest({ source: 'all' }),
+    ];
+    const before = await look();
+    expect(await catalog.reindex(() => undefined)).toBe(30);
+    expect(await look()).toEqual(before);
+  });
+
+  test('while it is reindexed every search is answered the same, and whoever unlocks meanwhile is known', async () => {
+    const people = Array.from({ length: 2_500 }, (_, i) => person({ score: i % 101 }));
+    await hold(people);
+    const look = async () => [
+      ids(await catalog.search(everyone, { limit: 100 })),
+      await catalog.count({ criteria: [] }),
+    ];
+    const before = await look();
+    const customers: string[] = [];
+    const done = new AbortController();
+    const watch = async (): Promise<void> => {
+      while (!done.signal.aborted) {
+        expect(await look()).toEqual(before);
+        const customer = randomUUID();
+        await unlock(customer, ids(people.slice(customers.length, customers.length + 10)));
+        customers.push(customer);
+      }
+    };
+    const watched = watch();
+    await catalog.reindex(() => undefined);
+    done.abort();
+    await watched;
+    expect(customers.length).toBeGreaterThan(0);
+    for (const customer of customers) expect(await catalog.count(toSearch(customer, {}))).toBe(2_490);
+  }, 60_000);
+
+  describe('random catalogs', () => {
+    test('answer random questions as the plain model does: the same people in the same order, counts, pages and suggestions', async () => {
+      const question = fc.record({
+        filters: anyFilters,
+        order: anyOrder,
+        unlocker: fc.integer({ min: 0, max: 2 }),
+        limit: fc.integer({ min: 1, max: 7 }),
+      });
+      const scene = fc.record({
+        people: fc.uniqueArray(anyPerson, { maxLength: 40, selector: ({ _id }) => _id }),
+        again: fc.array(fc.tuple(fc.nat(39), anyPerson), { maxLength: 8 }),
+        gone: fc.array(fc.nat(39), { maxLength: 5 }),
+        unlocks: fc.tuple(fc.array(fc.nat(39), { maxLength: 20 }), fc.array(fc.nat(39), { maxLength: 5 })),
+        questions: fc.array(question, { minLength: 4, maxLength: 8 }),
+        beginnings: fc.array(fc.record({ source: fc.constantFrom('all', ...textMembers), search: anySearchText }), {
+          minLength: 3,
+          maxLength: 6,
+        }),
+      });
+      await fc.assert(
+        fc.asyncProperty(scene, async ({ people, again, gone, unlocks, questions, beginnings }) => {
+          const model = new Model();
+          await hold(people);
+          for (const one of people) model.people.set(one._id, one);
+          const chosen = (indexes: number[]) => [
+            ...new Set(indexes.filter((i) => i < people.length).map((i) => people[i]!._id)),
+          ];
+
+          const rewritten = new Map(
+            again
+              .filter(([i]) => i < people.length)
+              .map(([i, drawn]) => [people[i]!._id, { ...drawn, _id: people[i]!._id }]),
+          );
+          if (rewritten.size > 0) await catalog.write([...rewritten.values()].map(toDocument));
+          for (const [id, one] of rewritten) model.people.set(id, one);
+          if (gone.length > 0) await catalog.remove(chosen(gone));
+          for (const id of chosen(gone)) model.people.delete(id);
+          const customers = [randomUUID(), randomUUID(), randomUUID()];
+          for (const [i, indexes] of unlocks.entries()) {
+            const ids = chosen(indexes);
+            if (ids.length > 0) await unlock(customers[i]!, ids);
+            model.unlocked.set(customers[i]!, new Set(ids));
+          }
+          await catalog.finish();
+
+          for (const { filters, order, unlocker, limit } of questions) {
+            const customer = customers[unlocker]!;
+            for (const all_contacts of [true, false]) {
+              const search = toSearch(customer, {
+                filters,
+                all_contacts,
+                ...(order ? { order_by: order } : {}),
+              });
+              const expected = ids(model.search(filters, order, all_contacts ? undefined : customer));
+              expect(ids(await catalog.search(search, { limit: 100 }))).toEqual(expected);
+              expect(await catalog.count(search)).toBe(expected.length);
+              expect(await walk(search, limit)).toEqual(expected);
+            }
+          }
+          for (const { source, search } of beginnings)
+            expect(await catalog.suggest({ source, search })).toEqual(model.suggest(source, search));
+        }),
+        { numRuns: runs },
+      );
+    }, 300_000);
+
+    /** By cursor, from the first page to the last. */
+    async function walk(search: Search, limit: number): Promise<string[]> {
+      const seen: string[] = [];
+      for (let after: ReturnType<typeof positionOf> | undefined; ;) {
+        const page = await catalog.search(search, { limit, after });
+        seen.push(...ids(page));
+        if (page.length < limit) return seen;
+        after = positionOf(page.at(-1)!, search.order);
+      }
+    }
+  });
+}

@@ -1,0 +1,196 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { toDocument } from '../../src/catalog/document.ts';
+import { generatePeople } from '../../src/catalog/generate.ts';
+import { loadPeople } from '../../src/catalog/load.ts';
+import { SearchCluster } from '../search-cluster/cluster.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { need, noNodes } from '../setup/elasticsearch.ts';
+import { inject, type TestCustomer } from '../setup/factories.ts';
+import { person } from './people.ts';
+
+const patience = 180_000;
+
+/** A lost node is given up sooner than by default. */
+const impatient = Object.fromEntries(
+  ['follower_check', 'leader_check'].flatMap((check) => [
+    [`cluster.fault_detection.${check}.timeout`, '3s'],
+    [`cluster.fault_detection.${check}.retry_count`, '2'],
+  ]),
+);
+
+describe.skipIf(noNodes)(`three nodes of Elasticsearch ${need}`, () => {
+  let cluster: SearchCluster;
+  let t: TestApp;
+  let customer: TestCustomer;
+  const constant = Array.from({ length: 60 }, (_, i) => person({ last_name: 'Constant', score: i }));
+
+  beforeAll(async () => {
+    cluster = await SearchCluster.start({ nodes: 3, heap: '384m', settings: impatient });
+    t = await startApp({
+      ELASTICSEARCH_URL: cluster.url,
+      ELASTICSEARCH_SHARDS: '3',
+      ELASTICSEARCH_REPLICAS: '1',
+      ELASTICSEARCH_TIMEOUT_MS: '3000',
+      ELASTICSEARCH_BULK_TIMEOUT_MS: '10000',
+    });
+    customer = await t.customer();
+    await t.catalog.prepare();
+    await t.catalog.write(constant.map(toDocument));
+    await t.catalog.finish();
+    await cluster.healthy();
+  }, patience);
+
+  afterAll(() => cluster.stop());
+
+  const search = () =>
+    customer.post('/prospect/list', { filters: { last_name: ['constant'] }, paginate: { limit: 50 } });
+  const expected = constant
+    .toReversed()
+    .slice(0, 50)
+    .map(({ _id }) => _id);
+
+  /** Searches without a pause until told to stop; answers how many there were and what was wrong with any. */
+  function keepSearching(callers: number): () => Promise<{ searches: number; wrong: unknown[] }> {
+    const stop = new AbortController();
+    let searches = 0;
+    const wrong: unknown[] = [];
+    const caller = async (): Promise<void> => {
+      while (!stop.signal.aborted) {
+        const { status, body } = await search();
+        searches += 1;
+        const ids = Array.isArray(body) ? body.map(({ _id }: { _id: string }) => _id) : body;
+        if (status !== 201 || JSON.stringify(ids) !== JSON.stringify(expected)) wrong.push([status, ids]);
+      }
+    };
+    const all = Promise.all(Array.from({ length: callers }, caller));
+    return async () => {
+      stop.abort();
+      await all;
+      return { searches, wrong };
+    };
+  }
+
+  /** Loads people and hurts the cluster when a part of them is written. */
+  async function loadWhile(seed: number, hurt: () => Promise<void> | void): Promise<string[]> {
+    const people = [...generatePeople(12_000, seed)];
+    const lines = people.map((one) => `${JSON.stringify(one)}\n`);
+    const chunks = Array.from({ length: 60 }, (_, i) => Buffer.from(lines.slice(i * 200, (i + 1) * 200).join('')));
+    let hurting: Promise<void> | undefined;
+    const report = await loadPeople(t.db, t.catalog, {
+      chunks: Readable.from(chunks),
+      format: 'ndjson',
+      onBad: (line, fault) => expect.fail(`line ${line}: ${fault}`),
+      onProgress: ({ loaded }) => void (hurting ??= loaded > 0 ? Promise.resolve(hurt()) : undefined),
+    });
+    await hurting;
+    expect(hurting, 'it was hurt on the way').toBeDefined();
+    expect(report).toMatchObject({ loaded: 12_000, bad: 0 });
+    return people.map(({ _id }) => _id);
+  }
+
+  async function allFound(ids: string[]): Promise<void> {
+    for (let from = 0; from < ids.length; from += 1_000)
+      expect(await t.catalog.find(ids.slice(from, from + 1_000))).toHaveLength(Math.min(1_000, ids.length - from));
+  }
+
+  test(
+    'a node killed in the middle of searches and of an import loses no search and no person',
+    { timeout: patience },
+    async () => {
+      const stop = keepSearching(4);
+      const ids = await loadWhile(1, () => cluster.kill(1));
+      const { searches, wrong } = await stop();
+      expect(wrong).toEqual([]);
+      expect(searches).toBeGreaterThan(20);
+      await allFound(ids);
+      await cluster.restart(1);
+      await cluster.healthy();
+    },
+  );
+
+  test(
+    'a node frozen in the middle of searches and of an import loses no search and no person',
+    { timeout: patience },
+    async () => {
+      const stop = keepSearching(4);
+      const ids = await loadWhile(2, () => cluster.freeze(2));
+      const { searches, wrong } = await stop();
+      expect(wrong).toEqual([]);
+      expect(searches).toBeGreaterThan(20);
+      await allFound(ids);
+      cluster.thaw(2);
+      await cluster.healthy();
+    },
+  );
+
+  test(
+    'a whole cluster that holds its sockets and answers nothing is 503 in bounded time, here only, and back by itself',
+    { timeout: patience },
+    async () => {
+      for (const node of [0, 1, 2]) cluster.freeze(node);
+      const startedAt = performance.now();
+      const answers = await Promise.all(Array.from({ length: 20 }, search));
+      expect(performance.now() - startedAt).toBeLessThan(10_000);
+      for (const { status, headers, body } of answers) {
+        expect([status, body.code]).toEqual([503, 'unavailable']);
+        expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+      }
+      const atOnce = performance.now();
+      expect((await search()).status).toBe(503);
+      expect(performance.now() - atOnce).toBeLessThan(500);
+      for (const path of ['metadata', 'filters'])
+        expect((await customer.post(`/prospect/${path}`, path === 'filters' ? { source: 'all' } : {})).status).toBe(
+          503,
+        );
+      expect((await customer.post('/contacts/list', {})).status).toBe(200);
+      const ready = await inject(t.app, 'GET', '/readyz');
+      expect([ready.status, ready.body.checks.catalog]).toEqual([200, 'degraded']);
+      for (const node of [0, 1, 2]) cluster.thaw(node);
+      await expect.poll(async () => (await search()).status, { timeout: 60_000, interval: 100 }).toBe(201);
+      await expect
+        .poll(async () => (await inject(t.app, 'GET', '/readyz')).body.checks.catalog, { timeout: 60_000 })
+        .toBe('up');
+    },
+  );
+});
+
+describe('a search cluster', () => {
+  test('that is not there is 503 at once', async () => {
+    const t = await startApp({ ELASTICSEARCH_URL: 'http://127.0.0.1:1' });
+    const customer = await t.customer();
+    for (let i = 0; i < 8; i += 1) {
+      const { status, headers } = await customer.post('/prospect/list', {});
+      expect([status, headers['retry-after']]).toEqual([503, '1']);
+    }
+    expect((await inject(t.app, 'GET', '/readyz')).status).toBe(200);
+  });
+
+  test('that answers 429 is 503, is not asked again for the same request, and is back by itself', async () => {
+    let asked = 0;
+    let busy = true;
+    const server = createServer((request, response) => {
+      request.resume().on('end', () => {
+        asked += 1;
+        response.writeHead(busy ? 429 : 200, {
+          'content-type': 'application/json',
+          'x-elastic-product': 'Elasticsearch',
+        });
+        response.end(busy ? '{"error":{"type":"circuit_breaking_exception"},"status":429}' : '{"hits":{"hits":[]}}');
+      });
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as { port: number };
+    const t = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}` });
+    const customer = await t.customer();
+    expect((await customer.post('/prospect/list', {})).status).toBe(503);
+    expect(asked).toBe(1);
+    for (let i = 0; i < 10; i += 1) await customer.post('/prospect/list', {});
+    expect(asked, 'after some failures nobody is let through for a while').toBeLessThan(8);
+    busy = false;
+    await expect.poll(async () => (await customer.post('/prospect/list', {})).status, { timeout: 5_000 }).toBe(201);
+    server.close();
+  });
+});
