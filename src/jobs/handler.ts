@@ -1,0 +1,15 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../db.ts';
+import type { JobKind } from '../queues.ts';
+import type { Jobs } from './queue.ts';
+
+/** What a job works with. */
+export interface JobContext {
+  db: Database;
+  log: FastifyBaseLogger;
+  /** Set when the worker is asked to stop: a long job leaves the rest to another one. */
+  stopping: AbortSignal;
+}
+
+/** Does a job. May be called again for a job that it was interrupted in, or has done. */
+export type Handler<K extends JobKind> = (context: JobContext, data: Jobs[K]) => Promise<void>;

@@ -1,0 +1,122 @@
+import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, type TestCustomer } from '../setup/factories.ts';
+import { startServerProcess } from '../setup/server-process.ts';
+import { recount } from '../queries/recount.ts';
+
+let test: TestApp;
+let customer: TestCustomer;
+let list: string;
+
+const many = 12_000;
+const engineers = [{ field: 'job_title', operator: 'contains', value: 'engineer' }];
+const clerks = [{ field: 'job_title', operator: 'equals', value: 'Clerk' }];
+
+const startWorker = () => startServerProcess(test.url, {}, ['src/cli.ts', 'work', '--json']);
+
+beforeAll(async () => {
+  test = await startApp();
+});
+
+beforeEach(async () => {
+  customer = await test.customer();
+  await test.owner`
+    insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
+    select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', title,
+      jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada@example.com', 'job_title', lower(title),
+        'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
+    from (select (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title from generate_series(1, ${many}::int) n) one`;
+  await test.owner`insert into counters values (${customer.id}, 'contacts', 0, ${many})`;
+  list = (await customer.post('/list-contact', { name: 'Filled', rules: engineers })).body.id;
+});
+
+const state = async () => (await recount(test.owner, customer.id)).lists.find(({ id }) => id === list)!;
+const answered = async (): Promise<number> => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
+const progress = async (): Promise<string | null> => {
+  const [row] = await test.owner<{ filled_to: string | null }[]>`select filled_to from lists where id = ${list}`;
+  return row!.filled_to;
+};
+const filled = () =>
+  vi.waitFor(async () => expect((await state()).isFilling).toBe(false), { timeout: 60_000, interval: 200 });
+
+async function expectExact(): Promise<void> {
+  const { members, shouldBe, kept, wrong } = await state();
+  expect(wrong).toEqual([]);
+  expect(members).toEqual(shouldBe);
+  expect(kept).toBe(shouldBe.length);
+  expect(await answered()).toBe(shouldBe.length);
+}
+
+describe('a list of many contacts whose rules changed', () => {
+  it('is answered at once and read exactly before anything is filled', async () => {
+    expect(await state()).toMatchObject({ isFilling: true, members: [] });
+    expect(await answered()).toBe(many / 2);
+    const [only] = (await customer.post('/list-contact/list', {})).body;
+    expect(only.contacts_count).toBe(many / 2);
+    const filters = { list_id: list };
+    const { body } = await customer.post('/contacts/metadata', { filters });
+    expect(body.pagination.total_records).toBe(many / 2);
+    const page = await customer.post('/contacts/list', { filters, paginate: { limit: 100 } });
+    expect(new Set(page.body.map((contact: { job_title: string }) => contact.job_title))).toEqual(
+      new Set(['Engineer', 'Senior Engineer']),
+    );
+    const outside = await customer.post('/contacts/metadata', { filters: { list_id: null } });
+    expect(outside.body.pagination.total_records).toBe(many / 2);
+  });
+
+  it('counts every write while it is filled, by hand and by rule', async () => {
+    const contact = (await customer.post('/contacts', contactBody({ job_title: 'Engineer' }))).body.data.id;
+    expect(await answered()).toBe(many / 2 + 1);
+    await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
+    expect(await answered()).toBe(many / 2);
+    const add = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] });
+    expect(add.body.data).toEqual({ added: 1, already_members: 0 });
+    const [engineer] = await test.owner<{ id: string }[]>`
+      select id from contacts where customer_id = ${customer.id} and job_title = 'Engineer' limit 1`;
+    const again = await customer.post('/list-contact-details/add-contacts', {
+      list_id: list,
+      contact_ids: [engineer!.id],
+    });
+    expect(again.body.data).toEqual({ added: 0, already_members: 1 });
+    expect(await answered()).toBe(many / 2 + 1);
+    const copy = await customer.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' });
+    expect((await customer.get(`/list-contact/${copy.body.data.id}`)).body.contacts_count).toBe(many / 2 + 1);
+    expect((await customer.delete(`/list-contact/${list}`)).status).toBe(200);
+  });
+
+  it('is filled by a worker, by the rules as they are then', async () => {
+    await customer.patch(`/list-contact/${list}`, { rules: clerks });
+    const worker = await startWorker();
+    await filled();
+    await expectExact();
+    expect(await answered()).toBe(many / 4);
+    await customer.patch(`/list-contact/${list}`, { rules: [] });
+    expect(await answered()).toBe(0);
+    await filled();
+    await expectExact();
+    expect(await worker.stop()).toBe(0);
+  });
+
+  it('is gone on with when the worker was killed in the middle', { timeout: 120_000 }, async () => {
+    const worker = await startWorker();
+    await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
+    await worker.stop('SIGKILL');
+    expect(await answered()).toBe(many / 2);
+    await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    const next = await startWorker();
+    await filled();
+    await expectExact();
+    expect(await next.stop()).toBe(0);
+  });
+
+  it('is left to the next worker when one is asked to stop, which then ends with 0', { timeout: 60_000 }, async () => {
+    const worker = await startWorker();
+    await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
+    expect(await worker.stop()).toBe(0);
+    expect(await answered()).toBe(many / 2);
+    const next = await startWorker();
+    await filled();
+    await expectExact();
+    expect(await next.stop()).toBe(0);
+  });
+});

@@ -1,0 +1,43 @@
+import { pino } from 'pino';
+import { expect, it } from 'vitest';
+import { enqueue } from '../../src/jobs/queue.ts';
+import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, unique } from '../setup/factories.ts';
+
+const test = await startApp();
+
+const jobs = async (version: string): Promise<number> =>
+  (await test.owner`select from pgboss.job where name = 'fill-list' and data ->> 'version' = ${version}`).count;
+const fill = (version: string) => ({ customerId: 'c', listId: 'l', version });
+
+it('a job is there when its transaction commits', async () => {
+  await test.db.transaction((sql) => enqueue(sql, 'fill-list', fill('committed')));
+  expect(await jobs('committed')).toBe(1);
+});
+
+it('a job is never there when its transaction does not', async () => {
+  const undone = test.db.transaction(async (sql) => {
+    await enqueue(sql, 'fill-list', fill('undone'));
+    throw new Error('undone');
+  });
+  await expect(undone).rejects.toThrow('undone');
+  expect(await jobs('undone')).toBe(0);
+});
+
+it('the service may use the queue and change none of its tables', async () => {
+  const alter = (text: string) => test.db.transaction((sql) => sql.unsafe(text));
+  await expect(alter('create table pgboss.mine ()')).rejects.toThrow(/permission denied/);
+  await expect(alter('alter table pgboss.queue add column mine text')).rejects.toThrow(/must be owner/);
+});
+
+it('idempotency records are removed once they are a day old, and no other', async () => {
+  const customer = await test.customer();
+  const [old, young] = [unique('old'), unique('young')];
+  for (const key of [old, young]) await customer.post('/contacts', contactBody(), { 'idempotency-key': key });
+  await test.owner`update idempotency_records set created_at = now() - interval '24 hours 1 second' where key = ${old}`;
+  const stopping = new AbortController().signal;
+  await removeIdempotencyRecords({ db: test.db, log: pino({ level: 'silent' }), stopping }, {});
+  const kept = await test.owner`select key from idempotency_records where customer_id = ${customer.id}`;
+  expect(kept.map(({ key }) => key)).toEqual([young]);
+});
