@@ -1,0 +1,75 @@
+import { STATUS_CODES } from 'node:http';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import { DomainError, fromDatabase, Unauthorized, validationFailed, type ErrorCode } from '../errors.ts';
+
+/** The one place that knows which status an error has. */
+const statuses: Record<ErrorCode, number> = {
+  validation_failed: 400,
+  unauthorized: 401,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  precondition_failed: 412,
+  payload_too_large: 413,
+  unsupported_media_type: 415,
+  idempotency_mismatch: 422,
+  unavailable: 503,
+};
+
+/** Fastify's own refusals, in the words of the contract. */
+const frameworkErrors: Record<string, () => DomainError> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
+  FST_ERR_CTP_BODY_TOO_LARGE: () => new DomainError('payload_too_large', 'The body is larger than 1 MiB'),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
+    validationFailed([{ path: '', message: 'the body is not as long as Content-Length says' }]),
+  // The caller went away in the middle of the body; nobody reads the answer, and it is no failure of the service.
+  ECONNRESET: () => validationFailed([{ path: '', message: 'the body ended early' }]),
+  FST_ERR_BAD_URL: () => validationFailed([{ path: '', message: 'the path is not valid percent-encoding' }]),
+};
+
+/** Turns whatever was thrown into the error body of the contract. What is not meant for callers goes to the log alone. */
+export default fp(
+  async (app) => {
+    app.setErrorHandler(answer);
+    app.setNotFoundHandler((request, reply) => answer(new DomainError('not_found', 'No such route'), request, reply));
+  },
+  { name: 'error-handler' },
+);
+
+/** Sends the answer that belongs to an error. */
+export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = toDomainError(thrown);
+  if (!error) {
+    request.log.error({ err: thrown }, 'request failed');
+    return send(reply, 500, 'internal_error', { message: 'The service failed to answer this request' });
+  }
+  if (error.code === 'unavailable') request.log.warn({ err: error.cause ?? error }, 'request not answered');
+  if (error instanceof Unauthorized) refuse(error, request, reply);
+  if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
+  return send(reply, statuses[error.code], error.code, {
+    message: error.message,
+    ...(error.faults.length > 0 ? { errors: error.faults } : {}),
+  });
+}
+
+/** Says which credential is wanted (RFC 9110 §11.6.1), and to the log alone what was wrong with the one given. */
+function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
+  request.log.info({ credential, reason }, 'refused');
+  const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
+  if (scheme) void reply.header('www-authenticate', scheme);
+}
+
+function toDomainError(thrown: unknown): DomainError | undefined {
+  if (thrown instanceof DomainError) return thrown;
+  return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.() ?? fromDatabase(thrown);
+}
+
+function send(reply: FastifyReply, statusCode: number, code: string, more: { message: string; errors?: unknown }) {
+  const anonymous = statusCode === 401 || statusCode === 403;
+  const body = anonymous
+    ? { statusCode, message: more.message }
+    : { statusCode, error: STATUS_CODES[statusCode], code, ...more };
+  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(body);
+}

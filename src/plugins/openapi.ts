@@ -1,0 +1,133 @@
+import { STATUS_CODES } from 'node:http';
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
+import fp from 'fastify-plugin';
+import packageJson from '../../package.json' with { type: 'json' };
+import type { Access } from '../schemas/scopes.ts';
+
+type Json = Record<string, unknown>;
+
+/** The contract as OpenAPI 3.1, made from the routes' own schemas, at `/openapi.json`; to read and to try at `/docs`, offline too. */
+export default fp(
+  async (app) => {
+    await app.register(swagger, {
+      openapi: {
+        openapi: '3.1.0',
+        info: {
+          title: 'Sales Data API',
+          version: packageJson.version,
+          description:
+            'Contacts, companies, lists, products, opportunities, pipelines, a prospect catalog and jobs that spend credits.',
+          license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
+        },
+        servers: [{ url: app.config.PUBLIC_URL ?? '/' }],
+        components: {
+          securitySchemes: {
+            apiKey: {
+              type: 'apiKey',
+              in: 'header',
+              name: 'Authorization',
+              description: '`X-API-Key <key>`: the literal word, a space, the key.',
+            },
+            session: { type: 'http', scheme: 'bearer', description: 'The token that login answers.' },
+          },
+        },
+      },
+      transform: ({ schema, url, route }) => ({ schema: describeRoute(schema ?? {}, url, route), url }),
+      transformObject: (document) =>
+        nameComponents(('openapiObject' in document ? document.openapiObject : {}) as Json),
+    });
+    app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async () => app.swagger());
+    await app.register(documentation);
+  },
+  { name: 'openapi', dependencies: ['services'] },
+);
+
+const access = { public: true } as const;
+
+/** The pages of the documentation are for everybody; they come from the package, nothing from elsewhere. */
+async function documentation(app: FastifyInstance): Promise<void> {
+  app.addHook('onRoute', (route) => {
+    route.config = { ...route.config, access };
+  });
+  await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { persistAuthorization: true, deepLinking: true } });
+}
+
+/** What a route's schema leaves to be said; GET and HEAD are shown without the body they tolerate. */
+function describeRoute(schema: FastifySchema, url: string, route: RouteOptions): FastifySchema {
+  const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
+  const method = String(route.method);
+  const bodiless = method === 'GET' || method === 'HEAD' || method === 'DELETE';
+  return {
+    ...rest,
+    ...(bodiless || !hasMembers(body) ? {} : { body }),
+    response: describeResponses(response),
+    ...describeHeaders(route, response),
+    operationId: operationId(method, url),
+    ...security(route.config?.access),
+  };
+}
+
+/** `POST /api/ext/contacts/list` is postContactsList, `GET /api/ext/contacts/:id` getContactsById. */
+function operationId(method: string, url: string): string {
+  const words = url
+    .replace(/^\/api\/(ext\/)?/, '/')
+    .replace(/:(\w)/g, 'by-$1')
+    .split(/[^A-Za-z0-9]+/);
+  return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
+}
+
+/** Every answer by the name of its status; a schema's own description is about the schema. */
+const describeResponses = (response: Record<string, Json> = {}): Record<string, Json> =>
+  Object.fromEntries(
+    Object.entries(response).map(([status, schema]) => [
+      status,
+      { ...schema, 'x-response-description': STATUS_CODES[status] },
+    ]),
+  );
+
+/** The headers of the contract that this route heeds. */
+function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
+  const headers = {
+    ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),
+    ...(412 in response ? { 'if-match': ifMatch } : {}),
+  };
+  return Object.keys(headers).length > 0 ? { headers: { type: 'object', properties: headers } } : {};
+}
+
+const idempotencyKey = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 255,
+  description: 'The first successful answer to it is kept for 24 hours and given again to a retry of the same request.',
+};
+
+const ifMatch = { type: 'string', description: 'The `ETag` that the record must still have; `*` for any.' };
+
+const hasMembers = (body: unknown): boolean =>
+  Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
+
+function security(access: Access | undefined): Json {
+  if (!access || 'public' in access) return { security: [] };
+  if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
+  const scopes = 'scope' in access ? [access.scope] : access.anyScope;
+  return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
+}
+
+/** Moves every schema with a title to `components.schemas`, so that generated clients get named types. */
+export function nameComponents(document: Json): Json {
+  const schemas: Json = {};
+  const hoist = (node: unknown): unknown => {
+    if (Array.isArray(node)) return node.map(hoist);
+    if (typeof node !== 'object' || node === null) return node;
+    const walked = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, hoist(value)]));
+    if (typeof walked['title'] !== 'string' || !('type' in walked)) return walked;
+    const { title, ...schema } = walked;
+    schemas[title] = schema;
+    return { $ref: `#/components/schemas/${title}` };
+  };
+  const paths = hoist(document['paths']);
+  const sorted = Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  return { ...document, paths, components: { ...(document['components'] as Json), schemas: sorted } };
+}

@@ -1,0 +1,34 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { SessionCaller } from '../caller.ts';
+import { Unauthorized } from '../errors.ts';
+import { gather } from '../gather.ts';
+import { findSessions } from '../queries/sessions.ts';
+import { recogniseToken, type TokenHash } from '../tokens.ts';
+import { asText } from './api-key-auth.ts';
+
+/** Finds the user of a request's session token, or throws `Unauthorized` whatever is wrong with it. */
+export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
+
+export function sessionAuthenticator(app: FastifyInstance): SessionAuthenticator {
+  const find = gather(
+    asText,
+    (hashes: TokenHash[]) => app.db.lookup((sql) => findSessions(sql, hashes)),
+    (session) => session.token_hash,
+  );
+  return async (request) => {
+    const tokenHash = presentedHash(request.headers.authorization);
+    const session = await find(tokenHash);
+    if (!session) throw new Unauthorized('session', 'unknown');
+    if (session.refusal) throw new Unauthorized('session', session.refusal);
+    const { user_id: userId, customer_id: customerId, email, role } = session;
+    return { kind: 'session', userId, customerId, email, role, tokenHash };
+  };
+}
+
+/** `Authorization: Bearer <token>` (RFC 6750), the scheme in any case. */
+function presentedHash(header: string | undefined): TokenHash {
+  if (header === undefined) throw new Unauthorized('session', 'missing');
+  const token = recogniseToken(/^bearer +(\S+)$/i.exec(header)?.[1] ?? '');
+  if (!token) throw new Unauthorized('session', 'malformed');
+  return token.hash();
+}

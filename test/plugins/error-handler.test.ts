@@ -1,0 +1,115 @@
+import { Type } from '@sinclair/typebox';
+import { expect, test } from 'vitest';
+import { conflict, notFound, preconditionFailed, unavailable, validationFailed } from '../../src/errors.ts';
+import { appWithoutDatabase } from '../contract/declared.ts';
+import { inject } from '../setup/factories.ts';
+
+const app = appWithoutDatabase();
+let thrown: unknown;
+void app.register(async (scope) => {
+  const options = { config: { access: { public: true } as const }, schema: { response: { 200: Type.Null() } } };
+  scope.get('/own', options, async () => {
+    throw thrown;
+  });
+});
+
+/** The answer of a route that throws. */
+async function answerTo(error: unknown) {
+  thrown = error;
+  return inject(app, 'GET', '/own');
+}
+
+/** What the driver throws: the columns, values and statement of somebody. */
+const fromPostgres = (code: string, more: object = {}): Error =>
+  Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
+    name: 'PostgresError',
+    code,
+    severity: 'ERROR',
+    detail: 'Key (email)=(secret@example.com) already exists.',
+    query: 'select secret from users',
+    ...more,
+  });
+
+const failed = { statusCode: 500, error: 'Internal Server Error', code: 'internal_error', message: expect.any(String) };
+
+test('what nobody expected is 500 and tells nothing', async () => {
+  const surprises = [
+    new Error('secret'),
+    new TypeError('secret.length'),
+    'secret',
+    { secret: 1 },
+    null,
+    undefined,
+    fromPostgres('42P01'),
+  ];
+  const disguised = Object.assign(new Error('secret'), { statusCode: 418, status: 418, code: 'SECRET', expose: true });
+  for (const surprise of [
+    ...surprises,
+    disguised,
+    fromPostgres('23505'),
+    fromPostgres('23505', { constraint_name: 'unnamed' }),
+  ]) {
+    const answer = await answerTo(surprise);
+    expect(answer.status).toBe(500);
+    expect(answer.body).toEqual(failed);
+    expect(JSON.stringify(answer)).not.toContain('secret');
+  }
+});
+
+test('a value that only Postgres refuses is 400 in our words', async () => {
+  for (const code of ['22P02', '22003', '22021', '22008', '22P05']) {
+    const answer = await answerTo(fromPostgres(code));
+    expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed', errors: [{ path: '' }] } });
+    expect(JSON.stringify(answer.body)).not.toMatch(/secret|uuid|syntax/);
+  }
+});
+
+test('a constraint that callers can run into says what it means to them', async () => {
+  const missing = fromPostgres('23503', { constraint_name: 'contacts_assignee_fkey' });
+  expect(await answerTo(missing)).toMatchObject({
+    status: 404,
+    body: {
+      statusCode: 404,
+      error: 'Not Found',
+      code: 'not_found',
+      errors: [{ path: '/assigned_to', message: 'no such user' }],
+    },
+  });
+});
+
+test('a domain error has its status, its code and its message', async () => {
+  expect(await answerTo(conflict('It is so'))).toMatchObject({
+    status: 409,
+    body: { error: 'Conflict', code: 'conflict', message: 'It is so' },
+  });
+  expect(await answerTo(preconditionFailed())).toMatchObject({
+    status: 412,
+    body: { error: 'Precondition Failed', code: 'precondition_failed' },
+  });
+  expect(await answerTo(notFound('contact'))).toMatchObject({
+    status: 404,
+    body: { code: 'not_found', message: 'No such contact' },
+  });
+  expect((await answerTo(notFound('contact'))).body).not.toHaveProperty('errors');
+});
+
+test('one fault is the message, several are counted', async () => {
+  const fault = (path: string) => ({ path, message: 'is wrong' });
+  expect((await answerTo(validationFailed([fault('/a')]))).body).toMatchObject({
+    message: '/a: is wrong',
+    errors: [fault('/a')],
+  });
+  expect((await answerTo(validationFailed([fault('/a'), fault('/b')]))).body).toMatchObject({
+    message: '2 values are not valid',
+  });
+});
+
+test('what may work later is 503 and says when', async () => {
+  const answer = await answerTo(unavailable('Come back', 7, new Error('secret')));
+  expect(answer).toMatchObject({
+    status: 503,
+    headers: { 'retry-after': '7' },
+    body: { code: 'unavailable', message: 'Come back' },
+  });
+  expect(JSON.stringify(answer)).not.toContain('secret');
+});

@@ -1,0 +1,135 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, unique, type TestCustomer } from '../setup/factories.ts';
+import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+
+let test: TestApp;
+let customer: TestCustomer;
+
+beforeAll(async () => {
+  test = await startApp();
+  customer = await test.customer();
+});
+
+const create = (key: string, body: unknown = contactBody(), by = customer) =>
+  by.post('/contacts', body, { 'idempotency-key': key });
+
+const countContacts = async (of = customer): Promise<number> => {
+  const [row] = await test.owner`select count(*)::int as contacts from contacts where customer_id = ${of.id}`;
+  return row!['contacts'];
+};
+
+describe('the same key', () => {
+  it('gives the first answer again, byte for byte, and has one effect', async () => {
+    const own = await test.customer();
+    const first = await create('k', contactBody(), own);
+    const again = await create('k', contactBody(), own);
+    expect(first.headers).not.toHaveProperty('idempotency-replayed');
+    expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
+    expect(await countContacts(own)).toBe(1);
+  });
+
+  it('is of one customer: another may use it too', async () => {
+    const [a, b] = await Promise.all([test.customer(), test.customer()]);
+    const [first, second] = [await create('shared', contactBody(), a), await create('shared', contactBody(), b)];
+    expect([first.status, second.status]).toEqual([201, 201]);
+    expect(second.headers).not.toHaveProperty('idempotency-replayed');
+    expect(second.body.data.id).not.toBe(first.body.data.id);
+  });
+
+  it('with another body, to the byte, is a mismatch and writes nothing', async () => {
+    const own = await test.customer();
+    await create('k', JSON.stringify(contactBody()), own);
+    for (const body of [contactBody({ job_title: 'x' }), `${JSON.stringify(contactBody())} `])
+      expect(await create('k', body, own)).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
+    expect(await countContacts(own)).toBe(1);
+  });
+
+  it('of a request that failed runs anew', async () => {
+    const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+    const key = unique('key');
+    expect((await create(key, contactBody({ assigned_to: absent }))).status).toBe(404);
+    expect((await create(key, contactBody({ assigned_to: customer.adminId }))).status).toBe(201);
+  });
+
+  it('counts as new after 24 hours, and the new answer is the one kept', async () => {
+    const key = unique('key');
+    const first = await create(key);
+    await test.owner`
+      update idempotency_records set created_at = created_at - interval '24 hours 1 second'
+      where customer_id = ${customer.id} and key = ${key}`;
+    const second = await create(key, contactBody({ job_title: 'other' }));
+    expect(second.body.data.id).not.toBe(first.body.data.id);
+    expect((await create(key, contactBody({ job_title: 'other' }))).body).toEqual(second.body);
+  });
+
+  it('while its first request still runs is a conflict', async () => {
+    const key = unique('key');
+    const held = test.owner.begin(async (sql) => {
+      await sql`select pg_advisory_xact_lock(hashtextextended(${`idempotency:${customer.id}:${key}`}, 0))`;
+      return create(key);
+    });
+    expect(await held).toMatchObject({ status: 409, body: { code: 'conflict' } });
+    expect((await create(key)).status).toBe(201);
+  });
+});
+
+it.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is refused', async (key) => {
+  const before = await countContacts();
+  expect(await create(key)).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
+  expect(await countContacts()).toBe(before);
+});
+
+it('is ignored where nothing is created', async () => {
+  const { body } = await customer.post('/contacts', contactBody());
+  const path = `/contacts/${body.data.id}`;
+  for (const title of ['a', 'b'])
+    expect((await customer.patch(path, { job_title: title }, { 'idempotency-key': 'k' })).status).toBe(200);
+  expect((await customer.get(path)).body.job_title).toBe('b');
+});
+
+describe('over several processes', () => {
+  const post = async ({ url }: ServerProcess, key: string, headers: Record<string, string> = {}) => {
+    const answer = await fetch(`${url}/api/ext/contacts`, {
+      method: 'POST',
+      headers: {
+        authorization: `X-API-Key ${customer.key}`,
+        'content-type': 'application/json',
+        'idempotency-key': key,
+        ...headers,
+      },
+      body: JSON.stringify(contactBody()),
+    });
+    return { status: answer.status, body: await answer.text() };
+  };
+
+  it('many callers with the same key have one effect and, sooner or later, the same answer', async () => {
+    const servers = await Promise.all([startServerProcess(test.url), startServerProcess(test.url)]);
+    const before = await countContacts();
+    const keys = Array.from({ length: 5 }, () => unique('key'));
+    const insist = async (server: ServerProcess, key: string): Promise<string> => {
+      const answer = await post(server, key);
+      expect([201, 409]).toContain(answer.status);
+      return answer.status === 201 ? answer.body : insist(server, key);
+    };
+    for (const key of keys) {
+      const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => insist(servers[i % 2]!, key)));
+      expect(new Set(answers).size).toBe(1);
+    }
+    expect(await countContacts()).toBe(before + keys.length);
+  });
+
+  it('a retry after the process died between its commit and its answer gets that answer', async () => {
+    const dying = await startServerProcess(test.url, {}, ['test/setup/dying-server.ts']);
+    const living = await startServerProcess(test.url);
+    const before = await countContacts();
+    const key = unique('key');
+    await expect(post(dying, key, { 'x-die-before-answer': '1' })).rejects.toThrow('fetch failed');
+    await dying.ended;
+    expect(await countContacts()).toBe(before + 1);
+    const retried = await post(living, key);
+    expect(retried.status).toBe(201);
+    expect(await post(living, key)).toEqual(retried);
+    expect(await countContacts()).toBe(before + 1);
+  });
+});

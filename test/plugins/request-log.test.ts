@@ -1,0 +1,161 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { loggableError } from '../../src/plugins/request-log.ts';
+import { mintToken } from '../../src/tokens.ts';
+import { makeRecords, password } from '../contract/records.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, inject } from '../setup/factories.ts';
+
+const t = await startApp();
+const root = join(import.meta.dirname, '..', '..');
+
+describe('x-request-id', () => {
+  /** Calls that end in every part of the service. */
+  const calls: [method: string, path: string, body?: string][] = [
+    ['GET', '/healthz'],
+    ['HEAD', '/healthz'],
+    ['GET', '/nothing'],
+    ['GET', '/%zz'],
+    ['PUT', '/healthz'],
+    ['GET', '/api/ext/customer/summary'],
+    ['POST', '/api/auth/login', '{"'],
+    ['POST', '/api/auth/login', 'x'.repeat(1_100_000)],
+    ['GET', '/openapi.json'],
+  ];
+
+  test.each(calls)('is on the answer to %s %s', async (method, path, body) => {
+    const own = await inject(t.app, method, path, body);
+    expect(own.headers['x-request-id']).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+    const given = await inject(t.app, method, path, body, { 'x-request-id': 'Job_7.retry-2' });
+    expect(given.headers['x-request-id']).toBe('Job_7.retry-2');
+  });
+
+  test('is a new one for each request', async () => {
+    const ids = await Promise.all(
+      Array.from({ length: 20 }, async () => (await inject(t.app, 'GET', '/healthz')).headers['x-request-id']),
+    );
+    expect(new Set(ids).size).toBe(20);
+  });
+
+  test("is the caller's only when it is harmless", async () => {
+    const harmful = ['', 'x'.repeat(65), 'a b', 'a\tb', 'ä', '<script>', 'a,b', '{}', 'a;b'];
+    for (const given of harmful) {
+      const { headers } = await inject(t.app, 'GET', '/healthz', undefined, { 'x-request-id': given });
+      expect(headers['x-request-id'], given).toMatch(/^[0-9a-f-]{36}$/);
+    }
+    const longest = 'x'.repeat(64);
+    const { headers } = await inject(t.app, 'GET', '/healthz', undefined, { 'x-request-id': longest });
+    expect(headers['x-request-id']).toBe(longest);
+  });
+});
+
+describe('the log', () => {
+  test('has a line of JSON for every answer, and no secret', async () => {
+    const { customer, adminEmail } = await makeRecords(t);
+    const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
+      cwd: root,
+      env: { PATH: process.env['PATH'], LOG_LEVEL: 'trace', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: t.url },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const log = text(child.stderr);
+    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+    const { url } = JSON.parse(line) as { url: string };
+    const call = async (method: string, path: string, headers: object, body?: object) => {
+      const answer = await fetch(`${url}${path}`, {
+        method,
+        headers: { 'content-type': 'application/json', 'x-request-id': 'traced', ...headers },
+        ...(body ? { body: JSON.stringify(body) } : {}),
+      });
+      return { status: answer.status, body: (await answer.json()) as { token: string; data: { key: string } } };
+    };
+
+    const unknown = mintToken('sda').reveal();
+    const login = await call('POST', '/api/auth/login', {}, { email: adminEmail, password });
+    const { token } = login.body;
+    const generated = await call(
+      'POST',
+      '/api/api-key/generate',
+      { authorization: `Bearer ${token}` },
+      { name: 'a', expiration: 7 },
+    );
+    const { key } = generated.body.data;
+    const statuses = [
+      login.status,
+      generated.status,
+      (await call('POST', '/api/auth/login', {}, { email: adminEmail, password: 'a wrong secret' })).status,
+      (
+        await call(
+          'POST',
+          '/api/ext/contacts',
+          { authorization: `X-API-Key ${key}` },
+          contactBody({ first_name: 'Zenobia' }),
+        )
+      ).status,
+      (await call('GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` })).status,
+      (await call('POST', '/api/ext/contacts', { authorization: `X-API-Key ${key}` }, { first_name: 'Zenobia' }))
+        .status,
+    ];
+    child.kill('SIGTERM');
+    const lines = (await log)
+      .trim()
+      .split('\n')
+      .map((one) => JSON.parse(one) as Record<string, unknown>);
+
+    expect(statuses).toEqual([200, 201, 401, 201, 401, 400]);
+    const answered = lines.filter(({ msg }) => msg === 'answered');
+    expect(answered.map(({ status }) => status)).toEqual(statuses);
+    expect(answered[3]).toMatchObject({
+      reqId: 'traced',
+      method: 'POST',
+      route: '/api/ext/contacts',
+      customer: customer.id,
+      ms: expect.any(Number),
+    });
+    expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
+    for (const secret of [
+      password,
+      'a wrong secret',
+      token,
+      key,
+      unknown,
+      'Zenobia',
+      ...[token, key, unknown].map((one) => one.slice(-20)),
+    ])
+      expect(JSON.stringify(lines)).not.toContain(secret);
+  });
+
+  test('that nobody reads any more does not keep the process from ending', async () => {
+    const script = `
+      import { logger } from './src/app.ts';
+      import { parseConfig } from './src/config.ts';
+      const log = logger(parseConfig({}));
+      process.stdin.once('end', () => { log.info('one'); log.info('two'); process.exit(0); }).resume();`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script], { cwd: root, stdio: 'pipe' });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    child.stderr.destroy();
+    child.stdin.end();
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
+
+  test('shows of an error of the driver neither values nor statement', () => {
+    const thrown = Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
+      name: 'PostgresError',
+      code: '22P02',
+      detail: 'secret',
+      query: 'secret',
+      parameters: ['secret'],
+    });
+    expect(JSON.stringify(loggableError(thrown))).not.toContain('secret');
+    expect(
+      loggableError(Object.assign(thrown, { code: '23505', message: 'duplicate key', stack: 'at a' })),
+    ).toMatchObject({
+      code: '23505',
+      message: 'duplicate key',
+    });
+  });
+});
