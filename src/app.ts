@@ -1,0 +1,112 @@
+import underPressure from '@fastify/under-pressure';
+import fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
+import { destination, pino } from 'pino';
+import type { Config } from './config.ts';
+import { unavailable } from './errors.ts';
+import auth from './plugins/auth.ts';
+import { answerClientError } from './plugins/client-error.ts';
+import cors from './plugins/cors.ts';
+import declaredResponses from './plugins/declared-responses.ts';
+import errorHandler, { answer } from './plugins/error-handler.ts';
+import gracefulClose from './plugins/graceful-close.ts';
+import idempotency from './plugins/idempotency.ts';
+import jsonBody from './plugins/json-body.ts';
+import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
+import openapi from './plugins/openapi.ts';
+import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
+import services, { type Services } from './plugins/services.ts';
+import validation from './plugins/validation.ts';
+import apiKeys from './routes/api-keys.ts';
+import companies from './routes/companies.ts';
+import contacts from './routes/contacts.ts';
+import customer from './routes/customer.ts';
+import health from './routes/health.ts';
+import lists from './routes/lists.ts';
+import opportunities from './routes/opportunities.ts';
+import pipelines from './routes/pipelines.ts';
+import products from './routes/products.ts';
+import prospects from './routes/prospects.ts';
+import sessions from './routes/sessions.ts';
+import stages from './routes/stages.ts';
+
+/** The service over HTTP: not listening yet, and owning none of the services it is given. */
+export function buildApp(given: Services): FastifyInstance {
+  const app = fastify(options(given.config));
+  // GET takes `{}`, and refuses anything else, like every call without a body.
+  for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
+  const paths = watchPaths(app);
+
+  void app.register(services, given);
+  void app.register(errorHandler);
+  void app.register(gracefulClose);
+  void app.register(requestLog);
+  void app.register(underPressure, pressureLimits(given.config));
+  void app.register(cors);
+  void app.register(jsonBody);
+  void app.register(validation);
+  void app.register(idempotency);
+  void app.register(declaredResponses);
+  void app.register(openapi);
+  void app.register(auth);
+
+  void app.register(health);
+  void app.register(sessions, { prefix: '/api/auth' });
+  void app.register(apiKeys, { prefix: '/api/api-key' });
+  void app.register(customer, { prefix: '/api/ext' });
+  void app.register(contacts, { prefix: '/api/ext' });
+  void app.register(companies, { prefix: '/api/ext' });
+  void app.register(lists, { prefix: '/api/ext' });
+  void app.register(products, { prefix: '/api/ext' });
+  void app.register(opportunities, { prefix: '/api/ext' });
+  void app.register(pipelines, { prefix: '/api/ext' });
+  void app.register(stages, { prefix: '/api/ext' });
+  void app.register(prospects, { prefix: '/api/ext' });
+
+  void app.register(refuseOtherMethods, { paths });
+  return app;
+}
+
+const mebibyte = 1024 * 1024;
+
+function options(config: Config) {
+  return {
+    loggerInstance: logger(config),
+    logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts does it
+    genReqId: requestId,
+    requestIdHeader: false as const,
+    trustProxy: config.TRUST_PROXY?.split(',') ?? false,
+    bodyLimit: mebibyte,
+    // A slow sender cannot hold a connection: the whole request has to arrive within these.
+    http: { headersTimeout: 10_000, requestTimeout: 30_000, connectionsCheckingInterval: 1_000 },
+    // Longer than a request line can be, so that an overlong id is refused as any other that is none.
+    routerOptions: { maxParamLength: 1_000_000 },
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
+      answer(error, request, reply.header('x-request-id', request.id)),
+  };
+}
+
+/**
+ * To stderr, since stdout is for a command's result. Written at once: what is left over at exit is tried again for ever when
+ * nobody reads it any more, and the process would not end. Secrets have types that print themselves redacted, errors are
+ * cut to what is harmless.
+ */
+export function logger(config: Config): FastifyBaseLogger {
+  return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, destination({ dest: 2, sync: true }));
+}
+
+/** A stall of the event loop is overload: callers are told to come back rather than kept. The default sample of 1 s misses it. */
+const pressureLimits = (config: Config) => ({
+  maxEventLoopDelay: config.OVERLOAD_MS,
+  sampleInterval: 250,
+  pressureHandler: () => {
+    throw unavailable('The service is overloaded');
+  },
+});

@@ -1,0 +1,115 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { conflict, notFound } from '../errors.ts';
+import { gather } from '../gather.ts';
+import { actorOf } from '../plugins/auth.ts';
+import {
+  findKeyVersions,
+  insertKey,
+  listKeys,
+  revokeKey,
+  rotateKey,
+  type IssuedRow,
+  type KeyVersion,
+} from '../queries/api-keys.ts';
+import { ApiKey, IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
+import { scopes } from '../schemas/scopes.ts';
+import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { mintToken, type RawToken } from '../tokens.ts';
+
+const config = { access: { session: 'admin' } } as const;
+const tags = ['api keys'];
+
+/** Management of API keys by a customer's admins. */
+const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
+  // Rotations that come in together read the same value, before any of them writes: one of them can win, no more.
+  const findVersion = gather(
+    ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id.toLowerCase()}`,
+    (keys) => app.db.lookup((sql) => findKeyVersions(sql, keys)),
+    (version) => version,
+  );
+
+  app.post(
+    '/generate',
+    {
+      config,
+      schema: {
+        summary: 'Generate a key; its value is shown here only',
+        tags,
+        body: KeyRequest,
+        response: { 201: IssuedKey },
+      },
+    },
+    async (request, reply) => {
+      const { customerId, userId } = request.caller;
+      const { name, expiration, permissions = [...scopes] } = request.body;
+      const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
+      const token = mintToken(app.config.KEY_PREFIX);
+      const row = await app.db.transaction((sql) => insertKey(sql, customerId, key, token, actorOf(request)));
+      return reply
+        .code(201)
+        .header('cache-control', 'no-store')
+        .send(issued('API key generated', row, token));
+    },
+  );
+
+  app.get(
+    '',
+    {
+      config,
+      schema: {
+        summary: "The customer's keys, newest first",
+        tags,
+        response: { 200: Type.Array(ApiKey) },
+      },
+    },
+    (request) => app.db.lookup((sql) => listKeys(sql, request.caller.customerId)),
+  );
+
+  app.patch(
+    '/update/:id',
+    {
+      config,
+      schema: {
+        summary: 'Rotate a key: the previous value stops working at once',
+        tags,
+        params: IdParams,
+        body: KeyChange,
+        response: { 200: IssuedKey, 409: ErrorBody },
+      },
+    },
+    async (request, reply) => {
+      const before = await findVersion({ customer_id: request.caller.customerId, id: request.params.id });
+      if (!before) throw notFound('API key');
+      if (before.status !== 'active')
+        throw conflict(`The API key is ${before.status}; only an active one can be rotated`);
+      const { name, expiration, permissions } = request.body;
+      const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
+      const token = mintToken(app.config.KEY_PREFIX);
+      const row = await app.db.transaction((sql) => rotateKey(sql, before, changes, token, actorOf(request)));
+      if (!row) throw conflict('The API key was rotated or revoked at the same time');
+      return reply.header('cache-control', 'no-store').send(issued('API key rotated', row, token));
+    },
+  );
+
+  app.patch(
+    '/revoke/:id',
+    {
+      config,
+      schema: { summary: 'Revoke a key for good', tags, params: IdParams, response: { 200: Done } },
+    },
+    async (request) => {
+      const { customerId } = request.caller;
+      const known = await app.db.transaction((sql) => revokeKey(sql, customerId, request.params.id, actorOf(request)));
+      if (!known) throw notFound('API key');
+      return { success: true as const, message: 'API key revoked' };
+    },
+  );
+};
+
+export default apiKeys;
+
+const issued = (message: string, row: IssuedRow, token: RawToken): IssuedKey => ({
+  success: true,
+  message,
+  data: { ...row, key: token.reveal() },
+});

@@ -1,0 +1,98 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import {
+  changeCompany,
+  countCompanies,
+  createCompany,
+  deleteCompany,
+  findCompany,
+  listCompanies,
+} from '../queries/companies.ts';
+import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
+import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/wire.ts';
+
+const tags = ['companies'];
+
+/** Companies of the key's customer. */
+const companies: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '/company/list',
+    {
+      config: { access: { scope: 'companies:read' } },
+      schema: { summary: 'List companies', tags, body: CompanyQuery, response: { 200: Type.Array(Company) } },
+    },
+    async ({ caller, body }, reply) => {
+      const page = await listCompanies(app.db, caller.customerId, body);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
+  );
+
+  app.post(
+    '/company/metadata',
+    {
+      config: { access: { scope: 'companies:read' } },
+      schema: { summary: 'Count companies', tags, body: CompanyCount, response: { 200: Metadata } },
+    },
+    async ({ caller, body }) => countCompanies(app.db, caller.customerId, body),
+  );
+
+  app.post(
+    '/company',
+    {
+      config: { access: { scope: 'companies:create' }, idempotent: true },
+      schema: { summary: 'Create a company', tags, body: CompanyCreate, response: { 201: DoneWithId } },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const id = await createCompany(sql, request.caller.customerId, request.body);
+        return { status: 201, body: done('Company created', id) };
+      }),
+  );
+
+  // An unknown company is 200 `null`, not 404: the contract says so, and of this resource alone.
+  app.get(
+    '/company/:id',
+    {
+      config: { access: { scope: 'companies:read' } },
+      schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
+    },
+    async ({ caller, params }, reply) => {
+      const company = (await app.db.lookup((sql) => findCompany(sql, caller.customerId, params.id))) ?? null;
+      if (company) void reply.header('etag', etagOf(company));
+      return reply.send(company);
+    },
+  );
+
+  app.patch(
+    '/company/:id',
+    {
+      config: { access: { scope: 'companies:update' } },
+      schema: {
+        summary: 'Change a company',
+        tags,
+        params: IdParams,
+        body: CompanyPatch,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, body, headers }) => {
+      await app.db.transaction((sql) => changeCompany(sql, caller.customerId, params.id, body, headers['if-match']));
+      return done('Company updated', params.id);
+    },
+  );
+
+  app.delete(
+    '/company/:id',
+    {
+      config: { access: { scope: 'companies:delete' } },
+      schema: { summary: 'Delete a company', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+    },
+    async ({ caller, params, headers }) => {
+      await app.db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
+      return done('Company deleted', params.id);
+    },
+  );
+};
+
+export default companies;

@@ -1,0 +1,105 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import {
+  changeContact,
+  countContacts,
+  createContact,
+  deleteContact,
+  findContact,
+  listContacts,
+} from '../queries/contacts.ts';
+import {
+  Contact,
+  ContactCount,
+  ContactCreate,
+  ContactDetail,
+  ContactPatch,
+  ContactQuery,
+} from '../schemas/contacts.ts';
+import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/wire.ts';
+
+const tags = ['contacts'];
+
+/** Contacts of the key's customer. */
+const contacts: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '/contacts/list',
+    {
+      config: { access: { scope: 'contacts:read' } },
+      schema: { summary: 'List contacts', tags, body: ContactQuery, response: { 200: Type.Array(Contact) } },
+    },
+    async ({ caller, body }, reply) => {
+      const page = await listContacts(app.db, caller.customerId, body);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
+  );
+
+  app.post(
+    '/contacts/metadata',
+    {
+      config: { access: { scope: 'contacts:read' } },
+      schema: { summary: 'Count contacts', tags, body: ContactCount, response: { 200: Metadata } },
+    },
+    async ({ caller, body }) => countContacts(app.db, caller.customerId, body),
+  );
+
+  app.post(
+    '/contacts',
+    {
+      config: { access: { scope: 'contacts:create' }, idempotent: true },
+      schema: { summary: 'Create a contact', tags, body: ContactCreate, response: { 201: DoneWithId, 404: ErrorBody } },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const id = await createContact(sql, request.caller.customerId, request.body);
+        return { status: 201, body: done('Contact created', id) };
+      }),
+  );
+
+  app.get(
+    '/contacts/:id',
+    {
+      config: { access: { scope: 'contacts:read' } },
+      schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
+    },
+    async ({ caller, params }, reply) => {
+      const contact = await app.db.lookup((sql) => findContact(sql, caller.customerId, params.id));
+      if (!contact) throw notFound('contact');
+      return reply.header('etag', etagOf(contact)).send(contact);
+    },
+  );
+
+  app.patch(
+    '/contacts/:id',
+    {
+      config: { access: { scope: 'contacts:update' } },
+      schema: {
+        summary: 'Change a contact',
+        tags,
+        params: IdParams,
+        body: ContactPatch,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, body, headers }) => {
+      await app.db.transaction((sql) => changeContact(sql, caller.customerId, params.id, body, headers['if-match']));
+      return done('Contact updated', params.id);
+    },
+  );
+
+  app.delete(
+    '/contacts/:id',
+    {
+      config: { access: { scope: 'contacts:delete' } },
+      schema: { summary: 'Delete a contact', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+    },
+    async ({ caller, params, headers }) => {
+      await app.db.transaction((sql) => deleteContact(sql, caller.customerId, params.id, headers['if-match']));
+      return done('Contact deleted', params.id);
+    },
+  );
+};
+
+export default contacts;

@@ -1,0 +1,54 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { checkSchema } from '../migrations.ts';
+import { Enum } from '../schemas/wire.ts';
+
+const Readiness = Type.Object({
+  status: Enum(['ready', 'not ready']),
+  checks: Type.Object({
+    postgres: Enum(['up', 'down']),
+    schema: Enum(['current', 'behind', 'ahead', 'unknown']),
+    // Without it everything but /prospect/* works, so the service counts as ready.
+    catalog: Enum(['up', 'degraded']),
+  }),
+});
+
+const access = { public: true } as const;
+
+/** For whoever runs the service: does the process live, and can it answer? */
+const health: FastifyPluginAsyncTypebox = async (app) => {
+  app.get(
+    '/healthz',
+    {
+      config: { access },
+      schema: {
+        summary: 'Is the process alive?',
+        tags: ['health'],
+        response: { 200: Type.Object({ status: Type.Literal('ok') }) },
+      },
+    },
+    async () => ({ status: 'ok' as const }),
+  );
+
+  app.get(
+    '/readyz',
+    {
+      config: { access },
+      schema: { summary: 'Can the service answer?', tags: ['health'], response: { 200: Readiness, 503: Readiness } },
+    },
+    async (_request, reply) => {
+      const [schema, isUp] = await Promise.all([
+        app.db.lookup(checkSchema).catch(() => 'unknown' as const),
+        app.catalog.isUp(),
+      ]);
+      const checks = {
+        postgres: schema === 'unknown' ? ('down' as const) : ('up' as const),
+        schema,
+        catalog: isUp ? ('up' as const) : ('degraded' as const),
+      };
+      const ready = schema === 'current';
+      return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
+    },
+  );
+};
+
+export default health;

@@ -1,0 +1,159 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import { startFill } from '../jobs/start.ts';
+import { addMembers, removeMembers } from '../queries/list-hands.ts';
+import { changeList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
+import {
+  List,
+  ListCreate,
+  ListCreated,
+  ListDuplicate,
+  ListPatch,
+  ListQuery,
+  MembersAdded,
+  MembersByHand,
+  MembersRemoved,
+} from '../schemas/lists.ts';
+import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
+
+const tags = ['lists'];
+
+/** Lists of contacts, and who is in them. */
+const lists: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '/list-contact/list',
+    {
+      config: { access: { scope: 'list_contacts:read' } },
+      schema: { summary: 'List contact lists', tags, body: ListQuery, response: { 200: Type.Array(List) } },
+    },
+    async ({ caller, body }, reply) => {
+      const page = await listLists(app.db, caller.customerId, body);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
+  );
+
+  app.post(
+    '/list-contact',
+    {
+      config: { access: { scope: 'list_contacts:create' }, idempotent: true },
+      schema: { summary: 'Create a contact list', tags, body: ListCreate, response: { 201: ListCreated } },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const { customerId, userId } = request.caller;
+        const { id, name, fill } = await createList(sql, customerId, userId, request.body);
+        await startFill(sql, fill);
+        return { status: 201, body: { id, name } };
+      }),
+  );
+
+  app.get(
+    '/list-contact/:id',
+    {
+      config: { access: { scope: 'list_contacts:read' } },
+      schema: { summary: 'Read a contact list', tags, params: IdParams, response: { 200: List } },
+    },
+    async ({ caller, params }, reply) => {
+      const list = await findList(app.db, caller.customerId, params.id);
+      if (!list) throw notFound('list');
+      return reply.header('etag', etagOf(list)).send(list);
+    },
+  );
+
+  app.patch(
+    '/list-contact/:id',
+    {
+      config: { access: { scope: 'list_contacts:update' } },
+      schema: {
+        summary: 'Change a contact list',
+        tags,
+        params: IdParams,
+        body: ListPatch,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, body, headers }) => {
+      await app.db.transaction(async (sql) => {
+        const { fill } = await changeList(sql, caller.customerId, params.id, body, headers['if-match']);
+        await startFill(sql, fill);
+      });
+      return done('List updated', params.id);
+    },
+  );
+
+  app.delete(
+    '/list-contact/:id',
+    {
+      config: { access: { scope: 'list_contacts:delete' } },
+      schema: {
+        summary: 'Delete a contact list',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, headers }) => {
+      await app.db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
+      return done('List deleted', params.id);
+    },
+  );
+
+  app.post(
+    '/list-contact/duplicate',
+    {
+      // Reading suffices: the contract has it so.
+      config: { access: { scope: 'list_contacts:read' }, idempotent: true },
+      schema: {
+        summary: 'Copy a contact list',
+        tags,
+        body: ListDuplicate,
+        response: { 200: DoneWithId, 404: ErrorBody },
+      },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const { customerId, userId } = request.caller;
+        const { id, fill } = await duplicateList(sql, customerId, userId, request.body);
+        await startFill(sql, fill);
+        return { status: 200, body: done('List duplicated', id) };
+      }),
+  );
+
+  app.post(
+    '/list-contact-details/add-contacts',
+    {
+      config: { access: { scope: 'list_contact_details:update' } },
+      schema: {
+        summary: 'Put contacts into a list',
+        tags,
+        body: MembersByHand,
+        response: { 200: MembersAdded, 404: ErrorBody },
+      },
+    },
+    async ({ caller, body }) => {
+      const data = await app.db.transaction((sql) => addMembers(sql, caller.customerId, body));
+      return { success: true as const, message: 'Contacts added', data };
+    },
+  );
+
+  app.post(
+    '/list-contact-details/remove-contacts',
+    {
+      config: { access: { scope: 'list_contact_details:update' } },
+      schema: {
+        summary: 'Take contacts out of a list',
+        tags,
+        body: MembersByHand,
+        response: { 200: MembersRemoved, 404: ErrorBody },
+      },
+    },
+    async ({ caller, body }) => {
+      const data = await app.db.transaction((sql) => removeMembers(sql, caller.customerId, body));
+      return { success: true as const, message: 'Contacts removed', data };
+    },
+  );
+};
+
+export default lists;

@@ -1,0 +1,100 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import {
+  changeOpportunity,
+  createOpportunity,
+  deleteOpportunity,
+  findOpportunity,
+  listOpportunities,
+} from '../queries/opportunities.ts';
+import { Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
+import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
+
+const tags = ['opportunities'];
+
+/** Opportunities of the key's customer. */
+const opportunities: FastifyPluginAsyncTypebox = async (app) => {
+  // A list that answers 201, as the contract has it.
+  app.post(
+    '/opportunities/list',
+    {
+      config: { access: { scope: 'opportunities:read' } },
+      schema: { summary: 'List opportunities', tags, body: PageQuery, response: { 201: Type.Array(Opportunity) } },
+    },
+    async ({ caller, body }, reply) => {
+      const rows = await app.db.search((sql) => listOpportunities(sql, caller.customerId, body.paginate));
+      return reply.code(201).send(rows);
+    },
+  );
+
+  app.post(
+    '/opportunities',
+    {
+      config: { access: { scope: 'opportunities:create' }, idempotent: true },
+      schema: {
+        summary: 'Create an opportunity',
+        tags,
+        body: OpportunityCreate,
+        response: { 201: DoneWithId, 404: ErrorBody },
+      },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const id = await createOpportunity(sql, request.caller.customerId, request.body);
+        return { status: 201, body: done('Opportunity created', id) };
+      }),
+  );
+
+  app.get(
+    '/opportunities/:id',
+    {
+      config: { access: { scope: 'opportunities:read' } },
+      schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
+    },
+    async ({ caller, params }, reply) => {
+      const opportunity = await app.db.lookup((sql) => findOpportunity(sql, caller.customerId, params.id));
+      if (!opportunity) throw notFound('opportunity');
+      return reply.header('etag', etagOf(opportunity)).send(opportunity);
+    },
+  );
+
+  app.patch(
+    '/opportunities/:id',
+    {
+      config: { access: { scope: 'opportunities:update' } },
+      schema: {
+        summary: 'Change an opportunity',
+        tags,
+        params: IdParams,
+        body: OpportunityPatch,
+        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, body, headers }) => {
+      await app.db.transaction((sql) =>
+        changeOpportunity(sql, caller.customerId, params.id, body, headers['if-match']),
+      );
+      return done('Opportunity updated', params.id);
+    },
+  );
+
+  app.delete(
+    '/opportunities/:id',
+    {
+      config: { access: { scope: 'opportunities:delete' } },
+      schema: {
+        summary: 'Delete an opportunity',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, headers }) => {
+      await app.db.transaction((sql) => deleteOpportunity(sql, caller.customerId, params.id, headers['if-match']));
+      return done('Opportunity deleted', params.id);
+    },
+  );
+};
+
+export default opportunities;

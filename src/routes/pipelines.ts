@@ -1,0 +1,30 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import { findPipeline, listPipelines } from '../queries/pipelines.ts';
+import { Pipeline, PipelineListItem } from '../schemas/pipelines.ts';
+import { IdParams } from '../schemas/wire.ts';
+
+const config = { access: { scope: 'pipelines:read' } } as const;
+const tags = ['pipelines'];
+
+/** Pipelines of the key's customer; they are made by the command line. */
+const pipelines: FastifyPluginAsyncTypebox = async (app) => {
+  app.get(
+    '/pipelines',
+    { config, schema: { summary: 'List all pipelines', tags, response: { 200: Type.Array(PipelineListItem) } } },
+    async ({ caller }) => app.db.lookup((sql) => listPipelines(sql, caller.customerId)),
+  );
+
+  app.get(
+    '/pipelines/:id',
+    { config, schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } } },
+    async ({ caller, params }, reply) => {
+      const pipeline = await app.db.lookup((sql) => findPipeline(sql, caller.customerId, params.id));
+      if (!pipeline) throw notFound('pipeline');
+      return reply.header('etag', etagOf(pipeline)).send(pipeline);
+    },
+  );
+};
+
+export default pipelines;

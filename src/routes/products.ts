@@ -1,0 +1,82 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { etagOf } from '../etag.ts';
+import { notFound } from '../errors.ts';
+import { changeProduct, createProduct, deleteProduct, findProduct, listProducts } from '../queries/products.ts';
+import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
+import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
+
+const tags = ['products'];
+
+/** Products of the key's customer. */
+const products: FastifyPluginAsyncTypebox = async (app) => {
+  // A list that answers 201, as the contract has it.
+  app.post(
+    '/products/list',
+    {
+      config: { access: { scope: 'products:read' } },
+      schema: { summary: 'List products', tags, body: PageQuery, response: { 201: Type.Array(ProductListItem) } },
+    },
+    async ({ caller, body }, reply) => {
+      const rows = await app.db.search((sql) => listProducts(sql, caller.customerId, body.paginate));
+      return reply.code(201).send(rows);
+    },
+  );
+
+  app.post(
+    '/products',
+    {
+      config: { access: { scope: 'products:create' }, idempotent: true },
+      schema: { summary: 'Create a product', tags, body: ProductCreate, response: { 201: DoneWithId } },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const id = await createProduct(sql, request.caller.customerId, request.body);
+        return { status: 201, body: done('Product created', id) };
+      }),
+  );
+
+  app.get(
+    '/products/:id',
+    {
+      config: { access: { scope: 'products:read' } },
+      schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
+    },
+    async ({ caller, params }, reply) => {
+      const product = await app.db.lookup((sql) => findProduct(sql, caller.customerId, params.id));
+      if (!product) throw notFound('product');
+      return reply.header('etag', etagOf(product)).send(product);
+    },
+  );
+
+  app.patch(
+    '/products/:id',
+    {
+      config: { access: { scope: 'products:update' } },
+      schema: {
+        summary: 'Change a product',
+        tags,
+        params: IdParams,
+        body: ProductPatch,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
+    },
+    async ({ caller, params, body, headers }) => {
+      await app.db.transaction((sql) => changeProduct(sql, caller.customerId, params.id, body, headers['if-match']));
+      return done('Product updated', params.id);
+    },
+  );
+
+  app.delete(
+    '/products/:id',
+    {
+      config: { access: { scope: 'products:delete' } },
+      schema: { summary: 'Delete a product', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+    },
+    async ({ caller, params, headers }) => {
+      await app.db.transaction((sql) => deleteProduct(sql, caller.customerId, params.id, headers['if-match']));
+      return done('Product deleted', params.id);
+    },
+  );
+};
+
+export default products;

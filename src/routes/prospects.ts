@@ -1,0 +1,51 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { countProspects, listProspects } from '../catalog/listing.ts';
+import {
+  Prospect,
+  ProspectCount,
+  ProspectMetadata,
+  ProspectQuery,
+  Suggestion,
+  SuggestionQuery,
+} from '../schemas/prospects.ts';
+
+const tags = ['prospects'];
+const config = { access: { scope: 'prospect:read' } } as const;
+
+/** The catalog of people that customers can unlock. All three answer 201, as the contract has it. */
+const prospects: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '/prospect/filters',
+    {
+      config,
+      schema: {
+        summary: 'Suggest filter values',
+        tags,
+        body: SuggestionQuery,
+        response: { 201: Type.Array(Suggestion) },
+      },
+    },
+    async ({ body }, reply) => reply.code(201).send(await app.catalog.suggest(body)),
+  );
+
+  app.post(
+    '/prospect/metadata',
+    { config, schema: { summary: 'Count prospects', tags, body: ProspectCount, response: { 201: ProspectMetadata } } },
+    async ({ caller, body }, reply) => reply.code(201).send(await countProspects(app, caller.customerId, body)),
+  );
+
+  app.post(
+    '/prospect/list',
+    {
+      config,
+      schema: { summary: 'List prospects', tags, body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
+    },
+    async ({ caller, body }, reply) => {
+      const page = await listProspects(app, caller.customerId, body);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return reply.code(201).send(page.rows);
+    },
+  );
+};
+
+export default prospects;

@@ -1,0 +1,27 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { listStages } from '../queries/stages.ts';
+import { StageListItem, StageQuery } from '../schemas/pipelines.ts';
+import { ErrorBody } from '../schemas/wire.ts';
+
+/** Stages of the key's customer. */
+const stages: FastifyPluginAsyncTypebox = async (app) => {
+  // A list that answers 201, as the contract has it.
+  app.post(
+    '/stages/list',
+    {
+      config: { access: { scope: 'stages:read' } },
+      schema: {
+        summary: "List a pipeline's stages in their order",
+        tags: ['pipelines'],
+        body: StageQuery,
+        response: { 201: Type.Array(StageListItem), 404: ErrorBody },
+      },
+    },
+    async ({ caller, body }, reply) => {
+      const rows = await app.db.search((sql) => listStages(sql, caller.customerId, body));
+      return reply.code(201).send(rows);
+    },
+  );
+};
+
+export default stages;

@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startApp, type TestApp } from './setup/app.ts';
+import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
+
+describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install chromium)', () => {
+  let test: TestApp;
+  let browser: LoopbackBrowser;
+  let url: string;
+
+  beforeAll(async () => {
+    test = await startApp();
+    url = await test.app.listen({ host: '127.0.0.1', port: 0 });
+    browser = await openBrowser();
+  });
+  afterAll(() => browser?.close());
+
+  it('shows every operation and answers a call tried out there, without a request off this machine', async () => {
+    const { key } = await test.customer();
+    const page = await browser.context.newPage();
+    const errors: string[] = [];
+    page.on('pageerror', (error) => errors.push(error.message));
+    await page.goto(`${url}/docs`);
+    await page.locator('.opblock').first().waitFor();
+    const document = test.app.swagger() as { paths: Record<string, object> };
+    const operations = Object.values(document.paths).reduce((sum, path) => sum + Object.keys(path).length, 0);
+    expect(await page.locator('.opblock').count()).toBe(operations);
+
+    await page.getByRole('button', { name: 'Authorize' }).first().click();
+    await page.locator('.auth-container input[type=text]').first().fill(`X-API-Key ${key}`);
+    await page.locator('.auth-container').getByRole('button', { name: 'Apply credentials' }).first().click();
+    await page.locator('.modal-ux .close-modal').click();
+    const list = page.locator('.opblock', { has: page.locator('[data-path="/api/ext/contacts/metadata"]') });
+    await list.locator('.opblock-summary-control').click();
+    await list.getByRole('button', { name: 'Try it out' }).click();
+    await list.locator('textarea').fill('{}');
+    await list.getByRole('button', { name: 'Execute' }).click();
+    await list.locator('.live-responses-table').waitFor();
+    expect(await list.locator('.live-responses-table .response-col_status').last().innerText()).toContain('200');
+    if (process.env['SCREENSHOTS']) await page.screenshot({ path: `${process.env['SCREENSHOTS']}/docs.png` });
+    expect(errors).toEqual([]);
+    expect(browser.refused).toEqual([]);
+  });
+});

@@ -1,0 +1,168 @@
+import { connect, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startApp, type TestApp } from './setup/app.ts';
+import { asSuperuser } from './setup/database.ts';
+import { contactBody, type TestCustomer } from './setup/factories.ts';
+import { startFaultyProxy, type FaultyProxy } from './setup/faulty-proxy.ts';
+import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
+
+const limits = {
+  STATEMENT_TIMEOUT_MS: '2000',
+  DATABASE_QUEUE_MS: '500',
+  DATABASE_TRANSACTION_CONNECTIONS: '2',
+  SHUTDOWN_MS: '3000',
+};
+
+let test: TestApp;
+let customer: TestCustomer;
+let proxy: FaultyProxy;
+let service: ServerProcess;
+
+beforeAll(async () => {
+  test = await startApp();
+  customer = await test.customer();
+  proxy = await startFaultyProxy(test.url);
+  service = await startServerProcess(proxy.through(test.url), limits);
+});
+afterAll(() => proxy?.close());
+
+const contact = async (): Promise<string> => (await customer.post('/contacts', contactBody())).body.data.id;
+
+/** A call over a real socket, with how long it took. */
+async function call(method: string, path: string, body?: object, to = service) {
+  const began = performance.now();
+  const answer = await fetch(`${to.url}/api/ext${path}`, {
+    method,
+    headers: { authorization: `X-API-Key ${customer.key}`, ...(body ? { 'content-type': 'application/json' } : {}) },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+  });
+  return {
+    status: answer.status,
+    retryAfter: answer.headers.get('retry-after'),
+    body: (await answer.json()) as Record<string, unknown>,
+    ms: performance.now() - began,
+  };
+}
+
+const unavailable = {
+  status: 503,
+  retryAfter: expect.stringMatching(/^\d+$/),
+  body: { statusCode: 503, code: 'unavailable' },
+};
+
+/** Holds a contact's row until the returned function is called. */
+async function hold(id: string): Promise<() => Promise<void>> {
+  const session = await test.owner.reserve();
+  await session`begin`;
+  await session`select from contacts where customer_id = ${customer.id} and id = ${id} for update`;
+  return async () => {
+    await session`rollback`;
+    session.release();
+  };
+}
+
+/** Waits until so many sessions of the service wait for a lock. */
+async function untilWaiting(count: number): Promise<number[]> {
+  const waiting = async () => {
+    const rows = await asSuperuser(
+      (sql) => sql<{ pid: number }[]>`
+        select pid from pg_stat_activity
+        where datname = ${new URL(test.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
+    );
+    return rows.map(({ pid }) => pid);
+  };
+  await expect.poll(async () => (await waiting()).length, { timeout: 10_000 }).toBe(count);
+  return waiting();
+}
+
+describe('the service lives, and tells its callers in bounded time, when', () => {
+  it('a backend is killed in the middle of a transaction', async () => {
+    const id = await contact();
+    const release = await hold(id);
+    const patch = call('PATCH', `/contacts/${id}`, { job_title: 'x' });
+    for (const pid of await untilWaiting(1)) await asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
+    expect(await patch).toMatchObject(unavailable);
+    await release();
+    expect(await call('PATCH', `/contacts/${id}`, { job_title: 'y' })).toMatchObject({ status: 200 });
+  });
+
+  it('every connection for transactions is taken: reads go on, writers are told to come back', async () => {
+    const [id, free] = [await contact(), await contact()];
+    const release = await hold(id);
+    const stuck = [1, 2].map(() => call('PATCH', `/contacts/${id}`, { job_title: 'x' }));
+    await untilWaiting(2);
+    const refused = await call('PATCH', `/contacts/${free}`, { job_title: 'x' });
+    expect(refused).toMatchObject(unavailable);
+    expect(refused.ms).toBeLessThan(2_500);
+    expect(await call('GET', `/contacts/${free}`)).toMatchObject({ status: 200 });
+    await release();
+    expect((await Promise.all(stuck)).map(({ status }) => status)).toEqual([200, 200]);
+    expect(await call('PATCH', `/contacts/${free}`, { job_title: 'x' })).toMatchObject({ status: 200 });
+  });
+
+  it('a statement runs into its time limit', async () => {
+    const id = await contact();
+    const release = await hold(id);
+    const answer = await call('PATCH', `/contacts/${id}`, { job_title: 'x' });
+    await release();
+    expect(answer).toMatchObject(unavailable);
+    expect(answer.ms).toBeLessThan(10_000);
+  });
+
+  it('the database falls silent, and answers again as soon as it does', async () => {
+    const id = await contact();
+    expect((await call('GET', `/contacts/${id}`)).status).toBe(200);
+    proxy.freeze();
+    const answers = await Promise.all([
+      call('GET', `/contacts/${id}`),
+      call('PATCH', `/contacts/${id}`, { job_title: 'z' }),
+      call('POST', '/contacts/list', { filters: { score: 0 } }),
+    ]);
+    for (const answer of answers) {
+      expect(answer).toMatchObject(unavailable);
+      expect(answer.ms).toBeLessThan(20_000);
+    }
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(503);
+    expect((await fetch(`${service.url}/healthz`)).status).toBe(200);
+    proxy.thaw();
+    await expect.poll(async () => (await call('GET', `/contacts/${id}`)).status, { timeout: 10_000 }).toBe(200);
+    expect((await call('GET', `/contacts/${id}`)).body['job_title']).toBe('');
+  });
+});
+
+describe('SIGTERM', () => {
+  /** The head of a request whose body never comes whole. */
+  async function halfARequest({ url }: ServerProcess): Promise<Socket> {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    await once(socket, 'connect');
+    socket.write(
+      `POST /api/ext/contacts HTTP/1.1\r\nHost: x\r\nAuthorization: X-API-Key ${customer.key}\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"first_name": `,
+    );
+    return socket;
+  }
+
+  it('answers what is in hand, cuts off what never ends, takes nothing new, and exits 0', async () => {
+    const stopping = await startServerProcess(test.url, limits);
+    const id = await contact();
+    const release = await hold(id);
+    const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, stopping);
+    const half = await halfARequest(stopping);
+    const cutOff = once(half.resume(), 'close');
+    await untilWaiting(1);
+    const ended = stopping.stop('SIGTERM');
+    await expect
+      .poll(() =>
+        fetch(`${stopping.url}/healthz`).then(
+          ({ status }) => status,
+          () => 'refused',
+        ),
+      )
+      .not.toBe(200);
+    await release();
+    expect(await slow).toMatchObject({ status: 200 });
+    expect((await customer.get(`/contacts/${id}`)).body.job_title).toBe('kept');
+    await cutOff;
+    expect(await ended).toBe(0);
+  });
+});

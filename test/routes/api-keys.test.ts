@@ -1,0 +1,367 @@
+import { describe, expect, test } from 'vitest';
+import { scopes } from '../../src/schemas/scopes.ts';
+import { recogniseToken } from '../../src/tokens.ts';
+import { startApp } from '../setup/app.ts';
+import { inject, type Answer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
+import { makeSession } from '../setup/sessions.ts';
+
+const { app, owner, customer } = await startApp();
+
+const isoInstant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const unknownId = '01990000-0000-7000-8000-000000000000';
+const days = 24 * 60 * 60 * 1000;
+
+/** An admin of a fresh customer. */
+async function admin() {
+  const { id } = await customer();
+  const session = await makeSession(app, id);
+  const generate = async (more: object = {}) =>
+    (await session.call('POST', '/api/api-key/generate', { name: 'crm', expiration: 30, ...more })).body.data;
+  return { ...session, customerId: id, generate };
+}
+
+/** The answer of the external API to a key. */
+const use = (key: string) =>
+  inject(app, 'GET', '/api/ext/customer/summary', undefined, { authorization: `X-API-Key ${key}` });
+
+const lifetime = (data: { expires_at: string }) => Math.round((Date.parse(data.expires_at) - Date.now()) / 60_000);
+
+describe('POST /api/api-key/generate', () => {
+  test('answers the key once, with what it may do and until when', async () => {
+    const { call, generate, customerId } = await admin();
+    const answer = await call('POST', '/api/api-key/generate', {
+      name: '  crm sync ',
+      expiration: 90,
+      permissions: ['customer:read'],
+    });
+    expect(answer.status).toBe(201);
+    expect(answer.body).toEqual({
+      success: true,
+      message: expect.any(String),
+      data: {
+        id: expect.stringMatching(uuid),
+        name: 'crm sync',
+        key: expect.stringMatching(/^sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/),
+        start: answer.body.data.key.slice(0, 8),
+        permissions: ['customer:read'],
+        status: 'active',
+        expires_at: expect.stringMatching(isoInstant),
+        created_at: expect.stringMatching(isoInstant),
+      },
+    });
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect((await use(answer.body.data.key)).body.customer.id).toBe(customerId);
+    expect(JSON.stringify((await call('GET', '/api/api-key')).body)).not.toContain((await generate()).key.slice(8));
+  });
+
+  test('gives every external scope when no permissions are named', async () => {
+    expect((await (await admin()).generate()).permissions).toEqual([...scopes]);
+  });
+
+  test('keeps a permission named twice once, in the order given', async () => {
+    const permissions = ['products:read', 'customer:read', 'products:read'];
+    expect((await (await admin()).generate({ permissions })).permissions).toEqual(['products:read', 'customer:read']);
+  });
+
+  test.each([7, 30, 90, 365])('gives a key %i days', async (expiration) => {
+    expect(lifetime(await (await admin()).generate({ expiration }))).toBeCloseTo((expiration * days) / 60_000, -1);
+  });
+
+  test.each<[string, object, string[]]>([
+    ['no members', {}, ['/name', '/expiration']],
+    ['an empty name', { name: '', expiration: 7 }, ['/name']],
+    ['a blank name', { name: '  ', expiration: 7 }, ['/name']],
+    ['a name of 121 characters', { name: 'x'.repeat(121), expiration: 7 }, ['/name']],
+    ['a name that is no text', { name: 5, expiration: 7 }, ['/name']],
+    ['another duration', { name: 'x', expiration: 8 }, ['/expiration']],
+    ['a duration in text', { name: 'x', expiration: '7' }, ['/expiration']],
+    ['no permission', { name: 'x', expiration: 7, permissions: [] }, ['/permissions']],
+    ['an unknown permission', { name: 'x', expiration: 7, permissions: ['customer:read', 'all'] }, ['/permissions/1']],
+    ['null for permissions', { name: 'x', expiration: 7, permissions: null }, ['/permissions']],
+    ['an unknown property', { name: 'x', expiration: 7, scopes: [] }, ['/scopes']],
+    ['several faults at once', { name: '', expiration: 1, x: 1 }, ['/expiration', '/name', '/x']],
+  ])('refuses %s, and makes no key', async (_, body, paths) => {
+    const { call } = await admin();
+    const before = (await call('GET', '/api/api-key')).body.length;
+    const answer = await call('POST', '/api/api-key/generate', body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.code).toBe('validation_failed');
+    expect(answer.body.errors.map(({ path }: { path: string }) => path).sort()).toEqual(paths.toSorted());
+    expect((await call('GET', '/api/api-key')).body).toHaveLength(before);
+  });
+
+  test('takes a name of 120 characters, counted as people count', async () => {
+    const name = '😀'.repeat(120);
+    expect((await (await admin()).generate({ name })).name).toBe(name);
+  });
+});
+
+test('nothing in the database gives a key or a session token away', async () => {
+  const { generate, token } = await admin();
+  const { key } = await generate();
+  const tables = await owner<{ name: string }[]>`
+    select quote_ident(table_name) as name from information_schema.tables where table_schema = 'public'`;
+  const kept = await Promise.all(
+    tables.map(({ name }) => owner.unsafe(`select row(t.*)::text as kept from ${name} t`)),
+  );
+  const everything = kept
+    .flat()
+    .map((row) => row['kept'] as string)
+    .join('\n');
+  for (const secret of [key, token]) {
+    expect(everything).toContain(recogniseToken(secret)!.hash().toString('hex'));
+    expect(everything).not.toContain(secret.slice(12, 40));
+    expect(everything).not.toContain(Buffer.from(secret).toString('hex').slice(30, 60));
+  }
+});
+
+describe('GET /api/api-key', () => {
+  test("answers the customer's keys, newest first, and no key itself", async () => {
+    const { call, generate, userId } = await admin();
+    const [first, second] = [await generate({ name: 'first' }), await generate({ name: 'second' })];
+    const answer = await call('GET', '/api/api-key');
+    expect(answer.status).toBe(200);
+    expect(answer.body.map(({ name }: { name: string }) => name).slice(0, 2)).toEqual(['second', 'first']);
+    expect(answer.body[1]).toEqual({
+      id: first.id,
+      name: 'first',
+      start: first.key.slice(0, 8),
+      permissions: [...scopes],
+      status: 'active',
+      expires_at: first.expires_at,
+      created_at: first.created_at,
+      updated_at: expect.stringMatching(isoInstant),
+      last_used_at: null,
+      revoked_at: null,
+      created_by: userId,
+    });
+    expect(JSON.stringify(answer.body)).not.toContain(second.key.slice(8));
+  });
+
+  test('tells active, expired and revoked keys apart', async () => {
+    const { call, generate } = await admin();
+    const [expired, revoked, both, active] = [await generate(), await generate(), await generate(), await generate()];
+    await owner`update api_keys set expires_at = now() where id in (${expired.id}, ${both.id})`;
+    await owner`update api_keys set revoked_at = now() where id in (${revoked.id}, ${both.id})`;
+    const keys: { id: string; status: string; revoked_at: string | null }[] = (await call('GET', '/api/api-key')).body;
+    const statusOf = ({ id }: { id: string }) => keys.find((key) => key.id === id)!.status;
+    expect([expired, revoked, both, active].map(statusOf)).toEqual(['expired', 'revoked', 'revoked', 'active']);
+    expect(keys.find(({ id }) => id === revoked.id)!.revoked_at).toMatch(isoInstant);
+  });
+
+  test("does not show another customer's keys", async () => {
+    const [mine, theirs] = [await admin(), await admin()];
+    const foreign = await theirs.generate();
+    expect(JSON.stringify((await mine.call('GET', '/api/api-key')).body)).not.toContain(foreign.id);
+  });
+});
+
+describe('PATCH /api/api-key/update/:id', () => {
+  const update = (id: string) => `/api/api-key/update/${id}`;
+
+  test('issues a new key, and the previous one stops working at once', async () => {
+    const { call, generate } = await admin();
+    const before = await generate({ permissions: ['customer:read'] });
+    expect((await use(before.key)).status).toBe(200);
+    const answer = await call('PATCH', update(before.id));
+    expect(answer.status).toBe(200);
+    expect(Object.keys(answer.body.data).sort()).toEqual(Object.keys(before).sort());
+    expect(answer.body.data).toMatchObject({
+      id: before.id,
+      name: 'crm',
+      permissions: ['customer:read'],
+      status: 'active',
+    });
+    expect(answer.body.data.start).toBe(answer.body.data.key.slice(0, 8));
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect((await use(before.key)).status).toBe(401);
+    expect((await use(answer.body.data.key)).status).toBe(200);
+  });
+
+  test('changes what is sent', async () => {
+    const { call, generate } = await admin();
+    const { id } = await generate();
+    const changes = { name: ' new ', expiration: 7, permissions: ['stages:read', 'stages:read'] };
+    const { data } = (await call('PATCH', update(id), changes)).body;
+    expect(data).toMatchObject({ name: 'new', permissions: ['stages:read'] });
+    expect(lifetime(data)).toBeCloseTo((7 * days) / 60_000, -1);
+    expect((await use(data.key)).status).toBe(403);
+  });
+
+  test('starts the clock again, with the previous duration when none is given', async () => {
+    const { call, generate } = await admin();
+    const { id } = await generate({ expiration: 90 });
+    await owner`update api_keys set expires_at = now() + interval '1 hour' where id = ${id}`;
+    expect(lifetime((await call('PATCH', update(id), {})).body.data)).toBeCloseTo((90 * days) / 60_000, -1);
+  });
+
+  test.each([
+    ['revoked', 'revoked_at'],
+    ['expired', 'expires_at'],
+  ])('is 409 for a key that is %s, and changes nothing', async (status, column) => {
+    const { call, generate } = await admin();
+    const { id, start } = await generate();
+    await owner`update api_keys set ${owner({ [column]: new Date() })} where id = ${id}`;
+    const answer = await call('PATCH', update(id), { name: 'other' });
+    expect(answer.status).toBe(409);
+    expect(answer.body.code).toBe('conflict');
+    const kept = (await call('GET', '/api/api-key')).body.find((key: { id: string }) => key.id === id);
+    expect(kept).toMatchObject({ name: 'crm', status, start });
+  });
+
+  test('of two at once one wins, the others are 409, and only the winner’s key works', async () => {
+    const { call, generate } = await admin();
+    const { id, key } = await generate();
+    const answers = await Promise.all(Array.from({ length: 8 }, () => call('PATCH', update(id))));
+    const [winner, ...others] = answers.toSorted((a, b) => a.status - b.status);
+    expect(winner!.status).toBe(200);
+    expect(others.map(({ status }) => status)).toEqual(Array.from({ length: 7 }, () => 409));
+    expect((await use(winner!.body.data.key)).status).toBe(200);
+    expect((await use(key)).status).toBe(401);
+  });
+
+  test.each([
+    ['revoked', { revoked_at: new Date() }],
+    ['expired', { expires_at: new Date() }],
+  ])('that overlaps the key being %s is 409, and no key works', async (_, change) => {
+    const { call, generate } = await admin();
+    const { id, key, start } = await generate();
+    let attempt: Promise<Answer> | undefined;
+    await owner.begin(async (sql) => {
+      await sql`update api_keys set ${sql(change)} where id = ${id}`;
+      attempt = call('PATCH', update(id)); // reads the key as it was committed, active, then waits for this transaction
+      await somebodyWaitsFor(sql, owner);
+    });
+    expect((await attempt!).status).toBe(409);
+    expect((await use(key)).status).toBe(401);
+    expect((await owner`select start from api_keys where id = ${id}`)[0]).toEqual({ start });
+  });
+
+  test.each<[string, unknown]>([
+    ['an empty permission list', { permissions: [] }],
+    ['null for a name', { name: null }],
+    ['another duration', { expiration: 31 }],
+    ['an unknown property', { status: 'active' }],
+  ])('refuses %s, and the key goes on working', async (_, body) => {
+    const { call, generate } = await admin();
+    const { id, key } = await generate();
+    expect((await call('PATCH', update(id), body)).status).toBe(400);
+    expect((await use(key)).status).toBe(200);
+  });
+});
+
+describe('PATCH /api/api-key/revoke/:id', () => {
+  const revoke = (id: string) => `/api/api-key/revoke/${id}`;
+
+  test('ends a key for good, and once more changes nothing', async () => {
+    const { call, generate, customerId } = await admin();
+    const { id, key } = await generate();
+    const first = await call('PATCH', revoke(id));
+    expect(first.status).toBe(200);
+    expect(first.body).toEqual({ success: true, message: expect.any(String) });
+    expect((await use(key)).status).toBe(401);
+    const before = await call('GET', '/api/api-key');
+    expect((await call('PATCH', revoke(id), {})).status).toBe(200);
+    expect((await call('GET', '/api/api-key')).body).toEqual(before.body);
+    const events = await owner`
+      select from audit_events where customer_id = ${customerId} and api_key_id = ${id} and event = 'api_key.revoked'`;
+    expect(events).toHaveLength(1);
+  });
+
+  test('ends an expired key too', async () => {
+    const { call, generate } = await admin();
+    const { id } = await generate();
+    await owner`update api_keys set expires_at = now() where id = ${id}`;
+    expect((await call('PATCH', revoke(id))).status).toBe(200);
+    expect((await call('GET', '/api/api-key')).body.find((key: { id: string }) => key.id === id).status).toBe(
+      'revoked',
+    );
+  });
+
+  test('takes no body but an empty object', async () => {
+    const { call, generate } = await admin();
+    const { id, key } = await generate();
+    expect((await call('PATCH', revoke(id), { reason: 'leaked' })).status).toBe(400);
+    expect((await use(key)).status).toBe(200);
+  });
+});
+
+describe.each(['update', 'revoke'])('PATCH /api/api-key/%s/:id', (action) => {
+  test("answers another customer's id and an unknown one the same 404, and touches nothing", async () => {
+    const [mine, theirs] = [await admin(), await admin()];
+    const foreign = await theirs.generate();
+    const answers = await Promise.all(
+      [foreign.id, unknownId].map((id) => mine.call('PATCH', `/api/api-key/${action}/${id}`)),
+    );
+    expect(answers[0]!.status).toBe(404);
+    expect(answers[0]!.body).toEqual(answers[1]!.body);
+    expect((await use(foreign.key)).status).toBe(200);
+  });
+
+  test('knows an id in capitals', async () => {
+    const { call, generate } = await admin();
+    const { id } = await generate();
+    expect((await call('PATCH', `/api/api-key/${action}/${id.toUpperCase()}`)).status).toBe(200);
+  });
+
+  test('answers an id that is no UUID with 400', async () => {
+    expect((await (await admin()).call('PATCH', `/api/api-key/${action}/1`)).status).toBe(400);
+  });
+});
+
+test('a member manages no keys: 403 everywhere', async () => {
+  const { id, keyId } = await customer();
+  const { call } = await makeSession(app, id, 'member');
+  const answers = await Promise.all([
+    call('POST', '/api/api-key/generate', { name: 'x', expiration: 7 }),
+    call('GET', '/api/api-key'),
+    call('PATCH', `/api/api-key/update/${keyId}`),
+    call('PATCH', `/api/api-key/revoke/${keyId}`),
+  ]);
+  expect(answers.map(({ status }) => status)).toEqual([403, 403, 403, 403]);
+});
+
+test('everything done with keys is in the audit log: what, who, from where, and no secret', async () => {
+  const { call, generate, customerId, email } = await admin();
+  const { id, key } = await generate({ name: 'audited' });
+  const rotated = (await call('PATCH', `/api/api-key/update/${id}`)).body.data;
+  await call('PATCH', `/api/api-key/revoke/${id}`);
+  const events = await owner`
+    select event, actor, address, details
+    from audit_events
+    where customer_id = ${customerId} and api_key_id = ${id}
+    order by id`;
+  expect(events.map((row) => ({ ...row }))).toEqual([
+    {
+      event: 'api_key.generated',
+      actor: email,
+      address: '127.0.0.1',
+      details: { name: 'audited', start: key.slice(0, 8) },
+    },
+    {
+      event: 'api_key.rotated',
+      actor: email,
+      address: '127.0.0.1',
+      details: { name: 'audited', start: rotated.start },
+    },
+    {
+      event: 'api_key.revoked',
+      actor: email,
+      address: '127.0.0.1',
+      details: { name: 'audited', start: rotated.start },
+    },
+  ]);
+});
+
+test('the service itself cannot change or delete what the audit log holds', async () => {
+  const attempts = [
+    app.db.transaction((sql) => sql`update audit_events set actor = 'nobody'`),
+    app.db.transaction((sql) => sql`delete from audit_events`),
+    app.db.transaction((sql) => sql`truncate audit_events`),
+  ];
+  const settled = await Promise.allSettled(attempts);
+  const codes = settled.map((one) => (one.status === 'rejected' ? (one.reason as { code: string }).code : 'done'));
+  expect(codes).toEqual(['42501', '42501', '42501']);
+});

@@ -1,0 +1,351 @@
+import { describe, expect, it } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { contactBody, makeList, makeUser, unique } from '../setup/factories.ts';
+
+const test = await startApp();
+const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+
+const create = async (more: object = {}, by = customer): Promise<string> => {
+  const answer = await by.post('/contacts', contactBody(more));
+  expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
+  return answer.body.data.id;
+};
+const read = async (id: string, by = customer) => (await by.get(`/contacts/${id}`)).body;
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+
+describe('a created contact', () => {
+  it('is answered with every field of the contract, empty ones as the contract types them', async () => {
+    const id = await create();
+    const contact = await read(id);
+    expect(contact).toEqual({
+      id,
+      first_name: 'Ada',
+      middle_name: null,
+      last_name: 'Lovelace',
+      gender: null,
+      birth_year: null,
+      profnet_url: null,
+      social1_url: null,
+      social2_url: null,
+      work_email: 'ada@example.com',
+      personal_email: null,
+      other_emails: null,
+      industry: '',
+      job_title: '',
+      location_locality: '',
+      location_country: '',
+      location_region: '',
+      location_postal_code: null,
+      phone_numbers: [],
+      company: { id: null, company_name: '', industry: '' },
+      mobile_phone: null,
+      score: 0,
+      verification_status: 'unverified',
+      last_verified: contact.created_at,
+      crm_synced_at: null,
+      custom_fields: {},
+      assigned_to: null,
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      list_ids: [],
+    });
+    expect(contact.updated_at >= contact.created_at).toBe(true);
+  });
+
+  it('keeps every writable field as given, names trimmed and the country in upper case', async () => {
+    const user = await makeUser(test.app, customer.id);
+    const list = await makeList(test.app, customer);
+    const given = {
+      middle_name: 'King',
+      gender: 'f',
+      birth_year: 1815,
+      profnet_url: 'https://profnet.example/ada',
+      social1_url: 'https://one.example/ada',
+      social2_url: 'https://two.example/ada',
+      personal_email: 'ada@home.example',
+      other_emails: ['a@b.example', 'c@d.example'],
+      industry: 'Engines "äöü" \\ 𝕏',
+      job_title: 'Analyst',
+      location_locality: 'London',
+      location_region: 'England',
+      location_postal_code: 'SW1',
+      phone_numbers: [{ country_code: '+44', number: '20 7946 0000' }],
+      mobile_phone: '+44 7700 900000',
+      custom_fields: { plan: 'gold', seats: 12.5, trial: false, 'odd key/~': '' },
+      assigned_to: user,
+    };
+    const id = await create({
+      ...given,
+      first_name: '  Ada ',
+      last_name: '\tLovelace\n',
+      location_country: 'gb',
+      list_ids: [list],
+    });
+    expect(await read(id)).toMatchObject({
+      ...given,
+      first_name: 'Ada',
+      last_name: 'Lovelace',
+      location_country: 'GB',
+      list_ids: [list],
+    });
+  });
+
+  it('appears in lists without its list_ids, newest first', async () => {
+    const own = await test.customer();
+    const ids = [];
+    for (let i = 0; i < 3; i += 1) ids.unshift(await create({}, own));
+    const { body } = await own.post('/contacts/list');
+    expect(body.map(({ id }: { id: string }) => id)).toEqual(ids);
+    expect(body[0]).not.toHaveProperty('list_ids');
+  });
+});
+
+describe('paging', () => {
+  it('partitions the contacts by page, answers an empty page past the end, and counts them', async () => {
+    const own = await test.customer();
+    const ids = new Set<string>();
+    for (let i = 0; i < 7; i += 1) ids.add(await create({}, own));
+    const pages = await Promise.all(
+      [1, 2, 3, 4].map((page) => own.post('/contacts/list', { paginate: { page, limit: 3 } })),
+    );
+    expect(pages.map(({ body }) => body.length)).toEqual([3, 3, 1, 0]);
+    expect(new Set(pages.flatMap(({ body }) => body.map(({ id }: { id: string }) => id)))).toEqual(ids);
+    const { body } = await own.post('/contacts/metadata', { paginate: { page: 2, limit: 3 } });
+    expect(body).toEqual({ pagination: { current_page: 2, total_records: 7, total_pages: 3 } });
+  });
+
+  it('has no pages of nothing, and a default of 25', async () => {
+    const own = await test.customer();
+    expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
+      current_page: 1,
+      total_records: 0,
+      total_pages: 0,
+    });
+    for (let i = 0; i < 26; i += 1) await create({}, own);
+    expect((await own.post('/contacts/list', {})).body).toHaveLength(25);
+    expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
+  });
+
+  it.each([0, -1, 101, 1.5, '5', null])('refuses the limit %j', async (limit) => {
+    const answer = await customer.post('/contacts/list', { paginate: { limit } });
+    expect(answer).toMatchObject({
+      status: 400,
+      body: { code: 'validation_failed', errors: [{ path: '/paginate/limit' }] },
+    });
+  });
+});
+
+describe('the company of a contact', () => {
+  it('is found by its folded name, the oldest first, and made when there is none', async () => {
+    const name = unique('Straße & Söhne');
+    const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
+    expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
+    const second = await read(await create({ company: { name: name.toUpperCase(), industry: 'ignored' } }));
+    expect(second.company).toEqual(first.company);
+  });
+
+  it('is made once by many callers at once', async () => {
+    const name = unique('Racing');
+    const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
+    const contacts = await Promise.all(ids.map((id) => read(id)));
+    expect(new Set(contacts.map(({ company }) => company.id)).size).toBe(1);
+    const [row] =
+      await test.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
+    expect(row!['companies']).toBe(1);
+  });
+
+  it('is named by id, detached by null or {}, and none with {} on create', async () => {
+    const id = await create({ company: { name: unique('Co') } });
+    const { company } = await read(id);
+    const again = await create({ company: { id: company.id } });
+    expect((await read(again)).company).toEqual(company);
+    for (const none of [null, {}]) {
+      await customer.patch(`/contacts/${id}`, { company: { id: company.id } });
+      await customer.patch(`/contacts/${id}`, { company: none });
+      expect((await read(id)).company.id).toBeNull();
+    }
+    expect((await read(await create({ company: {} }))).company.id).toBeNull();
+  });
+
+  it.each([
+    { id: absent, name: 'x' },
+    { industry: 'x' },
+    { id: absent, industry: 'x' },
+    { name: ' ' },
+    { nam: 'x' },
+    null,
+  ])('is refused as %j on create', async (company) => {
+    expect(await customer.post('/contacts', contactBody({ company }))).toMatchObject({ status: 400 });
+  });
+});
+
+describe('references', () => {
+  it('of another customer are not found, exactly like unknown ones, and nothing is written', async () => {
+    const foreign = {
+      company: { id: (await read(await create({ company: { name: unique('Foreign') } }, other), other)).company.id },
+      assigned_to: other.adminId,
+      list_ids: [await makeList(test.app, other)],
+    };
+    const pointers = { company: '/company/id', assigned_to: '/assigned_to', list_ids: '/list_ids/0' };
+    const unknown = { company: { id: absent }, assigned_to: absent, list_ids: [absent] };
+    const [before] =
+      await test.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
+    for (const name of ['company', 'assigned_to', 'list_ids'] as const) {
+      const answers = [];
+      for (const value of [foreign[name], unknown[name]])
+        answers.push(await customer.post('/contacts', contactBody({ [name]: value })));
+      expect(answers[0]).toMatchObject({
+        status: 404,
+        body: { code: 'not_found', errors: [{ path: pointers[name] }] },
+      });
+      expect(answers[0]!.body).toEqual(answers[1]!.body);
+    }
+    const [after] = await test.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
+    expect(after).toEqual(before);
+  });
+
+  it('by id in the path are not found either, for every method', async () => {
+    const foreign = await create({}, other);
+    for (const id of [foreign, absent]) {
+      for (const answer of [
+        await customer.get(`/contacts/${id}`),
+        await customer.patch(`/contacts/${id}`, { job_title: 'x' }),
+        await customer.delete(`/contacts/${id}`),
+      ])
+        expect(answer).toMatchObject({ status: 404, body: { statusCode: 404, error: 'Not Found', code: 'not_found' } });
+    }
+    expect((await read(foreign, other)).job_title).toBe('');
+  });
+});
+
+describe('a change', () => {
+  it('changes only what is sent', async () => {
+    const id = await create({ job_title: 'Analyst', custom_fields: { a: 1, b: 'x' }, birth_year: 1815 });
+    const before = await read(id);
+    const answer = await customer.patch(`/contacts/${id}`, {
+      job_title: 'Countess',
+      custom_fields: { b: null, c: true },
+    });
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id } } });
+    const after = await read(id);
+    expect(after).toEqual({
+      ...before,
+      job_title: 'Countess',
+      custom_fields: { a: 1, c: true },
+      updated_at: after.updated_at,
+    });
+    expect(after.updated_at >= before.updated_at).toBe(true);
+  });
+
+  it('of nothing changes nothing', async () => {
+    const id = await create();
+    const before = await read(id);
+    expect((await customer.patch(`/contacts/${id}`, {})).status).toBe(200);
+    expect((await customer.patch(`/contacts/${id}`)).status).toBe(200);
+    expect(await read(id)).toEqual(before);
+  });
+
+  it('clears with null what may be empty, and refuses null elsewhere', async () => {
+    const nullable = {
+      middle_name: 'x',
+      gender: 'x',
+      birth_year: 1,
+      personal_email: 'x@y.example',
+      other_emails: [],
+      mobile_phone: '1',
+      location_postal_code: 'x',
+    };
+    const id = await create({ ...nullable, assigned_to: customer.adminId });
+    const cleared = Object.fromEntries([...Object.keys(nullable), 'assigned_to'].map((name) => [name, null]));
+    expect((await customer.patch(`/contacts/${id}`, cleared)).status).toBe(200);
+    expect(await read(id)).toMatchObject(cleared);
+    for (const name of [
+      'first_name',
+      'work_email',
+      'industry',
+      'phone_numbers',
+      'custom_fields',
+      'list_ids',
+      'location_country',
+    ])
+      expect(await customer.patch(`/contacts/${id}`, { [name]: null })).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: `/${name}` }] },
+      });
+  });
+
+  it('of list_ids sets the hand-made memberships; absent leaves them; [] empties them', async () => {
+    const lists = await Promise.all([1, 2, 3].map(() => makeList(test.app, customer)));
+    const [a, b, c] = lists as [string, string, string];
+    const id = await create({ list_ids: [a, b, a] });
+    expect((await read(id)).list_ids).toEqual([a, b].toSorted());
+    await customer.patch(`/contacts/${id}`, { job_title: 'x' });
+    expect((await read(id)).list_ids).toEqual([a, b].toSorted());
+    await customer.patch(`/contacts/${id}`, { list_ids: [c, b] });
+    expect((await read(id)).list_ids).toEqual([b, c].toSorted());
+    await customer.patch(`/contacts/${id}`, { list_ids: [] });
+    expect((await read(id)).list_ids).toEqual([]);
+  });
+
+  it('cannot grow custom_fields past their bound, and keeps them then', async () => {
+    const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
+    const id = await create({ custom_fields: fields });
+    const answer = await customer.patch(`/contacts/${id}`, { custom_fields: { one_more: 1 } });
+    expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/custom_fields' }] } });
+    expect((await read(id)).custom_fields).toEqual(fields);
+    expect((await customer.patch(`/contacts/${id}`, { custom_fields: { k0: null, one_more: 1 } })).status).toBe(200);
+  });
+
+  it('of many callers at once loses none', async () => {
+    const id = await create();
+    await Promise.all(
+      Array.from({ length: 20 }, (_, i) => customer.patch(`/contacts/${id}`, { custom_fields: { [`k${i}`]: i } })),
+    );
+    expect(Object.keys((await read(id)).custom_fields)).toHaveLength(20);
+  });
+});
+
+describe('a deletion', () => {
+  it('is final, takes the contact out of its lists, and is 404 the second time', async () => {
+    const list = await makeList(test.app, customer);
+    const id = await create({ list_ids: [list] });
+    expect(await customer.delete(`/contacts/${id}`)).toMatchObject({
+      status: 200,
+      body: { success: true, message: expect.any(String), data: { id } },
+    });
+    expect((await customer.get(`/contacts/${id}`)).status).toBe(404);
+    expect((await customer.delete(`/contacts/${id}`)).status).toBe(404);
+    expect(
+      await test.owner`select from list_members where customer_id = ${customer.id} and list_id = ${list}`,
+    ).toHaveLength(0);
+  });
+});
+
+describe('ETag and If-Match', () => {
+  it('let a change through only while the record is as it was read', async () => {
+    const id = await create();
+    const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
+    expect(etag).toMatch(/^"[^"]+"$/);
+    expect((await customer.patch(`/contacts/${id}`, { job_title: 'a' }, { 'if-match': etag })).status).toBe(200);
+    const stale = await customer.patch(`/contacts/${id}`, { job_title: 'b' }, { 'if-match': etag });
+    expect(stale).toMatchObject({ status: 412, body: { code: 'precondition_failed' } });
+    expect((await customer.delete(`/contacts/${id}`, { 'if-match': etag })).status).toBe(412);
+    expect((await read(id)).job_title).toBe('a');
+    expect((await customer.patch(`/contacts/${id}`, { job_title: 'c' }, { 'if-match': '*' })).status).toBe(200);
+    const fresh = (await customer.get(`/contacts/${id}`)).headers['etag'] as string;
+    expect((await customer.patch(`/contacts/${id}`, { job_title: 'd' }, { 'if-match': `"x", ${fresh}` })).status).toBe(
+      200,
+    );
+    expect((await customer.patch(`/contacts/${absent}`, {}, { 'if-match': '*' })).status).toBe(404);
+  });
+
+  it('cover what the answer shows: memberships and the company count', async () => {
+    const id = await create({ company: { name: unique('Tagged') } });
+    const tag = async () => (await customer.get(`/contacts/${id}`)).headers['etag'];
+    const first = await tag();
+    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(test.app, customer)] });
+    const second = await tag();
+    await test.owner`update companies set company_name = 'Renamed' where customer_id = ${customer.id} and id = ${(await read(id)).company.id}`;
+    expect(new Set([first, second, await tag()]).size).toBe(3);
+  });
+});

@@ -1,0 +1,465 @@
+import { describe, expect, it } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
+
+const test = await startApp();
+const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+
+const makeContact = async (more: object = {}, by = customer): Promise<string> =>
+  (await by.post('/contacts', contactBody(more))).body.data.id;
+const makeList = async (more: object = {}, by = customer): Promise<string> => {
+  const answer = await by.post('/list-contact', { name: unique('List'), ...more });
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201);
+  return answer.body.id;
+};
+const read = async (id: string, by = customer) => (await by.get(`/list-contact/${id}`)).body;
+const count = async (id: string, by = customer): Promise<number> => (await read(id, by)).contacts_count;
+const membersOf = async (id: string, by = customer): Promise<string[]> => {
+  const answer = await by.post('/contacts/list', { filters: { list_id: id }, paginate: { limit: 100 } });
+  expect(answer.status).toBe(200);
+  return answer.body.map((contact: { id: string }) => contact.id).toSorted();
+};
+const rule = (field: string, operator: string, value: string, logic_operator?: string) => ({
+  field,
+  operator,
+  value,
+  ...(logic_operator === undefined ? {} : { logic_operator }),
+});
+const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+describe('a created list', () => {
+  it('is answered as {id, name} alone, with 201, and shows every field of the contract', async () => {
+    const answer = await customer.post('/list-contact', {
+      name: ' Engineers  ',
+      description: 'All of them',
+      rules: [],
+    });
+    expect(answer).toMatchObject({ status: 201, body: { id: expect.any(String), name: 'Engineers' } });
+    expect(Object.keys(answer.body).toSorted()).toEqual(['id', 'name']);
+    expect(await read(answer.body.id)).toEqual({
+      id: answer.body.id,
+      name: 'Engineers',
+      description: 'All of them',
+      owner_id: customer.adminId,
+      owner_name: 'Admin',
+      source: 'MANUAL',
+      collaborators: [],
+      rules: [],
+      contacts_count: 0,
+      created_at: instant,
+      updated_at: instant,
+    });
+  });
+
+  it('needs a name only, and belongs to the user who made the key', async () => {
+    const id = await makeList({ name: 'Only a name' });
+    expect(await read(id)).toMatchObject({ description: '', rules: [], owner_id: customer.adminId });
+    const answer = await customer.post('/list-contact', { description: 'x' });
+    expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/name' }] } });
+  });
+
+  it('shows its rules completed, the first joined by AND, and RULES as its source while it has some', async () => {
+    const id = await makeList({
+      rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
+    });
+    expect(await read(id)).toMatchObject({
+      source: 'RULES',
+      rules: [
+        { field: 'job_title', operator: 'is_empty', value: '', logic_operator: 'AND' },
+        { field: 'score', operator: 'equals', value: '7', logic_operator: 'AND' },
+      ],
+    });
+    await customer.patch(`/list-contact/${id}`, { rules: [] });
+    expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
+  });
+
+  it('is made once per Idempotency-Key', async () => {
+    const body = { name: unique('Once'), rules: [rule('job_title', 'equals', 'x')] };
+    const key = { 'idempotency-key': unique('key') };
+    const first = await customer.post('/list-contact', body, key);
+    const again = await customer.post('/list-contact', body, key);
+    expect(again).toMatchObject({ status: 201, body: first.body });
+    expect(again.headers['idempotency-replayed']).toBe('true');
+  });
+});
+
+describe('rules are refused with the pointer of every fault', () => {
+  const refused: [string, object[], { path: string; message?: unknown }[]][] = [
+    [
+      'an unknown field',
+      [rule('nose', 'equals', 'x')],
+      [{ path: '/rules/0/field', message: expect.stringContaining('job_title') }],
+    ],
+    ['a list as field', [rule('list_id', 'equals', absent)], [{ path: '/rules/0/field' }]],
+    ['search as field', [rule('search', 'contains', 'x')], [{ path: '/rules/0/field' }]],
+    [
+      'an unknown operator',
+      [rule('score', 'like', '1')],
+      [{ path: '/rules/0/operator', message: expect.stringContaining('not_equals') }],
+    ],
+    [
+      'an operator that does not fit',
+      [rule('score', 'contains', '1')],
+      [{ path: '/rules/0/operator', message: expect.stringContaining('greater_than') }],
+    ],
+    ['text for a number', [rule('score', 'equals', 'many')], [{ path: '/rules/0/value' }]],
+    ['a fraction for a whole number', [rule('score', 'less_than', '1.5')], [{ path: '/rules/0/value' }]],
+    ['a number past the range', [rule('score', 'less_than', '2147483648')], [{ path: '/rules/0/value' }]],
+    ['a bare date', [rule('created_at', 'greater_than', '2026-01-01')], [{ path: '/rules/0/value' }]],
+    ['no UUID', [rule('assigned_to', 'equals', 'me')], [{ path: '/rules/0/value' }]],
+    ['one wrong of several', [rule('score', 'in', '1, 2, x')], [{ path: '/rules/0/value' }]],
+    ['no value', [{ field: 'job_title', operator: 'contains' }], [{ path: '/rules/0/value', message: 'is required' }]],
+    ['a value that is no string', [{ ...rule('score', 'equals', ''), value: 5 }], [{ path: '/rules/0/value' }]],
+    ['a value too long', [rule('job_title', 'equals', 'x'.repeat(256))], [{ path: '/rules/0/value' }]],
+    ['another logic', [rule('job_title', 'equals', 'x', 'XOR')], [{ path: '/rules/0/logic_operator' }]],
+    ['an unknown property', [{ ...rule('job_title', 'equals', 'x'), weight: 1 }], [{ path: '/rules/0/weight' }]],
+    [
+      'several faults',
+      [rule('score', 'equals', 'x'), rule('nose', 'equals', 'x')],
+      [{ path: '/rules/0/value' }, { path: '/rules/1/field' }],
+    ],
+    ['more than fifty', Array.from({ length: 51 }, () => rule('score', 'equals', '1')), [{ path: '/rules' }]],
+  ];
+
+  it.each(refused)('%s', async (_, rules, errors) => {
+    const answer = await customer.post('/list-contact', { name: 'Refused', rules });
+    expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
+    expect(answer.body.errors).toEqual(errors.map((error) => ({ message: expect.any(String), ...error })));
+    const list = await makeList();
+    expect((await customer.patch(`/list-contact/${list}`, { rules })).status).toBe(400);
+  });
+
+  it('but fifty are taken', async () => {
+    const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
+    expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
+  });
+});
+
+describe('rules choose members', () => {
+  const cases: [string, object[], string[]][] = [
+    ['equals, folded', [rule('job_title', 'equals', 'INGÉNIEUR')], ['ada']],
+    ['not_equals matches empty values too', [rule('gender', 'not_equals', 'f')], ['bob', 'cyd']],
+    ['contains', [rule('job_title', 'contains', 'lead')], ['bob', 'cyd']],
+    ['not_contains matches empty values too', [rule('middle_name', 'not_contains', 'x')], ['ada', 'bob', 'cyd']],
+    ['starts_with', [rule('work_email', 'starts_with', 'BOB@')], ['bob']],
+    ['ends_with', [rule('work_email', 'ends_with', '.fr')], ['cyd']],
+    ['greater_than', [rule('birth_year', 'greater_than', '1980')], ['cyd']],
+    ['greater_or_equal', [rule('birth_year', 'greater_or_equal', ' 1980 ')], ['bob', 'cyd']],
+    ['less_than', [rule('birth_year', 'less_than', '1980')], []],
+    ['less_or_equal', [rule('birth_year', 'less_or_equal', '1980')], ['bob']],
+    ['in, separated by commas and trimmed', [rule('first_name', 'in', 'ada , CYD')], ['ada', 'cyd']],
+    ['not_in', [rule('first_name', 'not_in', 'ada,cyd')], ['bob']],
+    ['is_empty', [rule('birth_year', 'is_empty', '')], ['ada']],
+    ['is_not_empty', [rule('gender', 'is_not_empty', '')], ['ada']],
+    ['a field of the company', [rule('company.industry', 'equals', 'mining')], ['bob']],
+    ['a custom number as number and text', [rule('custom_fields.seats', 'equals', '12')], ['ada', 'bob']],
+    ['a custom number compared', [rule('custom_fields.seats', 'greater_than', '9')], ['ada']],
+    ['a custom truth', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
+    ['a pattern is no pattern', [rule('job_title', 'contains', '%')], []],
+    [
+      'AND binds tighter than OR',
+      [
+        rule('first_name', 'equals', 'ada'),
+        rule('gender', 'equals', 'f', 'OR'),
+        rule('birth_year', 'equals', '1980', 'AND'),
+      ],
+      ['ada'],
+    ],
+    ['OR adds', [rule('first_name', 'equals', 'ada'), rule('birth_year', 'equals', '1980', 'OR')], ['ada', 'bob']],
+    [
+      'the first logic_operator means nothing',
+      [rule('first_name', 'equals', 'ada', 'OR'), rule('gender', 'equals', 'm')],
+      [],
+    ],
+  ];
+
+  it.each(cases)('%s', async (_, rules, names) => {
+    const by = await test.customer();
+    const before = await makeList({ rules }, by);
+    const ids = {
+      ada: await makeContact(
+        { first_name: 'Ada', job_title: 'Ingenieur', gender: 'F', custom_fields: { seats: 12 } },
+        by,
+      ),
+      bob: await makeContact(
+        {
+          first_name: 'Bob',
+          work_email: 'bob@example.com',
+          job_title: 'Lead Miner',
+          birth_year: 1980,
+          company: { name: 'Dig', industry: 'Mining' },
+          custom_fields: { seats: '12' },
+        },
+        by,
+      ),
+      cyd: await makeContact(
+        {
+          first_name: 'Cyd',
+          work_email: 'cyd@example.fr',
+          job_title: 'Leader',
+          birth_year: 1990,
+          custom_fields: { trial: true },
+        },
+        by,
+      ),
+    };
+    const expected = names.map((name) => ids[name as keyof typeof ids]).toSorted();
+    const after = await makeList({ rules }, by);
+    for (const list of [before, after]) {
+      expect(await membersOf(list, by)).toEqual(expected);
+      expect(await count(list, by)).toBe(expected.length);
+    }
+  });
+});
+
+describe('membership follows every write', () => {
+  const engineers = [rule('job_title', 'equals', 'Engineer')];
+
+  it('a contact enters and leaves with the write that makes it match or not', async () => {
+    const list = await makeList({ rules: engineers });
+    const id = await makeContact({ job_title: 'engineer' });
+    expect(await membersOf(list)).toEqual([id]);
+    await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
+    expect(await membersOf(list)).toEqual([]);
+    await customer.patch(`/contacts/${id}`, { job_title: 'ENGINEER' });
+    expect(await count(list)).toBe(1);
+    await customer.delete(`/contacts/${id}`);
+    expect(await count(list)).toBe(0);
+  });
+
+  it('stays when put in by hand, leaves when taken out by hand only if no rule holds it', async () => {
+    const list = await makeList({ rules: engineers });
+    const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
+    expect(await count(list)).toBe(1);
+    await customer.patch(`/contacts/${id}`, { job_title: 'Clerk' });
+    expect(await membersOf(list)).toEqual([id]);
+    await customer.patch(`/contacts/${id}`, { list_ids: [] });
+    expect(await membersOf(list)).toEqual([]);
+    await customer.patch(`/contacts/${id}`, { list_ids: [list], job_title: 'Engineer' });
+    const removed = await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [id] });
+    expect(removed.body.data).toEqual({ removed: 1 });
+    expect(await membersOf(list)).toEqual([id]);
+    await customer.delete(`/contacts/${id}`);
+  });
+
+  it('changes with the rules, and with their end', async () => {
+    const clerk = await makeContact({ job_title: unique('Clerk') });
+    const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
+    const list = await makeList({ rules: engineers });
+    const hand = await makeContact({ list_ids: [list] });
+    expect(await membersOf(list)).toEqual([hand]);
+    await customer.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'equals', job_title)] });
+    expect(await membersOf(list)).toEqual([clerk, hand].toSorted());
+    await customer.patch(`/list-contact/${list}`, { rules: [] });
+    expect(await membersOf(list)).toEqual([hand]);
+    expect(await count(list)).toBe(1);
+  });
+
+  it('a contact in no list is found by list_id null', async () => {
+    const by = await test.customer();
+    const list = await makeList({ rules: engineers }, by);
+    await makeContact({ job_title: 'Engineer' }, by);
+    await makeContact({ list_ids: [list] }, by);
+    const outside = await makeContact({}, by);
+    const answer = await by.post('/contacts/list', { filters: { list_id: null } });
+    expect(answer.body.map((contact: { id: string }) => contact.id)).toEqual([outside]);
+  });
+});
+
+describe('add-contacts and remove-contacts', () => {
+  it('count what changed; adding a member twice is no error', async () => {
+    const list = await makeList();
+    const ids = [await makeContact(), await makeContact()];
+    const add = (contact_ids: string[]) =>
+      customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids });
+    expect(await add([ids[0]!, ids[0]!.toUpperCase()])).toMatchObject({
+      status: 200,
+      body: { success: true, message: expect.any(String), data: { added: 1, already_members: 0 } },
+    });
+    expect((await add(ids)).body.data).toEqual({ added: 1, already_members: 1 });
+    expect((await add([])).body.data).toEqual({ added: 0, already_members: 0 });
+    expect(await membersOf(list)).toEqual(ids.toSorted());
+    const remove = () => customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: ids });
+    expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 2 } } });
+    expect(await remove()).toMatchObject({ status: 200, body: { data: { removed: 0 } } });
+    expect(await count(list)).toBe(0);
+  });
+
+  it('count a member by rule as a member', async () => {
+    const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
+    const id = await makeContact({ job_title: 'Ranger' });
+    const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
+    expect(answer.body.data).toEqual({ added: 0, already_members: 1 });
+    await customer.patch(`/contacts/${id}`, { job_title: '' });
+    expect(await membersOf(list)).toEqual([id]);
+  });
+
+  it.each(['add-contacts', 'remove-contacts'])(
+    '%s names every unknown id, foreign ones too, and writes nothing',
+    async (call) => {
+      const list = await makeList();
+      const [mine, foreign] = [await makeContact(), await makeContact({}, other)];
+      const answer = await customer.post(`/list-contact-details/${call}`, {
+        list_id: list,
+        contact_ids: [absent, mine, foreign],
+      });
+      expect(answer).toMatchObject({
+        status: 404,
+        body: { errors: [{ path: '/contact_ids/0' }, { path: '/contact_ids/2' }] },
+      });
+      expect(await count(list)).toBe(0);
+      const elsewhere = await customer.post(`/list-contact-details/${call}`, {
+        list_id: await makeList({}, other),
+        contact_ids: [mine],
+      });
+      expect(elsewhere).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
+    },
+  );
+});
+
+describe('a duplicate', () => {
+  it('has the rules and the hand-made members, and belongs to who made it', async () => {
+    const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
+    const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
+    const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id: expect.any(String) } } });
+    const copy = answer.body.data.id;
+    expect(await read(copy)).toMatchObject({
+      name: 'Copy',
+      description: 'Original',
+      contacts_count: 2,
+      rules: (await read(list)).rules,
+    });
+    expect(await membersOf(copy)).toEqual([hand, diver].toSorted());
+    await customer.patch(`/contacts/${hand}`, { list_ids: [] });
+    expect(await membersOf(copy)).toEqual([diver]);
+    await customer.delete(`/contacts/${diver}`);
+  });
+
+  it('needs the scope to read only; an unknown list is 404', async () => {
+    const list = await makeList();
+    const reader = await customer.withScopes(['list_contacts:read']);
+    expect((await reader.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' })).status).toBe(200);
+    const answer = await customer.post('/list-contact/duplicate', {
+      list_id: await makeList({}, other),
+      new_name: 'Copy',
+    });
+    expect(answer).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
+  });
+
+  it('is made once per Idempotency-Key', async () => {
+    const body = { list_id: await makeList(), new_name: 'Copy' };
+    const key = { 'idempotency-key': unique('key') };
+    const first = await customer.post('/list-contact/duplicate', body, key);
+    expect((await customer.post('/list-contact/duplicate', body, key)).body).toEqual(first.body);
+  });
+});
+
+describe('a changed list', () => {
+  it('keeps what is not sent; an empty change changes nothing', async () => {
+    const id = await makeList({ description: 'Kept' });
+    expect(await customer.patch(`/list-contact/${id}`, { name: ' New ' })).toMatchObject({
+      status: 200,
+      body: { success: true },
+    });
+    const changed = await read(id);
+    expect(changed).toMatchObject({ name: 'New', description: 'Kept' });
+    await customer.patch(`/list-contact/${id}`, {});
+    expect(await read(id)).toEqual(changed);
+  });
+
+  it('has another tag with every change of what it shows, also of its count', async () => {
+    const id = await makeList();
+    const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
+    const first = await tag();
+    await makeContact({ list_ids: [id] });
+    const second = await tag();
+    expect(second).not.toBe(first);
+    const stale = { 'if-match': first };
+    expect((await customer.patch(`/list-contact/${id}`, { name: 'X' }, stale)).status).toBe(412);
+    expect((await customer.patch(`/list-contact/${id}`, { rules: [rule('score', 'equals', '1')] }, stale)).status).toBe(
+      412,
+    );
+    expect((await customer.delete(`/list-contact/${id}`, stale)).status).toBe(412);
+    expect((await customer.patch(`/list-contact/${id}`, { name: 'X' }, { 'if-match': second })).status).toBe(200);
+    expect((await customer.delete(`/list-contact/${id}`, { 'if-match': await tag() })).status).toBe(200);
+  });
+
+  it('once deleted is gone, its members are not', async () => {
+    const id = await makeList({ rules: [rule('job_title', 'equals', 'Pilot')] });
+    const contact = await makeContact({ job_title: 'Pilot', list_ids: [id] });
+    expect(await customer.delete(`/list-contact/${id}`)).toMatchObject({ status: 200, body: { data: { id } } });
+    expect((await customer.get(`/list-contact/${id}`)).status).toBe(404);
+    expect((await customer.patch(`/list-contact/${id}`, { name: 'X' })).status).toBe(404);
+    expect((await customer.delete(`/list-contact/${id}`)).status).toBe(404);
+    expect((await customer.get(`/contacts/${contact}`)).body.list_ids).toEqual([]);
+    expect((await customer.patch(`/contacts/${contact}`, { list_ids: [id] })).status).toBe(404);
+    expect((await customer.patch(`/contacts/${contact}`, { job_title: 'Pilot again' })).status).toBe(200);
+  });
+
+  it("of another customer's is as unknown as one that never was", async () => {
+    const foreign = await makeList({}, other);
+    const answers = (id: string) =>
+      Promise.all([
+        customer.get(`/list-contact/${id}`),
+        customer.patch(`/list-contact/${id}`, { name: 'X' }),
+        customer.delete(`/list-contact/${id}`),
+      ]);
+    const shape = (all: { status: number; body: unknown }[]) => all.map(({ status, body }) => ({ status, body }));
+    expect(shape(await answers(foreign))).toEqual(shape(await answers(absent)));
+  });
+});
+
+describe('the list of lists', () => {
+  const setUp = async (): Promise<[TestCustomer, string[]]> => {
+    const by = await test.customer();
+    const ids: string[] = [];
+    for (let i = 0; i < 7; i += 1) ids.unshift(await makeList({}, by));
+    return [by, ids];
+  };
+  const idsOf = (body: { id: string }[]) => body.map(({ id }) => id);
+
+  it('is newest first, paged by page and limit at the root of the body', async () => {
+    const [by, ids] = await setUp();
+    const page = async (body: object) => idsOf((await by.post('/list-contact/list', body)).body);
+    expect(await page({})).toEqual(ids);
+    expect(await page({ page: 2, limit: 3 })).toEqual(ids.slice(3, 6));
+    expect(await page({ page: 9, limit: 3 })).toEqual([]);
+    expect((await by.post('/list-contact/list', { paginate: { page: 1 } })).status).toBe(400);
+  });
+
+  it('goes on by cursor to the end, each list once', async () => {
+    const [by, ids] = await setUp();
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const answer = await by.post('/list-contact/list', { limit: 3, ...(cursor ? { cursor } : {}) });
+      seen.push(...idsOf(answer.body));
+      cursor = answer.headers['x-next-cursor'] as string | undefined;
+    } while (cursor);
+    expect(seen).toEqual(ids);
+  });
+
+  it('refuses a cursor beside a page, of another customer, and made up', async () => {
+    const [by] = await setUp();
+    const first = await by.post('/list-contact/list', { limit: 3 });
+    const cursor = first.headers['x-next-cursor'];
+    expect(await by.post('/list-contact/list', { page: 1, cursor })).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '/cursor' }] },
+    });
+    expect((await other.post('/list-contact/list', { cursor })).status).toBe(400);
+    expect((await by.post('/list-contact/list', { cursor: 'abc' })).status).toBe(400);
+  });
+
+  it('shows the owner by name and the count of each', async () => {
+    const by = await test.customer();
+    const user = await makeUser(test.app, by.id);
+    const list = await makeList({}, by);
+    await test.owner`update lists set owner_id = ${user} where customer_id = ${by.id}`;
+    await makeContact({ list_ids: [list] }, by);
+    const [only] = (await by.post('/list-contact/list', {})).body;
+    expect(only).toMatchObject({ id: list, owner_id: user, owner_name: 'User', contacts_count: 1 });
+  });
+});

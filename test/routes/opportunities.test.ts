@@ -1,0 +1,443 @@
+import { describe, expect, it } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  makeUser,
+  opportunityBody,
+  productBody,
+  stagesOf,
+  unique,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
+
+const test = await startApp();
+const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+
+const create = async (more: object = {}, by = customer): Promise<string> =>
+  make(by, '/opportunities', await opportunityBody(by, more));
+const read = async (id: string, by = customer) => (await by.get(`/opportunities/${id}`)).body;
+const makeContact = (by = customer): Promise<string> => make(by, '/contacts', contactBody());
+const makeCompany = (by = customer): Promise<string> => make(by, '/company', companyBody());
+const makeProduct = (more: object = {}, by = customer): Promise<string> => make(by, '/products', productBody(more));
+const makeProducts = (count: number): Promise<string[]> =>
+  Promise.all(Array.from({ length: count }, (_, index) => makeProduct({ name: `P${index}` })));
+const line = (id: string, price = 1, quantity = 1) => ({ id, price, quantity });
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+
+const faultPaths = ({ body }: Answer): string[] =>
+  body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
+
+describe('a created opportunity', () => {
+  it('is answered with every field of the contract, empty ones as the decisions have them', async () => {
+    const body = await opportunityBody(customer);
+    const answer = await customer.post('/opportunities', body);
+    expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
+    const { id } = answer.body.data;
+    expect(await read(id)).toEqual({
+      id,
+      name: 'Deal',
+      description: '',
+      price: 0,
+      priority: 'MEDIUM',
+      stage_id: body['stage_id'],
+      contacts_ids: [],
+      company_id: null,
+      user_id_assigned: customer.adminId,
+      source_id: null,
+      estimated_closing_date: '2026-03-14T09:26:53.589Z',
+      close_date: '2026-06-30T00:00:00.000Z',
+      details: [],
+      created_at: expect.stringMatching(/Z$/),
+      updated_at: expect.stringMatching(/Z$/),
+    });
+  });
+
+  it('keeps what it links, in the order given, duplicate contacts once', async () => {
+    const [a, b] = [await makeContact(), await makeContact()];
+    const [p, q] = await makeProducts(2);
+    const given = {
+      description: 'd'.repeat(5000),
+      company_id: await makeCompany(),
+      source_id: absent,
+      user_id_assigned: await makeUser(test.app, customer.id),
+      stage_id: (await stagesOf(customer))[3]!.id,
+      priority: 'HIGHT',
+    };
+    const id = await create({
+      ...given,
+      name: '  Big\t',
+      contacts_ids: [b, a, b.toUpperCase()],
+      products: [line(q!, 19.99, 3), line(p!.toUpperCase(), 0.1, 7)],
+      estimated_closing_date: '2026-01-01T01:00:00.123987+02:00',
+      close_date: '9999-12-31T23:59:59.9999999Z',
+    });
+    expect(await read(id)).toMatchObject({
+      ...given,
+      name: 'Big',
+      contacts_ids: [b, a],
+      price: 60.67,
+      details: [
+        { product_id: q, name: 'P1', price: 19.99, quantity: 3, total: 59.97 },
+        { product_id: p, name: 'P0', price: 0.1, quantity: 7, total: 0.7 },
+      ],
+      estimated_closing_date: '2025-12-31T23:00:00.123Z',
+      close_date: '9999-12-31T23:59:59.999Z',
+    });
+  });
+
+  it('is made once by a retry with the same Idempotency-Key', async () => {
+    const body = await opportunityBody(customer);
+    const key = { 'idempotency-key': unique('key') };
+    const first = await customer.post('/opportunities', body, key);
+    const again = await customer.post('/opportunities', body, key);
+    expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
+  });
+
+  it('is refused without what is required, naming all of it', async () => {
+    const answer = await customer.post('/opportunities', {});
+    expect(answer.status).toBe(400);
+    expect(faultPaths(answer)).toEqual(
+      'close_date contacts_ids estimated_closing_date name priority products stage_id user_id_assigned'
+        .split(' ')
+        .map((name) => `/${name}`),
+    );
+  });
+
+  it.each([
+    [{ priority: 'HIGH' }, '/priority'],
+    [{ name: ' ' }, '/name'],
+    [{ description: 'd'.repeat(5001) }, '/description'],
+    [{ stage_id: '5' }, '/stage_id'],
+    [{ contacts_ids: ['x'] }, '/contacts_ids/0'],
+    [{ contacts_ids: Array.from({ length: 1001 }, () => absent) }, '/contacts_ids'],
+    [{ close_date: '2026-01-01' }, '/close_date'],
+    [{ close_date: '2026-02-30T00:00:00Z' }, '/close_date'],
+    [{ price: 5 }, '/price'],
+    [{ products: { add: [] } }, '/products'],
+    [{ products: [{ id: absent, price: 1 }] }, '/products/0/quantity'],
+    [{ products: [line(absent, 1, 0)] }, '/products/0/quantity'],
+    [{ products: [line(absent, 1, 1.5)] }, '/products/0/quantity'],
+    [{ products: [line(absent, 1, 1_000_001)] }, '/products/0/quantity'],
+    [{ products: [line(absent, 1.23456)] }, '/products/0/price'],
+    [{ products: [line(absent, 1e9)] }, '/products/0/price'],
+    [{ products: [line(absent), line(absent.toUpperCase())] }, '/products/1/id'],
+    [{ products: [{ ...line(absent), name: 'x' }] }, '/products/0/name'],
+  ])('is refused with %j', async (more, path) => {
+    const answer = await customer.post('/opportunities', await opportunityBody(customer, more));
+    expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
+    expect(faultPaths(answer)).toEqual([path]);
+  });
+});
+
+describe('the list of opportunities', () => {
+  it('answers 201, newest first, paged, each as it is read alone', async () => {
+    const own = await test.customer();
+    const product = await makeProduct({}, own);
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i += 1)
+      ids.unshift(await create({ contacts_ids: [await makeContact(own)], products: [line(product, i, 2)] }, own));
+    const all = await own.post('/opportunities/list');
+    expect(all).toMatchObject({ status: 201, body: await Promise.all(ids.map((id) => read(id, own))) });
+    const pages = await Promise.all(
+      [1, 2, 3].map((page) => own.post('/opportunities/list', { paginate: { page, limit: 2 } })),
+    );
+    expect(pages.map(({ body }) => body.map(({ id }: { id: string }) => id))).toEqual([
+      ids.slice(0, 2),
+      ids.slice(2),
+      [],
+    ]);
+    expect((await own.post('/opportunities/list', { filters: {} })).status).toBe(400);
+  });
+});
+
+describe('references', () => {
+  /** One of each kind of record that an opportunity refers to. */
+  const referable = async (by: TestCustomer) => ({
+    company_id: await makeCompany(by),
+    contacts_ids: [await makeContact(by)],
+    stage_id: (await stagesOf(by))[0]!.id,
+    user_id_assigned: by.adminId,
+  });
+  const unknown = { company_id: absent, contacts_ids: [absent], stage_id: absent, user_id_assigned: absent };
+  const pointers = ['/company_id', '/contacts_ids/0', '/stage_id', '/user_id_assigned'];
+
+  it('of another customer are not found, exactly like unknown ones, all named, and nothing is written', async () => {
+    const own = await test.customer();
+    const foreign = { ...(await referable(other)), products: [line(await makeProduct({}, other))] };
+    const answers = [];
+    for (const references of [foreign, { ...unknown, products: [line(absent)] }])
+      answers.push(await own.post('/opportunities', await opportunityBody(own, references)));
+    expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
+    expect(faultPaths(answers[0]!)).toEqual([
+      '/company_id',
+      '/contacts_ids/0',
+      '/products/0/id',
+      '/stage_id',
+      '/user_id_assigned',
+    ]);
+    expect(answers[0]!.body).toEqual(answers[1]!.body);
+    expect((await own.post('/opportunities/list')).body).toEqual([]);
+  });
+
+  it('are checked alike on a change', async () => {
+    const mine = await makeProduct();
+    const id = await create({ products: [line(mine)] });
+    const before = await read(id);
+    const foreign = { ...(await referable(other)), products: { add: [line(await makeProduct({}, other))] } };
+    const answers = [
+      await customer.patch(`/opportunities/${id}`, { name: 'x', ...foreign }),
+      await customer.patch(`/opportunities/${id}`, { name: 'x', ...unknown, products: { add: [line(absent)] } }),
+    ];
+    expect(answers[0]).toMatchObject({ status: 404 });
+    expect(faultPaths(answers[0]!)).toEqual([...pointers.slice(0, 2), '/products/add/0/id', ...pointers.slice(2)]);
+    expect(answers[0]!.body).toEqual(answers[1]!.body);
+    expect(await read(id)).toEqual(before);
+  });
+
+  it('are held apart by kind: a contact is no product', async () => {
+    const answer = await customer.post(
+      '/opportunities',
+      await opportunityBody(customer, { products: [line(await makeContact())], contacts_ids: [await makeProduct()] }),
+    );
+    expect([answer.status, faultPaths(answer)]).toEqual([404, ['/contacts_ids/0', '/products/0/id']]);
+  });
+
+  it('across customers are refused by the database itself', async () => {
+    const id = await create();
+    const foreign = await referable(other);
+    const product = await makeProduct({}, other);
+    const { pipeline_id } = (await stagesOf(customer))[0]!;
+    const { owner } = test;
+    for (const column of ['company_id', 'stage_id', 'user_id_assigned'] as const)
+      await expect(
+        owner`update opportunities set ${owner({ [column]: foreign[column] })} where customer_id = ${customer.id} and id = ${id}`,
+      ).rejects.toMatchObject({ code: '23503' });
+    await expect(
+      owner`insert into opportunity_contacts values (${customer.id}, ${id}, ${foreign.contacts_ids[0]!}, 1)`,
+    ).rejects.toMatchObject({ code: '23503' });
+    await expect(
+      owner`insert into opportunity_lines values (${customer.id}, ${id}, ${product}, ${pipeline_id}, 1, 1, 1)`,
+    ).rejects.toMatchObject({ code: '23503' });
+  });
+
+  it('by id in the path are not found either, for every method', async () => {
+    const foreign = await create({}, other);
+    for (const send of [
+      (id: string) => customer.get(`/opportunities/${id}`),
+      (id: string) => customer.patch(`/opportunities/${id}`, { name: 'x', stage_id: absent }),
+      (id: string) => customer.delete(`/opportunities/${id}`),
+    ]) {
+      const answers = [await send(foreign), await send(absent)];
+      expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found', message: 'No such opportunity' } });
+      expect(answers[0]!.body).toEqual(answers[1]!.body);
+    }
+    expect((await read(foreign, other)).name).toBe('Deal');
+  });
+});
+
+describe('a change', () => {
+  it('changes only what is sent', async () => {
+    const [contact, next] = [await makeContact(), await makeContact()];
+    const product = await makeProduct();
+    const id = await create({ contacts_ids: [contact], products: [line(product, 2, 2)], description: 'd' });
+    const before = await read(id);
+    const stage_id = (await stagesOf(customer))[1]!.id;
+    const sent = { name: ' New ', priority: 'URGENT', stage_id, close_date: '2027-01-01T00:00:00Z' };
+    const answer = await customer.patch(`/opportunities/${id}`, sent);
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id } } });
+    const after = await read(id);
+    expect(after).toEqual({
+      ...before,
+      ...sent,
+      name: 'New',
+      close_date: '2027-01-01T00:00:00.000Z',
+      updated_at: after.updated_at,
+    });
+    expect(after.updated_at > before.updated_at).toBe(true);
+    await customer.patch(`/opportunities/${id}`, { contacts_ids: [next, contact] });
+    expect((await read(id)).contacts_ids).toEqual([next, contact]);
+    await customer.patch(`/opportunities/${id}`, { contacts_ids: [] });
+    expect((await read(id)).contacts_ids).toEqual([]);
+  });
+
+  it('of nothing changes nothing', async () => {
+    const id = await create();
+    const before = await read(id);
+    for (const body of [undefined, {}, { products: {} }, { products: { add: [], remove: [], update: [] } }])
+      expect((await customer.patch(`/opportunities/${id}`, body)).status).toBe(200);
+    expect(await read(id)).toEqual(before);
+  });
+
+  it('clears with null the company and the source, and refuses null elsewhere', async () => {
+    const id = await create({ company_id: await makeCompany(), source_id: absent, description: 'd' });
+    const cleared = { company_id: null, source_id: null };
+    expect((await customer.patch(`/opportunities/${id}`, { ...cleared, description: '' })).status).toBe(200);
+    expect(await read(id)).toMatchObject({ ...cleared, description: '' });
+    const others =
+      'close_date contacts_ids description estimated_closing_date name priority products stage_id user_id_assigned';
+    const names = others.split(' ');
+    const answer = await customer.patch(`/opportunities/${id}`, Object.fromEntries(names.map((name) => [name, null])));
+    expect([answer.status, faultPaths(answer)]).toEqual([400, names.map((name) => `/${name}`)]);
+  });
+});
+
+describe('a change of products', () => {
+  it('removes, updates and adds, keeps the order added, and sums up exactly', async () => {
+    const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
+    const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
+    const update = [
+      { id: b, quantity: 3 },
+      { id: a.toUpperCase(), price: 0.7 },
+    ];
+    const products = { add: [line(d, 1.0001, 2)], remove: [c], update };
+    expect((await customer.patch(`/opportunities/${id}`, { products })).status).toBe(200);
+    expect(await read(id)).toMatchObject({
+      price: 3.3002,
+      details: [
+        { product_id: a, price: 0.7, quantity: 1, total: 0.7 },
+        { product_id: b, price: 0.2, quantity: 3, total: 0.6 },
+        { product_id: d, price: 1.0001, quantity: 2, total: 2.0002 },
+      ],
+    });
+    await customer.patch(`/opportunities/${id}`, { products: { remove: [a] } });
+    await customer.patch(`/opportunities/${id}`, { products: { add: [line(a)], update: [{ id: b }] } });
+    const order = (await read(id)).details.map(({ product_id }: { product_id: string }) => product_id);
+    expect(order).toEqual([b, d, a]);
+  });
+
+  const refusals = async () => {
+    const [here, also, elsewhere] = (await makeProducts(3)) as [string, string, string];
+    const id = await create({ products: [line(here), line(also)] });
+    return { id, here, also, elsewhere };
+  };
+  type Ids = Awaited<ReturnType<typeof refusals>>;
+
+  it.each<[string, number, (ids: Ids) => object, string[]]>([
+    [
+      'adds what is there',
+      409,
+      ({ here, elsewhere }) => ({ add: [line(elsewhere), line(here)] }),
+      ['/products/add/1/id'],
+    ],
+    ['removes what is not', 404, ({ here, elsewhere }) => ({ remove: [here, elsewhere] }), ['/products/remove/1']],
+    [
+      'updates what is not',
+      404,
+      ({ elsewhere }) => ({ update: [{ id: elsewhere, quantity: 2 }] }),
+      ['/products/update/0/id'],
+    ],
+    ['adds what is unknown', 404, ({ here }) => ({ add: [line(absent)], remove: [here] }), ['/products/add/0/id']],
+    [
+      'misses several',
+      404,
+      ({ elsewhere, here }) => ({ add: [line(absent), line(here)], remove: [elsewhere] }),
+      ['/products/add/0/id', '/products/remove/0'],
+    ],
+    ['adds twice', 400, ({ elsewhere }) => ({ add: [line(elsewhere), line(elsewhere)] }), ['/products/add/1/id']],
+    ['removes twice', 400, ({ here }) => ({ remove: [here, here.toUpperCase()] }), ['/products/remove/1']],
+    ['removes and adds again', 400, ({ here }) => ({ add: [line(here)], remove: [here] }), ['/products/remove/0']],
+    [
+      'updates and removes',
+      400,
+      ({ here }) => ({ remove: [here], update: [{ id: here, quantity: 2 }] }),
+      ['/products/update/0/id'],
+    ],
+    [
+      'adds without a price',
+      400,
+      ({ elsewhere }) => ({ add: [{ id: elsewhere, quantity: 1 }] }),
+      ['/products/add/0/price'],
+    ],
+    ['has a member too many', 400, ({ here }) => ({ set: [line(here)] }), ['/products/set']],
+  ])('that %s is %i, says where, and changes nothing', async (name, status, productsOf, paths) => {
+    const ids = await refusals();
+    const before = await read(ids.id);
+    const answer = await customer.patch(`/opportunities/${ids.id}`, { name, products: productsOf(ids) });
+    expect([answer.status, faultPaths(answer)]).toEqual([status, paths]);
+    expect(await read(ids.id)).toEqual(before);
+  });
+});
+
+describe('the total', () => {
+  it('stays below 10^11, in a new opportunity and in a change, and is exact up to there', async () => {
+    const [a, b] = (await makeProducts(2)) as [string, string];
+    const most = [line(a, 99_999.9999, 1_000_000), line(b, 99.9999, 1)];
+    const id = await create({ products: most });
+    expect((await read(id)).price).toBe(99_999_999_999.9999);
+    const body = await opportunityBody(customer, { products: [line(a, 99_999.9999, 1_000_000), line(b, 100, 1)] });
+    const refusal = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/products' }] } };
+    expect(await customer.post('/opportunities', body)).toMatchObject(refusal);
+    const products = { update: [{ id: b, price: 100 }] };
+    expect(await customer.patch(`/opportunities/${id}`, { name: 'x', products })).toMatchObject(refusal);
+    expect(await read(id)).toMatchObject({ name: 'Deal', price: 99_999_999_999.9999 });
+  });
+});
+
+describe('a deletion', () => {
+  it('is final, takes its lines along, and is 404 the second time', async () => {
+    const own = await test.customer();
+    const product = await makeProduct({}, own);
+    const id = await create({ contacts_ids: [await makeContact(own)], products: [line(product)] }, own);
+    expect(await own.delete(`/opportunities/${id}`)).toMatchObject({
+      status: 200,
+      body: { success: true, data: { id } },
+    });
+    expect((await own.get(`/opportunities/${id}`)).status).toBe(404);
+    expect((await own.delete(`/opportunities/${id}`)).status).toBe(404);
+    expect(await test.owner`select from opportunity_lines where customer_id = ${own.id}`).toHaveLength(0);
+    expect(await test.owner`select from opportunity_contacts where customer_id = ${own.id}`).toHaveLength(0);
+  });
+
+  it('of a contact takes it out of its opportunities, the others in their order', async () => {
+    const contacts = [await makeContact(), await makeContact(), await makeContact()];
+    const id = await create({ contacts_ids: contacts });
+    const before = await read(id);
+    expect((await customer.delete(`/contacts/${contacts[1]}`)).status).toBe(200);
+    const after = await read(id);
+    expect(after).toEqual({ ...before, contacts_ids: [contacts[0], contacts[2]], updated_at: after.updated_at });
+  });
+});
+
+describe('ETag and If-Match', () => {
+  it('let a change through only while the opportunity is as it was read', async () => {
+    const id = await create();
+    const etag = async () => (await customer.get(`/opportunities/${id}`)).headers['etag'] as string;
+    const first = await etag();
+    expect((await customer.patch(`/opportunities/${id}`, { name: 'a' }, { 'if-match': first })).status).toBe(200);
+    const stale = await customer.patch(`/opportunities/${id}`, { name: 'b' }, { 'if-match': first });
+    expect(stale).toMatchObject({ status: 412, body: { code: 'precondition_failed' } });
+    expect((await customer.delete(`/opportunities/${id}`, { 'if-match': first })).status).toBe(412);
+    expect((await read(id)).name).toBe('a');
+    expect((await customer.delete(`/opportunities/${id}`, { 'if-match': await etag() })).status).toBe(200);
+  });
+
+  it('cover what the answer shows: lines, the names of their products, contacts, the company', async () => {
+    const [contact, company, product] = [await makeContact(), await makeCompany(), await makeProduct()];
+    const id = await create({ contacts_ids: [contact], company_id: company, products: [line(product)] });
+    const tags = [];
+    const changes = [
+      () => customer.patch(`/opportunities/${id}`, { products: { update: [{ id: product, quantity: 2 }] } }),
+      () => customer.patch(`/products/${product}`, { name: 'Renamed' }),
+      () => customer.delete(`/contacts/${contact}`),
+      () => customer.delete(`/company/${company}`),
+    ];
+    for (const change of changes) {
+      tags.push((await customer.get(`/opportunities/${id}`)).headers['etag']);
+      expect((await change()).status).toBe(200);
+    }
+    tags.push((await customer.get(`/opportunities/${id}`)).headers['etag']);
+    expect(new Set(tags).size).toBe(5);
+  });
+
+  it('answer 404 before 412, and 412 before 409', async () => {
+    const [here, elsewhere] = (await makeProducts(2)) as [string, string];
+    const id = await create({ products: [line(here)] });
+    const patch = async (products: object) =>
+      (await customer.patch(`/opportunities/${id}`, { products }, { 'if-match': '"stale"' })).status;
+    expect(await patch({ remove: [elsewhere], add: [line(here)] })).toBe(404);
+    expect(await patch({ add: [line(here)] })).toBe(412);
+  });
+});

@@ -1,0 +1,128 @@
+import { describe, expect, it } from 'vitest';
+import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { startApp } from '../setup/app.ts';
+import { make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
+
+const test = await startApp();
+const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+
+const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
+  test.db.transaction((sql) =>
+    insertPipeline(sql, by.id, {
+      name,
+      description: 'd',
+      currency: 'EUR',
+      visibility: 'PRIVATE',
+      stages: salesStages.slice(0, 2),
+    }),
+  );
+
+describe('pipelines', () => {
+  it('are listed newest first, with the members of a list item and no other', async () => {
+    const id = await makePipeline(customer, 'Second');
+    const { status, body } = await customer.get('/pipelines');
+    expect(status).toBe(200);
+    expect(body).toEqual([
+      { id, name: 'Second', description: 'd', currency: 'EUR', active: true },
+      { id: expect.any(String), name: 'Sales', description: '', currency: 'USD', active: true },
+    ]);
+  });
+
+  it('are read with their stages in order', async () => {
+    const own = await test.customer();
+    const [{ id }] = (await own.get('/pipelines')).body;
+    const answer = await own.get(`/pipelines/${id}`);
+    expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
+    const stage = (order: number, name: string, probability_percentage: number, status = 'OPEN') => ({
+      id: expect.any(String),
+      name,
+      order,
+      pipeline_id: id,
+      probability_percentage,
+      status,
+    });
+    expect(answer.body).toEqual({
+      id,
+      name: 'Sales',
+      description: '',
+      currency: 'USD',
+      active: true,
+      visibility: 'PUBLIC',
+      stages: [
+        stage(1, 'Lead', 10),
+        stage(2, 'Qualified', 25),
+        stage(3, 'Proposal', 50),
+        stage(4, 'Negotiation', 75),
+        stage(5, 'Won', 100, 'WON'),
+        stage(6, 'Lost', 0, 'LOST'),
+      ],
+      created_at: expect.stringMatching(/Z$/),
+      updated_at: expect.stringMatching(/Z$/),
+    });
+  });
+
+  it('of another customer are not found, exactly like unknown ones', async () => {
+    const [{ id }] = (await other.get('/pipelines')).body;
+    const answers = [await customer.get(`/pipelines/${id}`), await customer.get(`/pipelines/${absent}`)];
+    expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
+    expect(answers[0]!.body).toEqual(answers[1]!.body);
+    expect((await customer.get('/pipelines/5')).status).toBe(400);
+  });
+});
+
+describe('the stage list', () => {
+  it('answers 201 with the stages in order and the opportunities that stand in each', async () => {
+    const own = await test.customer();
+    const stages = await stagesOf(own);
+    const body = await opportunityBody(own);
+    const ids = [];
+    for (const index of [0, 0, 4, 4, 4])
+      ids.push(await make(own, '/opportunities', { ...body, stage_id: stages[index]!.id }));
+    await own.patch(`/opportunities/${ids[0]}`, { stage_id: stages[1]!.id });
+    await own.delete(`/opportunities/${ids[4]}`);
+    const answer = await own.post('/stages/list', { pipeline_id: stages[0]!.pipeline_id });
+    expect(answer.status).toBe(201);
+    expect(answer.body).toEqual(
+      stages.map((stage, index) => ({ ...stage, total_opportunities: [1, 1, 0, 0, 2, 0][index] })),
+    );
+  });
+
+  it('is paged, and holds one pipeline only', async () => {
+    const own = await test.customer();
+    const pipeline_id = await makePipeline(own, 'Second');
+    const page = async (page: number) =>
+      (await own.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
+        ({ name }: { name: string }) => name,
+      );
+    expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
+  });
+
+  it("of an unknown pipeline is 404 and points at its id, another customer's likewise", async () => {
+    const [{ id }] = (await other.get('/pipelines')).body;
+    const answers = [
+      await customer.post('/stages/list', { pipeline_id: id }),
+      await customer.post('/stages/list', { pipeline_id: absent }),
+    ];
+    expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found', errors: [{ path: '/pipeline_id' }] } });
+    expect(answers[0]!.body).toEqual(answers[1]!.body);
+  });
+
+  it.each([
+    [{}, '/pipeline_id'],
+    [{ pipeline_id: '5' }, '/pipeline_id'],
+    [{ pipeline_id: absent, paginate: { limit: 101 } }, '/paginate/limit'],
+    [{ pipeline_id: absent, paginate: { cursor: 'x' } }, '/paginate/cursor'],
+  ])('is refused for %j', async (body, path) => {
+    expect(await customer.post('/stages/list', body)).toMatchObject({ status: 400, body: { errors: [{ path }] } });
+  });
+
+  it('needs a scope of its own', async () => {
+    const { pipeline_id } = (await stagesOf(customer))[0]!;
+    const reader = await customer.withScopes(['pipelines:read']);
+    expect((await reader.get('/pipelines')).status).toBe(200);
+    expect((await reader.post('/stages/list', { pipeline_id })).status).toBe(403);
+    expect((await (await customer.withScopes(['stages:read'])).post('/stages/list', { pipeline_id })).status).toBe(201);
+  });
+});

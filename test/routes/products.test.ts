@@ -1,0 +1,279 @@
+import { describe, expect, it } from 'vitest';
+import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { startApp } from '../setup/app.ts';
+import { make, opportunityBody, productBody, stagesOf, unique } from '../setup/factories.ts';
+
+const test = await startApp();
+const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+
+const create = (more: object = {}, by = customer): Promise<string> => make(by, '/products', productBody(more));
+const read = async (id: string, by = customer) => (await by.get(`/products/${id}`)).body;
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+
+describe('a created product', () => {
+  it("is answered with every field of the contract, active and in the subscription's currency", async () => {
+    const own = await test.customer();
+    await test.owner`update subscriptions set currency = 'CHF' where customer_id = ${own.id}`;
+    const answer = await own.post('/products', { name: ' Engine ', price: 19.99, unit: 'piece' });
+    expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
+    const { id } = answer.body.data;
+    expect(await read(id, own)).toEqual({
+      id,
+      name: 'Engine',
+      currency: 'CHF',
+      price: 19.99,
+      unit: 'piece',
+      active: true,
+      created_at: expect.stringMatching(/Z$/),
+      updated_at: expect.stringMatching(/Z$/),
+    });
+  });
+
+  it('keeps what it is given, the currency in upper case', async () => {
+    const given = { name: 'N', price: 0, unit: 'hour', active: false };
+    expect(await read(await create({ ...given, currency: 'eur' }))).toMatchObject({ ...given, currency: 'EUR' });
+  });
+
+  it.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.35])(
+    'keeps the price %j exactly',
+    async (price) => {
+      expect((await read(await create({ price }))).price).toBe(price);
+    },
+  );
+
+  it.each([-0.01, 1e9, 0.00001, 19.99999, 1e-7, 1e308, '5', null, true])(
+    'is refused with the price %j',
+    async (price) => {
+      const answer = await customer.post('/products', productBody({ price }));
+      expect(answer).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: '/price', message: expect.any(String) }] },
+      });
+    },
+  );
+
+  it.each(['EURO', 'ZZZ', '', 'EU', '\u0131dr'])('is refused with the currency %j', async (currency) => {
+    const answer = await customer.post('/products', productBody({ currency }));
+    expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/currency' }] } });
+  });
+
+  it('is refused for every fault at once', async () => {
+    const answer = await customer.post('/products', { unit: '', opportunities_count: 1 });
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors.map(({ path }: { path: string }) => path)).toEqual(
+      expect.arrayContaining(['/name', '/price', '/unit', '/opportunities_count']),
+    );
+  });
+
+  it('is made once by a retry with the same Idempotency-Key', async () => {
+    const key = { 'idempotency-key': unique('key') };
+    const first = await customer.post('/products', productBody(), key);
+    expect((await customer.post('/products', productBody(), key)).body).toEqual(first.body);
+    expect((await customer.post('/products', productBody({ price: 1 }), key)).status).toBe(422);
+  });
+});
+
+describe('the list of products', () => {
+  it('answers 201, newest first, paged, with the fields of an item', async () => {
+    const own = await test.customer();
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i += 1) ids.unshift(await create({}, own));
+    const all = await own.post('/products/list');
+    expect(all.status).toBe(201);
+    expect(all.body.map(({ id }: { id: string }) => id)).toEqual(ids);
+    expect(all.body[0]).toEqual({ ...(await read(ids[0]!, own)), opportunities_count: 0, pipelines_count: 0 });
+    const pages = await Promise.all(
+      [1, 2, 3].map((page) => own.post('/products/list', { paginate: { page, limit: 2 } })),
+    );
+    expect(pages.map(({ body }) => body.map(({ id }: { id: string }) => id))).toEqual([
+      ids.slice(0, 2),
+      ids.slice(2),
+      [],
+    ]);
+    expect(await own.post('/products/list', { paginate: { limit: 0 } })).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '/paginate/limit' }] },
+    });
+  });
+
+  it('counts the opportunities that use a product and the pipelines that they stand in', async () => {
+    const own = await test.customer();
+    const [used, unused] = [await create({}, own), await create({}, own)];
+    const [lead, won] = await stagesOf(own);
+    const second = await test.db.transaction((sql) =>
+      insertPipeline(sql, own.id, {
+        name: 'P',
+        description: '',
+        currency: 'USD',
+        visibility: 'PUBLIC',
+        stages: salesStages,
+      }),
+    );
+    const [elsewhere] = (await own.get(`/pipelines/${second}`)).body.stages;
+    const body = await opportunityBody(own, { products: [{ id: used, price: 1, quantity: 1 }] });
+    const ids = [];
+    for (const stage of [lead, won, elsewhere])
+      ids.push(await make(own, '/opportunities', { ...body, stage_id: stage.id }));
+    const counts = async () =>
+      Object.fromEntries(
+        (await own.post('/products/list')).body.map((item: Record<string, unknown>) => [
+          item['id'],
+          [item['opportunities_count'], item['pipelines_count']],
+        ]),
+      );
+    expect(await counts()).toEqual({ [used]: [3, 2], [unused]: [0, 0] });
+    await own.patch(`/opportunities/${ids[0]}`, {
+      products: { remove: [used], add: [{ id: unused, price: 1, quantity: 1 }] },
+    });
+    expect(await counts()).toEqual({ [used]: [2, 2], [unused]: [1, 1] });
+    await own.patch(`/opportunities/${ids[2]}`, { stage_id: lead!.id });
+    await own.delete(`/opportunities/${ids[0]}`);
+    expect(await counts()).toEqual({ [used]: [2, 1], [unused]: [0, 0] });
+  });
+});
+
+describe('a change', () => {
+  it('changes only what is sent', async () => {
+    const id = await create({ currency: 'EUR' });
+    const before = await read(id);
+    const answer = await customer.patch(`/products/${id}`, { price: 20.5, name: ' Bigger ', currency: 'usd' });
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id } } });
+    const after = await read(id);
+    expect(after).toEqual({ ...before, price: 20.5, name: 'Bigger', currency: 'USD', updated_at: after.updated_at });
+    expect(after.updated_at > before.updated_at).toBe(true);
+    expect((await customer.patch(`/products/${id}`, {})).status).toBe(200);
+    expect(await read(id)).toEqual(after);
+  });
+
+  it('refuses null and unknown members', async () => {
+    const id = await create();
+    for (const name of ['name', 'price', 'unit', 'currency', 'active', 'id'])
+      expect(await customer.patch(`/products/${id}`, { [name]: null })).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: `/${name}` }] },
+      });
+  });
+
+  it('of the price leaves the lines of opportunities as they were agreed, of the name shows in them', async () => {
+    const id = await create({ price: 5, name: 'Old' });
+    const opportunity = await make(
+      customer,
+      '/opportunities',
+      await opportunityBody(customer, { products: [{ id, price: 4, quantity: 2 }] }),
+    );
+    await customer.patch(`/products/${id}`, { price: 6, name: 'New' });
+    const { body } = await customer.get(`/opportunities/${opportunity}`);
+    expect(body).toMatchObject({
+      price: 8,
+      details: [{ product_id: id, name: 'New', price: 4, quantity: 2, total: 8 }],
+    });
+  });
+});
+
+describe('a deletion', () => {
+  it('makes the product disappear, and a second one is 404', async () => {
+    const own = await test.customer();
+    const id = await create({}, own);
+    expect(await own.delete(`/products/${id}`)).toMatchObject({ status: 200, body: { success: true, data: { id } } });
+    expect((await own.get(`/products/${id}`)).status).toBe(404);
+    expect((await own.delete(`/products/${id}`)).status).toBe(404);
+    expect((await own.post('/products/list')).body).toEqual([]);
+    expect(await test.owner`select from products where customer_id = ${own.id}`).toHaveLength(0);
+  });
+
+  it('of a used product leaves its lines readable and changeable, but it can be added no more', async () => {
+    const own = await test.customer();
+    const [gone, kept] = [await create({ name: 'Gone' }, own), await create({ name: 'Kept' }, own)];
+    const body = await opportunityBody(own, { products: [{ id: gone, price: 2.5, quantity: 2 }] });
+    const opportunity = await make(own, '/opportunities', body);
+    const patch = (products: object) => own.patch(`/opportunities/${opportunity}`, { products });
+    expect((await own.delete(`/products/${gone}`)).status).toBe(200);
+    for (const answer of [
+      await own.get(`/products/${gone}`),
+      await own.patch(`/products/${gone}`, { name: 'x' }),
+      await own.delete(`/products/${gone}`),
+    ])
+      expect(answer.status).toBe(404);
+    expect((await own.post('/products/list')).body.map(({ id }: { id: string }) => id)).toEqual([kept]);
+    const details = async () => (await own.get(`/opportunities/${opportunity}`)).body.details;
+    expect(await details()).toEqual([{ product_id: gone, name: 'Gone', price: 2.5, quantity: 2, total: 5 }]);
+    expect(
+      (await patch({ update: [{ id: gone, quantity: 3 }], add: [{ id: kept, price: 1, quantity: 1 }] })).status,
+    ).toBe(200);
+    expect(await details()).toMatchObject([{ product_id: gone, quantity: 3 }, { product_id: kept }]);
+    expect(await patch({ add: [{ id: gone, price: 1, quantity: 1 }] })).toMatchObject({
+      status: 404,
+      body: { errors: [{ path: '/products/add/0/id' }] },
+    });
+    expect((await own.post('/opportunities', body)).status).toBe(404);
+    expect((await patch({ remove: [gone] })).status).toBe(200);
+    expect(await details()).toMatchObject([{ product_id: kept }]);
+  });
+
+  it('that races with lines that are added leaves no line without a name, and fails nobody', async () => {
+    const own = await test.customer();
+    const body = await opportunityBody(own);
+    const opportunities = await Promise.all(Array.from({ length: 4 }, () => make(own, '/opportunities', body)));
+    for (let round = 0; round < 20; round += 1) {
+      const id = await create({}, own);
+      const products = { add: [{ id, price: 1, quantity: 1 }] };
+      const answers = await Promise.all([
+        ...opportunities.map((opportunity) => own.patch(`/opportunities/${opportunity}`, { products })),
+        own.delete(`/products/${id}`),
+        own.patch(`/products/${id}`, { name: 'Renamed' }),
+        own.post('/opportunities', { ...body, products: products.add }),
+      ]);
+      expect(answers.filter(({ status }) => ![200, 201, 404].includes(status))).toEqual([]);
+    }
+    const [count] = await test.owner`
+      select
+        (select count(*) from products p where customer_id = ${own.id} and deleted_at is null)::int as listed,
+        (select count(*) from products p where customer_id = ${own.id} and not exists (
+          select from opportunity_lines l where l.customer_id = p.customer_id and l.product_id = p.id
+        ))::int as forgotten`;
+    expect(count).toEqual({ listed: 0, forgotten: 0 });
+    expect(
+      (await own.post('/opportunities/list', { paginate: { limit: 100 } })).body.every(
+        ({ details }: { details: { name: string }[] }) => details.every(({ name }) => name),
+      ),
+    ).toBe(true);
+  });
+});
+
+describe("another customer's product", () => {
+  it('is not found, exactly like an unknown one, and nothing is written', async () => {
+    const foreign = await create({}, other);
+    for (const send of [
+      (id: string) => customer.get(`/products/${id}`),
+      (id: string) => customer.patch(`/products/${id}`, { name: 'x' }),
+      (id: string) => customer.delete(`/products/${id}`),
+    ]) {
+      const answers = [await send(foreign), await send(absent)];
+      expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
+      expect(answers[0]!.body).toEqual(answers[1]!.body);
+    }
+    expect((await read(foreign, other)).name).toBe('Engine');
+  });
+});
+
+describe('ETag and If-Match', () => {
+  it('let a change through only while the product is as it was read', async () => {
+    const id = await create();
+    const etag = async () => (await customer.get(`/products/${id}`)).headers['etag'] as string;
+    const first = await etag();
+    expect((await customer.patch(`/products/${id}`, { price: 1 }, { 'if-match': first })).status).toBe(200);
+    expect((await customer.patch(`/products/${id}`, { price: 2 }, { 'if-match': first })).status).toBe(412);
+    expect((await customer.delete(`/products/${id}`, { 'if-match': first })).status).toBe(412);
+    expect((await read(id)).price).toBe(1);
+    expect((await customer.delete(`/products/${id}`, { 'if-match': await etag() })).status).toBe(200);
+  });
+
+  it('let one of many writers with the same tag through', async () => {
+    const id = await create();
+    const { etag } = (await customer.get(`/products/${id}`)).headers as { etag: string };
+    const writes = Array.from({ length: 10 }, (_, i) =>
+      customer.patch(`/products/${id}`, { price: i }, { 'if-match': etag }),
+    );
+    expect((await Promise.all(writes)).filter(({ status }) => status === 200)).toHaveLength(1);
+  });
+});

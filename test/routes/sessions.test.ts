@@ -1,0 +1,242 @@
+import { describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { inject, unique, type Answer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
+import { login, makeLogin, makeSession, openSession, password } from '../setup/sessions.ts';
+
+const { app, owner, customer } = await startApp();
+
+const isoInstant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+const wrong = { statusCode: 401, message: 'The provided e-mail or password is wrong' };
+
+const alive = async ({ call }: { call: (method: string, path: string) => Promise<Answer> }) =>
+  (await call('GET', '/api/api-key')).status === 200;
+
+const eventsOf = async (userId: string) => {
+  const rows = await owner`
+    select event, actor, address, details from audit_events where user_id = ${userId} order by id`;
+  return rows.map((row) => ({ ...row }));
+};
+
+describe('POST /api/auth/login', () => {
+  test('answers a token for 12 hours and whose it is, not to be stored', async () => {
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id, 'member');
+    const answer = await login(app, email);
+    expect(answer.status).toBe(200);
+    expect(answer.body).toEqual({
+      token: expect.stringMatching(/^sdsession_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/),
+      expires_at: expect.stringMatching(isoInstant),
+      user: { id: userId, name: 'Grace Hopper', email, customer_id: id, role: 'member' },
+    });
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect((Date.parse(answer.body.expires_at) - Date.now()) / 60_000).toBeCloseTo(12 * 60, 0);
+  });
+
+  test('knows an e-mail address in any case', async () => {
+    const { email } = await makeLogin(app, (await customer()).id);
+    expect((await login(app, email.toUpperCase())).status).toBe(200);
+  });
+
+  describe('answers the same 401 to', () => {
+    test.each<[string, () => Promise<Answer>]>([
+      ['an unknown address', () => login(app, `${unique('nobody')}@example.com`)],
+      [
+        'a wrong password',
+        async () => login(app, (await makeLogin(app, (await customer()).id)).email, 'wrong horse battery'),
+      ],
+      [
+        'a deactivated user',
+        async () => {
+          const { email, userId } = await makeLogin(app, (await customer()).id);
+          await owner`update users set active = false where id = ${userId}`;
+          return login(app, email);
+        },
+      ],
+      [
+        'a user of a suspended customer',
+        async () => {
+          const { id } = await customer();
+          const { email } = await makeLogin(app, id);
+          await owner`update customers set status = 'SUSPENDED' where id = ${id}`;
+          return login(app, email);
+        },
+      ],
+    ])('%s', async (_, attempt) => {
+      const answer = await attempt();
+      expect(answer.status).toBe(401);
+      expect(answer.body).toEqual(wrong);
+    });
+  });
+
+  test('takes as long for an unknown address as for a wrong password', async () => {
+    const { email } = await makeLogin(app, (await customer()).id);
+    const timed = async (address: string) => {
+      const start = performance.now();
+      await login(app, address, 'wrong horse battery');
+      return performance.now() - start;
+    };
+    const pairs: [number, number][] = [];
+    for (let round = 0; round < 15; round += 1) {
+      pairs.push([await timed(email), await timed(`${unique('nobody')}@example.com`)]);
+    }
+    const median = (times: number[]) => times.toSorted((a, b) => a - b)[7]!;
+    const ratio = median(pairs.map(([known]) => known)) / median(pairs.map(([, unknown]) => unknown));
+    expect(ratio).toBeGreaterThan(0.6);
+    expect(ratio).toBeLessThan(1.7);
+  });
+
+  test.each<[string, object, string]>([
+    ['no password', { email: 'ada@example.com' }, '/password'],
+    ['an empty password', { email: 'ada@example.com', password: '' }, '/password'],
+    ['an address that is none', { email: 'ada', password: 'x' }, '/email'],
+    ['a number', { email: 'ada@example.com', password: 5 }, '/password'],
+    ['an unknown property', { email: 'ada@example.com', password: 'x', remember: true }, '/remember'],
+  ])('refuses %s', async (_, body, path) => {
+    const answer = await inject(app, 'POST', '/api/auth/login', body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors).toEqual([{ path, message: expect.any(String) }]);
+  });
+
+  test('that overtakes a change of the password does not outlive it', async () => {
+    const { email, userId } = await makeLogin(app, (await customer()).id);
+    let attempt: Promise<Answer> | undefined;
+    await owner.begin(async (sql) => {
+      await sql`update users set password_hash = 'another' where id = ${userId}`;
+      attempt = login(app, email); // finds and verifies the hash as it was committed, then waits for this transaction
+      await somebodyWaitsFor(sql, owner);
+      await sql`delete from sessions where user_id = ${userId}`;
+    });
+    expect((await attempt!).status).toBe(401);
+    expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
+  });
+
+  test("clears away the user's sessions that ran out, and only those", async () => {
+    const { id } = await customer();
+    const [old, kept] = [await makeSession(app, id), await makeSession(app, id)];
+    const second = await openSession(app, old.email);
+    await owner`update sessions set expires_at = now() where user_id = ${old.userId}`;
+    await owner`update sessions set expires_at = now() where user_id = ${kept.userId}`;
+    const third = await openSession(app, old.email);
+    expect([await alive(old), await alive(second), await alive(third)]).toEqual([false, false, true]);
+    expect(await owner`select from sessions where user_id = ${old.userId}`).toHaveLength(1);
+    expect(await owner`select from sessions where user_id = ${kept.userId}`).toHaveLength(1);
+  });
+});
+
+describe('POST /api/auth/logout', () => {
+  test("ends this session at once and leaves the user's others", async () => {
+    const session = await makeSession(app, (await customer()).id);
+    const other = await openSession(app, session.email);
+    const answer = await session.call('POST', '/api/auth/logout');
+    expect(answer.status).toBe(204);
+    expect(answer.body).toBe('');
+    expect([await alive(session), await alive(other)]).toEqual([false, true]);
+  });
+});
+
+describe('POST /api/auth/password', () => {
+  const change = (
+    session: { call: (method: string, path: string, body: object) => Promise<Answer> },
+    current: string,
+    next: string,
+  ) => session.call('POST', '/api/auth/password', { current_password: current, new_password: next });
+
+  test("changes the password and ends the user's other sessions, not this one, nor anybody else's", async () => {
+    const { id } = await customer();
+    const session = await makeSession(app, id);
+    const [other, somebody] = [await openSession(app, session.email), await makeSession(app, id)];
+    const answer = await change(session, password, 'a quite new password');
+    expect(answer.status).toBe(204);
+    expect(answer.body).toBe('');
+    expect([await alive(session), await alive(other), await alive(somebody)]).toEqual([true, false, true]);
+    expect((await login(app, session.email, 'a quite new password')).status).toBe(200);
+    expect((await login(app, session.email, password)).status).toBe(401);
+  });
+
+  test("is the login's 401 for a wrong current password, and changes nothing", async () => {
+    const session = await makeSession(app, (await customer()).id);
+    const other = await openSession(app, session.email);
+    const answer = await change(session, 'wrong horse battery', 'a quite new password');
+    expect(answer.status).toBe(401);
+    expect(answer.body).toEqual(wrong);
+    expect([await alive(session), await alive(other)]).toEqual([true, true]);
+    expect((await login(app, session.email, password)).status).toBe(200);
+  });
+
+  test('of two at once one wins', async () => {
+    const session = await makeSession(app, (await customer()).id);
+    const passwords = ['first new password', 'second new password'];
+    const answers = await Promise.all(passwords.map((next) => change(session, password, next)));
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([204, 401]);
+    const winner = passwords[answers.findIndex(({ status }) => status === 204)]!;
+    expect((await login(app, session.email, winner)).status).toBe(200);
+  });
+
+  test.each<[string, string, number]>([
+    ['11 characters', 'x'.repeat(11), 400],
+    ['129 characters', 'x'.repeat(129), 400],
+    ['11 characters of four bytes each', '😀'.repeat(11), 400],
+    ['12 characters', 'x'.repeat(12), 204],
+    ['128 characters of four bytes each', '😀'.repeat(128), 204],
+  ])('answers a new password of %s rightly', async (_, next, status) => {
+    const session = await makeSession(app, (await customer()).id);
+    expect((await change(session, password, next)).status).toBe(status);
+    expect((await login(app, session.email, next)).status).toBe(status === 204 ? 200 : 401);
+  });
+
+  test('is for members too', async () => {
+    const session = await makeSession(app, (await customer()).id, 'member');
+    expect((await change(session, password, 'a quite new password')).status).toBe(204);
+  });
+});
+
+describe('the audit log', () => {
+  test('tells of logins, logouts and changed passwords: who, and from where', async () => {
+    const session = await makeSession(app, (await customer()).id);
+    await session.call('POST', '/api/auth/password', {
+      current_password: 'wrong horse battery',
+      new_password: 'a quite new password',
+    });
+    await session.call('POST', '/api/auth/password', {
+      current_password: password,
+      new_password: 'a quite new password',
+    });
+    await session.call('POST', '/api/auth/logout');
+    const by = { actor: session.email, address: '127.0.0.1', details: {} };
+    expect(await eventsOf(session.userId)).toEqual([
+      { event: 'user.created', actor: 'command line', address: null, details: { role: 'admin' } },
+      { event: 'user.logged_in', ...by },
+      { event: 'user.password_change_failed', ...by },
+      { event: 'user.password_changed', ...by },
+      { event: 'user.logged_out', ...by },
+    ]);
+  });
+
+  test('tells of failed logins and why, under the account if there is one', async () => {
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id);
+    await login(app, email, 'wrong horse battery');
+    await owner`update users set active = false where id = ${userId}`;
+    await login(app, email);
+    const failed = { event: 'user.login_failed', actor: 'anonymous', address: '127.0.0.1' };
+    expect((await eventsOf(userId)).slice(1)).toEqual([
+      { ...failed, details: { email, reason: 'wrong_password' } },
+      { ...failed, details: { email, reason: 'deactivated' } },
+    ]);
+  });
+
+  test('tells of logins with an unknown address, of no customer', async () => {
+    const email = `${unique('nobody')}@example.com`;
+    await login(app, email);
+    const rows = await owner`select customer_id, user_id, event from audit_events where details ->> 'email' = ${email}`;
+    expect(rows.map((row) => ({ ...row }))).toEqual([{ customer_id: null, user_id: null, event: 'user.login_failed' }]);
+  });
+
+  test('holds no password, not even a wrong one', async () => {
+    const { email } = await makeLogin(app, (await customer()).id);
+    await login(app, email, 'a wrong secret of somebody');
+    const rows = await owner<{ kept: string }[]>`select audit_events::text as kept from audit_events`;
+    expect(rows.map(({ kept }) => kept).join('\n')).not.toMatch(/correct horse|wrong secret/);
+  });
+});
