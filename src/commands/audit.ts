@@ -1,0 +1,38 @@
+import type { Command } from 'commander';
+import { listEvents } from '../queries/audit.ts';
+import { demandCustomer } from '../queries/customers.ts';
+import type { AuditEvent } from '../schemas/audit.ts';
+import { answer, asInteger, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { table } from './table.ts';
+
+/** `audit list` */
+export function define(command: Command): void {
+  command
+    .command('list')
+    .description("show what happened to a customer's keys and users, newest first")
+    .requiredOption('--customer <id>', 'whose events', asUuid)
+    .option('--limit <count>', 'how many at most', asInteger(1, 10_000), 100)
+    .action(answer(list, print));
+}
+
+const list = (options: { customer: string; limit: number }): Promise<AuditEvent[]> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      await demandCustomer(sql, options.customer);
+      return listEvents(sql, options.customer, options.limit);
+    }),
+  );
+
+const print = (events: AuditEvent[]): string =>
+  table(events, {
+    TIME: (event) => event.created_at,
+    EVENT: (event) => event.event,
+    ACTOR: (event) => event.actor,
+    ADDRESS: (event) => event.address,
+    SUBJECT: (event) => event.api_key_id ?? event.user_id,
+    DETAILS: (event) =>
+      Object.entries(event.details)
+        .map(([name, value]) => `${name}=${value}`)
+        .join(' '),
+  });

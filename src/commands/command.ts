@@ -1,0 +1,74 @@
+import { CommanderError, InvalidArgumentError, type Command } from 'commander';
+import { lengthOf } from '../code-points.ts';
+import { formats } from '../schemas/formats.ts';
+
+/** What `cli.ts` loads when its name is on the command line: fills the command in. */
+export interface CommandModule {
+  define(command: Command): void;
+}
+
+/** The command line was wrong in a way that only the command itself could see. */
+export class UsageError extends Error {}
+
+/**
+ * The action of a verb: with `--json` its result is the one JSON value on stdout, else what `print` makes of it for people.
+ * Both go to stdout only; what goes wrong is thrown and ends on stderr.
+ */
+export const answer =
+  <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
+  async (options: Options & { json?: boolean }): Promise<void> => {
+    const result = await run(options);
+    process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
+  };
+
+/** Gives every verb below a command its `--json`. */
+export function addJson(command: Command): void {
+  for (const verb of command.commands) addJson(verb);
+  if (command.commands.length === 0) command.option('--json', 'print one JSON value and nothing else');
+}
+
+/** Exit code of what a command threw: 0 when help was asked for, 2 when it was used wrongly, 1 when it failed. */
+export function exitCodeOf(error: unknown): 0 | 1 | 2 {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  return error instanceof UsageError ? 2 : 1;
+}
+
+/** A value of the command line that must have one of the contract's formats. */
+const formatted = (format: string, expected: string) => (value: string) => {
+  if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);
+  return value;
+};
+
+export const asUuid = formatted('uuid', 'a UUID');
+
+export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
+
+export function asEmail(value: string): string {
+  if (value.length > 254) throw new InvalidArgumentError('It must have at most 254 characters.');
+  return formatted('email', 'an e-mail address')(value);
+}
+
+export const asText =
+  (most: number) =>
+  (value: string): string => {
+    if (lengthOf(value) > most) throw new InvalidArgumentError(`It must have at most ${most} characters.`);
+    return value;
+  };
+
+export const asCountry = (value: string): string => {
+  if (value === '') throw new InvalidArgumentError('It must be an ISO 3166-1 alpha-2 code, such as GB.');
+  return formatted('country', 'an ISO 3166-1 alpha-2 code, such as GB')(value).toUpperCase();
+};
+
+export const asCurrency = (value: string): string =>
+  formatted('currency', 'an ISO 4217 code, such as EUR')(value).toUpperCase();
+
+export const asInteger =
+  (least: number, most: number) =>
+  (value: string): number => {
+    const number = Number(value);
+    if (!/^\d+$/.test(value) || number < least || number > most) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+    }
+    return number;
+  };

@@ -1,0 +1,63 @@
+import type { Command } from 'commander';
+import {
+  demandCustomer,
+  insertCustomer,
+  listCustomers,
+  setCustomerStatus,
+  type Customer,
+  type CustomerStatus,
+} from '../queries/customers.ts';
+import { answer, asCountry, asName, asText, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { table } from './table.ts';
+
+/** `customer create|list|suspend|resume` */
+export function define(command: Command): void {
+  command
+    .command('create')
+    .description('create a customer with a free subscription and a sales pipeline')
+    .requiredOption('--name <name>', 'business name', asName)
+    .option('--country <code>', 'ISO 3166-1 alpha-2', asCountry)
+    .option('--city <city>', 'where it is', asText(255))
+    .action(answer(create, (customer) => print([customer])));
+
+  command.command('list').description('list all customers, newest first').action(answer(list, print));
+
+  command
+    .command('suspend')
+    .description('refuse all keys and sessions of a customer until it is resumed')
+    .requiredOption('--customer <id>', 'the customer', asUuid)
+    .action(answer(setStatus('SUSPENDED'), (customer) => print([customer])));
+
+  command
+    .command('resume')
+    .description('end a suspension')
+    .requiredOption('--customer <id>', 'the customer', asUuid)
+    .action(answer(setStatus('OK'), (customer) => print([customer])));
+}
+
+const create = (options: { name: string; country?: string; city?: string }): Promise<Customer> =>
+  withDatabase((db) => {
+    const given = { business_name: options.name, country: options.country ?? null, city: options.city ?? null };
+    return db.transaction((sql) => insertCustomer(sql, given));
+  });
+
+const list = (): Promise<Customer[]> => withDatabase((db) => db.search(listCustomers));
+
+const setStatus =
+  (status: CustomerStatus) =>
+  (options: { customer: string }): Promise<Customer> =>
+    withDatabase((db) =>
+      db.transaction(async (sql) => {
+        await setCustomerStatus(sql, options.customer, status);
+        return demandCustomer(sql, options.customer);
+      }),
+    );
+
+const print = (customers: Customer[]): string =>
+  table(customers, {
+    ID: (customer) => customer.id,
+    NAME: (customer) => customer.business_name,
+    STATUS: (customer) => customer.status,
+    CREATED: (customer) => customer.created_at,
+  });

@@ -1,0 +1,16 @@
+import type { Command } from 'commander';
+import { migrate, type Migrated } from '../migrate.ts';
+import { answer } from './command.ts';
+import { withServer } from './database.ts';
+
+/** `migrate` */
+export function define(command: Command): void {
+  command.action(answer(run, describe));
+}
+
+const run = (): Promise<Migrated> => withServer(({ ownerUrl }) => migrate(ownerUrl));
+
+const describe = ({ applied, version }: Migrated): string =>
+  applied.length === 0
+    ? `Nothing to do: the schema is at ${version}`
+    : applied.map((name) => `applied ${name}`).join('\n');

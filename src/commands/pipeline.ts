@@ -1,0 +1,87 @@
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import { demandCustomer } from '../queries/customers.ts';
+import {
+  findPipeline,
+  insertPipeline,
+  listPipelinesWithStages,
+  salesStages,
+  type NewStage,
+} from '../queries/pipelines.ts';
+import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/pipelines.ts';
+import { answer, asCurrency, asInteger, asName, asText, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { table } from './table.ts';
+
+/** `pipeline create|list`: pipelines and stages are made here; the API only reads them. */
+export function define(command: Command): void {
+  command
+    .command('create')
+    .description('create a pipeline with its stages')
+    .requiredOption('--customer <id>', 'whose pipeline', asUuid)
+    .requiredOption('--name <name>', 'name', asName)
+    .option('--description <text>', 'description', asText(5_000), '')
+    .option('--currency <code>', 'ISO 4217', asCurrency, 'USD')
+    .addOption(new Option('--visibility <visibility>', 'who sees it').choices(visibilities).default('PUBLIC'))
+    .option(
+      '--stage <name:percent[:status]>',
+      'a stage, e.g. Won:100:WON; repeat, in order (default: as in Sales)',
+      addStage,
+    )
+    .action(answer(create, (pipeline) => print([pipeline])));
+
+  command
+    .command('list')
+    .description("list a customer's pipelines with their stages, newest first")
+    .requiredOption('--customer <id>', 'whose pipelines', asUuid)
+    .action(answer(list, print));
+}
+
+function addStage(text: string, stages: NewStage[] = []): NewStage[] {
+  const [, name, percent, status = 'OPEN'] = /^(.+?):(\d+)(?::(OPEN|WON|LOST))?$/s.exec(text) ?? [];
+  if (name === undefined || percent === undefined) {
+    throw new InvalidArgumentError('It must look like Name:25 or Name:100:WON (OPEN, WON or LOST).');
+  }
+  const stage = {
+    name: asName(name),
+    probability_percentage: asInteger(0, 100)(percent),
+    status: status as StageStatus,
+  };
+  return [...stages, stage];
+}
+
+interface Creation {
+  customer: string;
+  name: string;
+  description: string;
+  currency: string;
+  visibility: Visibility;
+  stage?: NewStage[];
+}
+
+const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      await demandCustomer(sql, customer);
+      const { name, description, currency, visibility } = given;
+      const stages = stage ?? salesStages;
+      const id = await insertPipeline(sql, customer, { name, description, currency, visibility, stages });
+      return (await findPipeline(sql, customer, id))!;
+    }),
+  );
+
+const list = (options: { customer: string }): Promise<Pipeline[]> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      await demandCustomer(sql, options.customer);
+      return listPipelinesWithStages(sql, options.customer);
+    }),
+  );
+
+const print = (pipelines: Pipeline[]): string =>
+  table(pipelines, {
+    ID: (pipeline) => pipeline.id,
+    NAME: (pipeline) => pipeline.name,
+    CURRENCY: (pipeline) => pipeline.currency,
+    VISIBILITY: (pipeline) => pipeline.visibility,
+    STAGES: (pipeline) => pipeline.stages.map((stage) => `${stage.name} ${stage.probability_percentage}%`).join(', '),
+  });

@@ -1,0 +1,70 @@
+import closeWithGrace from 'close-with-grace';
+import type { Command } from 'commander';
+import type { FastifyInstance } from 'fastify';
+import { buildApp } from '../app.ts';
+import { readConfig, type Config } from '../config.ts';
+import { loadDemo, type Demo } from '../demo/load.ts';
+import { startWorkers, type Workers } from '../jobs/workers.ts';
+import { migrate } from '../migrate.ts';
+import { answer } from './command.ts';
+import { openServices, requireSchema, type OpenServices } from './database.ts';
+import { describeDemo } from './demo.ts';
+
+interface Options {
+  migrate?: true;
+  demo?: true;
+  withWorker?: true;
+}
+
+interface Serving {
+  url: string;
+  docs: string;
+  demo: Demo | null;
+}
+
+/** `serve` */
+export function define(command: Command): void {
+  command
+    .option('--migrate', 'bring the database to the current schema first')
+    .option('--demo', 'load the demo customer first, and print a login and a key')
+    .option('--with-worker', 'do jobs in this process too, as `work` does')
+    .action(answer(serve, describe));
+}
+
+/** Serves until SIGTERM or SIGINT; then finishes what is in hand, closes and exits 0. */
+async function serve(options: Options): Promise<Serving> {
+  const config = readConfig();
+  const services = await openServices(config);
+  let workers: Workers | undefined;
+  try {
+    if (options.migrate) await migrate(services.ownerUrl);
+    await requireSchema(services);
+    const demo = options.demo ? await loadDemo(services.db, config) : null;
+    const app = buildApp(services);
+    if (options.withWorker) workers = await startWorkersFor(app, services, config);
+    closeAtSignal(app, services, workers);
+    const url = await app.listen({ host: config.HOST, port: config.PORT });
+    return { url, docs: `${url}/docs`, demo };
+  } catch (error) {
+    await workers?.stop();
+    await services.close();
+    throw error;
+  }
+}
+
+const startWorkersFor = (app: FastifyInstance, { db, url }: OpenServices, config: Config): Promise<Workers> =>
+  startWorkers({ db, url, log: app.log, shutdownMs: config.SHUTDOWN_MS });
+
+/** The deadline is that of the requests in hand plus what closing the database may take. */
+function closeAtSignal(app: FastifyInstance, services: OpenServices, workers: Workers | undefined): void {
+  closeWithGrace({ delay: services.config.SHUTDOWN_MS + 15_000, logger: false }, async ({ signal, err }) => {
+    if (err) app.log.fatal({ err }, 'stopping after an unexpected error');
+    else app.log.info({ signal }, 'stopping');
+    await Promise.all([app.close(), workers?.stop()]);
+    await services.close();
+    app.log.info('stopped');
+  });
+}
+
+const describe = ({ url, docs, demo }: Serving): string =>
+  [...(demo ? [describeDemo(demo, url), ''] : []), `Serving on ${url} (interactive documentation: ${docs})`].join('\n');

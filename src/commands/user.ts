@@ -1,0 +1,96 @@
+import { Option, type Command } from 'commander';
+import { conflict, notFound } from '../errors.ts';
+import { hashPassword } from '../passwords.ts';
+import { demandCustomer } from '../queries/customers.ts';
+import { deactivateUser, findCustomerOf, insertUser, listUsers, resetPassword } from '../queries/users.ts';
+import type { Transaction } from '../db.ts';
+import { commandLine } from '../schemas/audit.ts';
+import { roles, type Role, type User } from '../schemas/users.ts';
+import { answer, asEmail, asName, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { readPassword } from './password.ts';
+import { table } from './table.ts';
+
+/** `user create|list|deactivate|reset-password` */
+export function define(command: Command): void {
+  command
+    .command('create')
+    .description('create a user who can log in')
+    .requiredOption('--customer <id>', 'whose user', asUuid)
+    .requiredOption('--email <address>', 'to log in with; belongs to one user only', asEmail)
+    .requiredOption('--name <name>', 'full name', asName)
+    .addOption(new Option('--role <role>', 'an admin manages API keys').choices(roles).makeOptionMandatory())
+    .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
+    .action(answer(create, (user) => print([user])));
+
+  command
+    .command('list')
+    .description("list a customer's users, newest first")
+    .requiredOption('--customer <id>', 'whose users', asUuid)
+    .action(answer(list, print));
+
+  command
+    .command('deactivate')
+    .description('lock a user out and end their sessions; keys they made go on working')
+    .requiredOption('--user <id>', 'the user', asUuid)
+    .action(answer(deactivate, (user) => print([user])));
+
+  command
+    .command('reset-password')
+    .description('give a user another password and end their sessions')
+    .requiredOption('--user <id>', 'the user', asUuid)
+    .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
+    .action(answer(reset, (user) => print([user])));
+}
+
+async function create(options: { customer: string; email: string; name: string; role: Role }): Promise<User> {
+  const { customer, email, name, role } = options;
+  const passwordHash = await hashPassword(await readPassword());
+  return withDatabase((db) =>
+    db.transaction(async (sql) => {
+      await demandCustomer(sql, customer);
+      const user = await insertUser(sql, customer, { email, name, role, passwordHash }, commandLine);
+      if (!user) throw conflict(`A user with the e-mail address ${email} exists`);
+      return user;
+    }),
+  );
+}
+
+const list = (options: { customer: string }): Promise<User[]> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      await demandCustomer(sql, options.customer);
+      return listUsers(sql, options.customer);
+    }),
+  );
+
+const deactivate = (options: { user: string }): Promise<User> => changeUser(options.user, deactivateUser);
+
+async function reset(options: { user: string }): Promise<User> {
+  const passwordHash = await hashPassword(await readPassword());
+  return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
+}
+
+/** Changes a user, of whichever customer, and answers how they are then. */
+const changeUser = (
+  userId: string,
+  change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,
+): Promise<User> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const customerId = await findCustomerOf(sql, userId);
+      if (customerId === undefined) throw notFound('user');
+      await change(sql, customerId, userId);
+      const users = await listUsers(sql, customerId);
+      return users.find(({ id }) => id === userId)!;
+    }),
+  );
+
+const print = (users: User[]): string =>
+  table(users, {
+    ID: (user) => user.id,
+    EMAIL: (user) => user.email,
+    NAME: (user) => user.name,
+    ROLE: (user) => user.role,
+    ACTIVE: (user) => (user.active ? 'yes' : 'no'),
+  });

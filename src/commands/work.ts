@@ -1,0 +1,37 @@
+import closeWithGrace from 'close-with-grace';
+import type { Command } from 'commander';
+import { logger } from '../app.ts';
+import { readConfig } from '../config.ts';
+import { startWorkers } from '../jobs/workers.ts';
+import { migrate } from '../migrate.ts';
+import { answer } from './command.ts';
+import { openServices, requireSchema } from './database.ts';
+
+/** `work` */
+export function define(command: Command): void {
+  command.option('--migrate', 'bring the database to the current schema first').action(answer(work, () => 'Working'));
+}
+
+/** Does jobs until SIGTERM or SIGINT; then finishes those in hand, closes and exits 0. */
+async function work(options: { migrate?: true }): Promise<{ working: true }> {
+  const config = readConfig();
+  const services = await openServices(config);
+  try {
+    if (options.migrate) await migrate(services.ownerUrl);
+    await requireSchema(services);
+    const log = logger(config);
+    const { db, url } = services;
+    const workers = await startWorkers({ db, log, url, shutdownMs: config.SHUTDOWN_MS });
+    closeWithGrace({ delay: config.SHUTDOWN_MS + 15_000, logger: false }, async ({ signal, err }) => {
+      if (err) log.fatal({ err }, 'stopping after an unexpected error');
+      else log.info({ signal }, 'stopping');
+      await workers.stop();
+      await services.close();
+      log.info('stopped');
+    });
+    return { working: true };
+  } catch (error) {
+    await services.close();
+    throw error;
+  }
+}

@@ -1,0 +1,252 @@
+import postgres from 'postgres';
+import { describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { runCli, type Run } from '../setup/cli.ts';
+import { createDatabase } from '../setup/database.ts';
+import { unique } from '../setup/factories.ts';
+import { login, makeLogin, makeSession } from '../setup/sessions.ts';
+
+const { app, url, owner, customer } = await startApp();
+
+const unknownId = '01990000-0000-7000-8000-000000000000';
+
+const run = (line: string[], input?: string): Promise<Run> => runCli(line, { DATABASE_URL: url }, input);
+
+/** The one JSON value that a verb answers. */
+async function json(line: string[], input?: string) {
+  const { code, stdout, stderr } = await run([...line, '--json'], input);
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout);
+}
+
+const userLine = (customerId: string, email: string): string[] => {
+  const options = { customer: customerId, email, name: 'Grace Hopper', role: 'admin' };
+  return [
+    'user',
+    'create',
+    ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]),
+    '--password-stdin',
+  ];
+};
+
+const eventsOf = async (customerId: string) => {
+  const rows = await owner<{ event: string; actor: string }[]>`
+    select event, actor from audit_events where customer_id = ${customerId} order by id`;
+  return rows.map(({ event, actor }) => `${event} by ${actor}`);
+};
+
+const stagesOf = (pipeline: {
+  stages: { name: string; order: number; probability_percentage: number; status: string }[];
+}) => pipeline.stages.map((stage) => [stage.order, stage.name, stage.probability_percentage, stage.status]);
+
+const salesStages = [
+  [1, 'Lead', 10, 'OPEN'],
+  [2, 'Qualified', 25, 'OPEN'],
+  [3, 'Proposal', 50, 'OPEN'],
+  [4, 'Negotiation', 75, 'OPEN'],
+  [5, 'Won', 100, 'WON'],
+  [6, 'Lost', 0, 'LOST'],
+];
+
+describe('customer', () => {
+  test('create makes a customer with an active free subscription and the Sales pipeline', async () => {
+    const made = await json([
+      'customer',
+      'create',
+      '--name',
+      ' Harbour & Pine ',
+      '--country',
+      'gb',
+      '--city',
+      'Bristol',
+    ]);
+    expect(made).toMatchObject({ business_name: 'Harbour & Pine', status: 'OK', country: 'GB', city: 'Bristol' });
+    const [subscription] = await owner`
+      select s.status, s.periodicity, s.currency, s.price, t.title, t.is_free
+      from subscriptions s join subscription_tiers t on t.id = s.tier_id
+      where s.customer_id = ${made.id}`;
+    const free = {
+      status: 'active',
+      periodicity: 'monthly',
+      currency: 'USD',
+      price: '0.00',
+      title: 'Free',
+      is_free: true,
+    };
+    expect({ ...subscription }).toEqual(free);
+    const pipelines = await json(['pipeline', 'list', '--customer', made.id]);
+    expect(pipelines).toMatchObject([{ name: 'Sales', active: true, visibility: 'PUBLIC', currency: 'USD' }]);
+    expect(stagesOf(pipelines[0])).toEqual(salesStages);
+    expect(await eventsOf(made.id)).toEqual(['customer.created by command line']);
+  });
+
+  test('list shows all, newest first', async () => {
+    const [first, second] = [await customer(), await customer()];
+    const ids: string[] = (await json(['customer', 'list'])).map(({ id }: { id: string }) => id);
+    expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
+  });
+
+  test('suspend and resume are seen by the running service at once, and once more do nothing', async () => {
+    const { id, get } = await customer();
+    const statuses: number[] = [];
+    for (const verb of ['suspend', 'suspend', 'resume']) {
+      const { status } = await json(['customer', verb, '--customer', id]);
+      expect(status).toBe(verb === 'suspend' ? 'SUSPENDED' : 'OK');
+      statuses.push((await get('/customer/summary')).status);
+    }
+    expect(statuses).toEqual([401, 401, 200]);
+    expect((await eventsOf(id)).filter((event) => event.startsWith('customer.'))).toEqual([
+      'customer.created by command line',
+      'customer.suspended by command line',
+      'customer.resumed by command line',
+    ]);
+  });
+});
+
+describe('user', () => {
+  test('create makes a user who can log in, with the password from standard input', async () => {
+    const { id, adminId } = await customer();
+    const email = `${unique('Admin')}@Example.com`;
+    const user = await json(userLine(id, email), 'pass wörd of mine\n');
+    expect(user).toEqual({ id: user.id, name: 'Grace Hopper', email, role: 'admin', active: true });
+    const answer = await login(app, email.toLowerCase(), 'pass wörd of mine');
+    expect(answer.body.user).toMatchObject({ id: user.id, customer_id: id });
+    const listed = await json(['user', 'list', '--customer', id]);
+    expect(listed).toMatchObject([user, { id: adminId }]);
+  });
+
+  test('create refuses an e-mail address that another user has in any case', async () => {
+    const { email } = await makeLogin(app, (await customer()).id);
+    const { id } = await customer();
+    const { code, stdout, stderr } = await run(userLine(id, email.toUpperCase()), 'correct horse battery');
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} exists\n`);
+    expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
+  });
+
+  test('create refuses a short password as wrong use, and makes nobody', async () => {
+    const { id } = await customer();
+    const { code, stdout, stderr } = await run(userLine(id, 'short@example.com'), 'short\n');
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toBe('error: the password must have 12 to 128 characters\n');
+    expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
+  });
+
+  test('deactivate ends the sessions of a user, and once more does nothing', async () => {
+    const { id } = await customer();
+    const { userId, email, call } = await makeSession(app, id);
+    expect(await json(['user', 'deactivate', '--user', userId])).toMatchObject({ id: userId, email, active: false });
+    await json(['user', 'deactivate', '--user', userId]);
+    expect([(await call('GET', '/api/api-key')).status, (await login(app, email)).status]).toEqual([401, 401]);
+    expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
+    expect((await eventsOf(id)).filter((event) => event === 'user.deactivated by command line')).toHaveLength(1);
+  });
+
+  test('reset-password ends the sessions and sets the password', async () => {
+    const { id } = await customer();
+    const { userId, email, call } = await makeSession(app, id);
+    await json(['user', 'reset-password', '--user', userId, '--password-stdin'], 'quite another password');
+    expect((await call('GET', '/api/api-key')).status).toBe(401);
+    expect((await login(app, email)).status).toBe(401);
+    expect((await login(app, email, 'quite another password')).status).toBe(200);
+    expect(await eventsOf(id)).toContain('user.password_reset by command line');
+  });
+});
+
+describe('pipeline create', () => {
+  test('makes a pipeline with the stages given, in their order', async () => {
+    const { id } = await customer();
+    const line = [
+      'pipeline',
+      'create',
+      '--customer',
+      id,
+      '--name',
+      'Renewals',
+      '--currency',
+      'eur',
+      '--visibility',
+      'PRIVATE',
+    ];
+    const made = await json([...line, '--stage', 'Due: soon:40', '--stage', 'Done:100:WON']);
+    expect(made).toMatchObject({
+      name: 'Renewals',
+      description: '',
+      currency: 'EUR',
+      visibility: 'PRIVATE',
+      active: true,
+    });
+    expect(stagesOf(made)).toEqual([
+      [1, 'Due: soon', 40, 'OPEN'],
+      [2, 'Done', 100, 'WON'],
+    ]);
+    expect((await json(['pipeline', 'list', '--customer', id]))[0]).toEqual(made);
+  });
+
+  test('makes the stages of Sales when none is given', async () => {
+    const { id } = await customer();
+    expect(stagesOf(await json(['pipeline', 'create', '--customer', id, '--name', 'Second']))).toEqual(salesStages);
+  });
+});
+
+test('audit list shows who did what to whom, newest first, up to a limit', async () => {
+  const { id } = await customer();
+  const { userId, email } = await makeSession(app, id);
+  const latest = await json(['audit', 'list', '--customer', id, '--limit', '2']);
+  expect(latest).toMatchObject([
+    { event: 'user.logged_in', actor: email, address: '127.0.0.1', user_id: userId, api_key_id: null, details: {} },
+    { event: 'user.created', actor: 'command line', address: null, user_id: userId, details: { role: 'admin' } },
+  ]);
+});
+
+describe('for people', () => {
+  test('a verb prints an aligned table, and nothing that moves the cursor', async () => {
+    const name = `${unique('Bell')}\u001B[2J`;
+    const { stdout, code } = await run(['customer', 'create', '--name', name]);
+    expect(code).toBe(0);
+    const [heading, row] = stdout.trimEnd().split('\n');
+    expect(heading).toMatch(/^ID {36}NAME +STATUS {2}CREATED$/);
+    expect(row!.indexOf('OK')).toBe(heading!.indexOf('STATUS'));
+    expect(stdout).not.toContain('\u001B');
+  });
+
+  test('an empty list says so', async () => {
+    const { id } = await customer();
+    await owner`delete from stages where customer_id = ${id}`;
+    await owner`delete from pipelines where customer_id = ${id}`;
+    expect((await run(['pipeline', 'list', '--customer', id])).stdout).toBe('none\n');
+  });
+});
+
+describe('what fails exits 1, says why on stderr, and leaves stdout empty:', () => {
+  const nowhere = 'postgres://owner@127.0.0.1:1/none';
+  const cases: [string, string[], Record<string, string>, RegExp][] = [
+    ['an unknown customer', ['user', 'list', '--customer', unknownId], {}, /^error: No such customer\n$/],
+    ['an unknown user', ['user', 'deactivate', '--user', unknownId], {}, /^error: No such user\n$/],
+    ['a configuration at fault', ['customer', 'list'], { PORT: 'x', LOG_LEVEL: 'loud' }, /PORT: .*\n.*LOG_LEVEL: /],
+    [
+      'a database that is not there',
+      ['customer', 'list'],
+      { DATABASE_URL: nowhere },
+      /cannot be reached: nothing listens/,
+    ],
+  ];
+
+  test.each(cases)('%s', async (_, line, environment, reason) => {
+    const { code, stdout, stderr } = await runCli([...line, '--json'], { DATABASE_URL: url, ...environment });
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(reason);
+    expect(stderr).not.toMatch(/\n {4}at /);
+  });
+
+  test('a database without tables', async () => {
+    const empty = await createDatabase();
+    const sql = postgres(empty.ownerUrl, { onnotice: () => {} });
+    await sql`drop schema public cascade`;
+    await sql.end();
+    const { code, stderr } = await runCli(['customer', 'list'], { DATABASE_URL: empty.url });
+    await empty.drop();
+    expect(code).toBe(1);
+    expect(stderr).toBe('error: The database has no tables yet, or old ones. Run: sales-data-api migrate\n');
+  });
+});

@@ -1,0 +1,37 @@
+import { Readable } from 'node:stream';
+import { describe, expect, test } from 'vitest';
+import { UsageError } from '../../src/commands/command.ts';
+import { readPassword } from '../../src/commands/password.ts';
+
+/** Standard input with these bytes, in as many pieces. */
+const input = (...pieces: (string | Buffer)[]) =>
+  Readable.from(pieces.map((piece) => Buffer.from(piece))) as unknown as NodeJS.ReadStream;
+
+describe('a password from standard input', () => {
+  test.each<[string, NodeJS.ReadStream]>([
+    ['as it is', input('correct horse')],
+    ['without the line break at its end', input('correct horse\n')],
+    ['without that of Windows', input('correct horse\r\n')],
+    ['in pieces', input('corr', 'ect ', 'horse')],
+  ])('is read %s', async (_, stream) => {
+    expect(await readPassword(stream)).toBe('correct horse');
+  });
+
+  test('keeps white space and letters of several bytes, wherever they were cut', async () => {
+    const [first, second] = [Buffer.from(' pass wörd ').subarray(0, 7), Buffer.from(' pass wörd ').subarray(7)];
+    expect(await readPassword(input(first, second, 'x'))).toBe(' pass wörd x');
+  });
+
+  test.each<[string, NodeJS.ReadStream]>([
+    ['nothing', input()],
+    ['11 characters', input('x'.repeat(11))],
+    ['129 characters', input('x'.repeat(129))],
+    ['a mebibyte', input('x'.repeat(1024 * 1024))],
+    ['two lines', input('correct horse\nbattery staple\n')],
+    ['a NUL', input('correct horse\0battery')],
+    ['bytes that are no UTF-8', input('correct horse', Buffer.of(0xff))],
+    ['a terminal', Object.assign(input('correct horse battery'), { isTTY: true })],
+  ])('is refused as wrong use when it is %s', async (_, stream) => {
+    await expect(readPassword(stream)).rejects.toThrow(UsageError);
+  });
+});
