@@ -1,0 +1,109 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { expect, test } from 'vitest';
+
+/**
+ * The rooms of `src`, from the outside in. A module imports from its own room and from rooms below it, never upwards.
+ * Whatever stands directly in `src` and is not named here is a leaf, and so are `schemas`: leaves know only leaves.
+ */
+const rooms = [
+  ['cli.ts'],
+  ['commands', 'demo'],
+  ['app.ts'],
+  ['routes'],
+  ['plugins'],
+  ['jobs'],
+  ['catalog', 'queries'],
+  ['filters'],
+  ['schemas', 'leaf'],
+];
+
+/** Packages that only these may use; their types anybody may name. */
+const keepers: Record<string, RegExp> = {
+  postgres: /^(db|migrate|embedded-postgres)\.ts$/,
+  fastify: /^app\.ts$/,
+  ajv: /^plugins\/validation\.ts$/,
+  pino: /^app\.ts$/,
+  '@elastic/elasticsearch': /^catalog\/elasticsearch/,
+  commander: /^(cli\.ts|commands\/)/,
+};
+
+const src = join(import.meta.dirname, '..', 'src');
+const modules = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'));
+const textOf = (module: string): string => readFileSync(join(src, module), 'utf8');
+
+interface Import {
+  /** A package, or the path of a module below `src`. */
+  name: string;
+  typeOnly: boolean;
+}
+
+/** What a module imports, at its head or when it is called for. */
+function importsOf(module: string): Import[] {
+  const statement = /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\(\s*'([^']+)'/gm;
+  return [...textOf(module).matchAll(statement)].map((match) => {
+    const name = (match[2] ?? match[3] ?? match[4])!;
+    const path = name.startsWith('.') ? relative(src, join(src, dirname(module), name)) : name;
+    return { name: path, typeOnly: match[1] !== undefined };
+  });
+}
+
+const imports = new Map(modules.map((module) => [module, importsOf(module)]));
+
+/** The modules of `src` that a module imports, types included. */
+const own = (module: string): string[] => imports.get(module)!.flatMap(({ name }) => (imports.has(name) ? [name] : []));
+
+function rankOf(module: string): number {
+  const room = module.includes('/') ? module.split('/')[0]! : module;
+  const rank = rooms.findIndex((names) => names.includes(room));
+  if (rank >= 0) return rank;
+  expect(module, 'every folder of src is a room of this table').not.toContain('/');
+  return rooms.length - 1;
+}
+
+/** The first circle that leads back to `module`, if any. */
+function circleFrom(module: string, trail: string[] = [], seen = new Set<string>()): string[] | undefined {
+  for (const next of own(module)) {
+    if (next === trail[0] || (trail.length === 0 && next === module)) return [...trail, module, next];
+    if (seen.has(next)) continue;
+    seen.add(next);
+    const circle = circleFrom(next, [...trail, module], seen);
+    if (circle) return circle;
+  }
+  return undefined;
+}
+
+test('the imports of every module are seen', () => {
+  expect(own('app.ts').length).toBeGreaterThan(10);
+  const unknown = [...imports.values()].flat().filter(({ name }) => name.endsWith('.ts') && !imports.has(name));
+  expect(unknown).toEqual([]);
+});
+
+test('no module imports from a room above its own', () => {
+  const upward = modules.flatMap((from) =>
+    own(from).flatMap((to) => (rankOf(to) < rankOf(from) ? [`${from} → ${to}`] : [])),
+  );
+  expect(upward).toEqual([]);
+});
+
+test('imports run in no circle', () => {
+  expect(modules.flatMap((module) => circleFrom(module)?.join(' → ') ?? [])).toEqual([]);
+});
+
+test.each(Object.entries(keepers))('only its keepers use the package %s', (name, allowed) => {
+  const uses = (one: Import) => !one.typeOnly && (one.name === name || one.name.startsWith(`${name}/`));
+  const importers = modules.filter((module) => imports.get(module)!.some(uses));
+  expect(importers.length).toBeGreaterThan(0);
+  expect(importers.filter((module) => !allowed.test(module))).toEqual([]);
+});
+
+test('the environment is read in config.ts alone', () => {
+  expect(modules.filter((module) => /process\s*\.\s*env|from 'node:process'/.test(textOf(module)))).toEqual([
+    'config.ts',
+  ]);
+});
+
+test('routes and plugins hold no SQL', () => {
+  const rooms = modules.filter((module) => /^(routes|plugins)\//.test(module));
+  expect(rooms.filter((module) => /\b(sql|tx)(<[^`]*>)?`|\.unsafe\(/.test(textOf(module)))).toEqual([]);
+});

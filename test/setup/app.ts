@@ -1,0 +1,60 @@
+import type { FastifyInstance } from 'fastify';
+import postgres from 'postgres';
+import { afterAll } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import type { Catalog } from '../../src/catalog/catalog.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { parseConfig, type Config } from '../../src/config.ts';
+import { openDatabase, type Database } from '../../src/db.ts';
+import { watchAnswers } from './conformance.ts';
+import { createDatabase } from './database.ts';
+import { makeCustomer, type TestCustomer } from './factories.ts';
+
+/** The real app on a database of its own, and ways to look behind its back. */
+export interface TestApp {
+  app: FastifyInstance;
+  config: Config;
+  db: Database;
+  catalog: Catalog;
+  /** The database as its owner sees it: to age rows and to recount. */
+  owner: postgres.Sql;
+  ownerUrl: string;
+  url: string;
+  /** A fresh customer with an admin and a key of every scope. */
+  customer: () => Promise<TestCustomer>;
+}
+
+const opened: { test: TestApp; drop: () => Promise<void>; faultyAnswers: string[] }[] = [];
+
+// At the top, so that it belongs to the file that imports this: Vitest forgets what is registered inside `beforeAll`.
+afterAll(async () => {
+  for (const { test, drop } of opened) {
+    await test.app.close();
+    await test.catalog.close();
+    await test.db.close();
+    await test.owner.end({ timeout: 1 });
+    await drop();
+  }
+  const faults = new Set(opened.flatMap(({ faultyAnswers }) => faultyAnswers));
+  if (faults.size > 0) throw new Error(`Answers are not as their routes declare them:\n${[...faults].join('\n')}`);
+});
+
+/**
+ * Builds the app as `serve` does, for the tests of one file; everything is closed and dropped after them, and every answer
+ * it gave must have been as its route declares.
+ */
+export async function startApp(environment: Record<string, string> = {}): Promise<TestApp> {
+  const { drop, ...database } = await createDatabase();
+  // A stall is no overload here: tests share few cores, and some send what takes long.
+  const quiet = { LOG_LEVEL: 'silent', OVERLOAD_MS: '0' };
+  const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
+  const db = openDatabase(config, database.url);
+  const catalog = openCatalog(config, db);
+  const app = buildApp({ config, db, catalog });
+  const faultyAnswers = watchAnswers(app);
+  await app.ready();
+  const owner = postgres(database.ownerUrl, { max: 2, onnotice: () => {} });
+  const test = { app, config, db, catalog, owner, ...database, customer: () => makeCustomer(app) };
+  opened.push({ test, drop, faultyAnswers });
+  return test;
+}

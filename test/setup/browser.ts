@@ -1,0 +1,49 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium, type BrowserContext } from 'playwright-core';
+
+/** Where the system keeps Chromium or Chrome; playwright's own download is not used. */
+const executable = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+
+/** Whether there is a browser to test with. */
+export const hasBrowser = executable !== undefined;
+
+/** A browser that can reach this machine only, and what it tried to reach beyond. */
+export interface LoopbackBrowser {
+  context: BrowserContext;
+  refused: string[];
+  close(): Promise<void>;
+}
+
+/** Starts a real browser; every request that leaves loopback is refused and noted. */
+export async function openBrowser(): Promise<LoopbackBrowser> {
+  const profile = await mkdtemp(join(tmpdir(), 'browser-'));
+  const quiet = [
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ];
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: executable!,
+    args: ['--no-sandbox', ...quiet],
+    viewport: { width: 1280, height: 1000 },
+  });
+  const refused: string[] = [];
+  await context.route(
+    (url) => url.protocol.startsWith('http') && url.hostname !== '127.0.0.1',
+    (route) => {
+      refused.push(route.request().url());
+      return route.abort();
+    },
+  );
+  const close = async () => {
+    await context.close();
+    await rm(profile, { recursive: true, force: true });
+  };
+  return { context, refused, close };
+}

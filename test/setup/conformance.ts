@@ -1,0 +1,37 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { formats } from '../../src/schemas/formats.ts';
+
+const ajv = new Ajv2020({ allErrors: true, strict: false, formats });
+const compiled = new WeakMap<object, ValidateFunction>();
+
+/**
+ * Holds every answer of an app against the schema that its route declares for that status.
+ * @returns what did not conform, growing as the app answers
+ */
+export function watchAnswers(app: FastifyInstance): string[] {
+  const faults: string[] = [];
+  app.addHook('onSend', async (request, reply, payload) => {
+    const declared = request.routeOptions.schema;
+    if (request.is404 || !declared || declared.hide) return payload;
+    const fault = faultOf(request, reply.statusCode, (declared.response ?? {}) as Record<number, object>, payload);
+    if (fault) faults.push(`${request.method} ${request.routeOptions.url} ${reply.statusCode}: ${fault}`);
+    return payload;
+  });
+  return faults;
+}
+
+function faultOf(
+  request: FastifyRequest,
+  status: number,
+  declared: Record<number, object>,
+  payload: unknown,
+): string | undefined {
+  const schema = declared[status];
+  if (!schema) return 'this status is not declared';
+  if (request.method === 'HEAD') return undefined;
+  const validate = compiled.get(schema) ?? ajv.compile(schema);
+  compiled.set(schema, validate);
+  const body: unknown = typeof payload === 'string' && payload !== '' ? JSON.parse(payload) : null;
+  return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: '' });
+}

@@ -1,0 +1,15 @@
+import { buildApp } from '../../src/app.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { readConfig } from '../../src/config.ts';
+import { openDatabase } from '../../src/db.ts';
+
+// The real app, but for this: where a request says so, the process dies after its work is committed and before a byte of
+// the answer is sent.
+const config = readConfig();
+const db = openDatabase(config, config.DATABASE_URL!);
+const app = buildApp({ config, db, catalog: openCatalog(config, db) });
+app.addHook('onSend', async (request) => {
+  if (request.headers['x-die-before-answer']) process.kill(process.pid, 'SIGKILL');
+});
+const url = await app.listen({ host: config.HOST, port: config.PORT });
+process.stdout.write(`${JSON.stringify({ url })}\n`);

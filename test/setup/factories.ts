@@ -1,0 +1,177 @@
+import { randomBytes } from 'node:crypto';
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
+import { insertKey } from '../../src/queries/api-keys.ts';
+import { insertCustomer } from '../../src/queries/customers.ts';
+import { insertUser } from '../../src/queries/users.ts';
+import { decoy } from '../../src/passwords.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
+import { mintToken } from '../../src/tokens.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- answers are looked into freely by tests
+
+/** An answer as a client sees it. */
+export interface Answer {
+  status: number;
+  headers: LightMyRequestResponse['headers'];
+  body: Json;
+}
+
+/** A customer and a client that calls the external API with one of its keys. */
+export interface TestCustomer {
+  id: string;
+  adminId: string;
+  key: string;
+  keyId: string;
+  call: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+  get: (path: string, headers?: Record<string, string>) => Promise<Answer>;
+  post: (path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+  patch: (path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+  delete: (path: string, headers?: Record<string, string>) => Promise<Answer>;
+  /** A client with another key of the same customer, of these scopes. */
+  withScopes: (permissions: Scope[]) => Promise<TestCustomer>;
+}
+
+/** A short text that no other test uses. */
+export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).toString('hex')}`;
+
+/** A customer as the command line makes one, with an admin and a key of every scope. */
+export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> {
+  const { id, adminId } = await app.db.transaction(async (sql) => {
+    const customer = await insertCustomer(sql, { business_name: unique('Customer'), country: null, city: null });
+    const admin = {
+      email: `${unique('admin')}@example.com`,
+      name: 'Admin',
+      role: 'admin' as const,
+      passwordHash: decoy,
+    };
+    const user = await insertUser(sql, customer.id, admin, commandLine);
+    return { id: customer.id, adminId: user!.id };
+  });
+  return clientOf(app, id, adminId, [...scopes]);
+}
+
+/** A user of a customer; nobody knows their password. */
+export async function makeUser(
+  app: FastifyInstance,
+  customerId: string,
+  role: 'admin' | 'member' = 'member',
+): Promise<string> {
+  const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: decoy };
+  return (await app.db.transaction((sql) => insertUser(sql, customerId, given, commandLine)))!.id;
+}
+
+/** An empty list of a customer. */
+export async function makeList(
+  app: FastifyInstance,
+  { id, adminId }: { id: string; adminId: string },
+): Promise<string> {
+  const [list] = await app.db.transaction(
+    (sql) => sql<{ id: string }[]>`
+      insert into lists (customer_id, name, owner_id)
+      values (${id}, ${unique('List')}, ${adminId})
+      returning id`,
+  );
+  return list!.id;
+}
+
+async function clientOf(
+  app: FastifyInstance,
+  id: string,
+  adminId: string,
+  permissions: Scope[],
+): Promise<TestCustomer> {
+  const token = mintToken('sda');
+  const given = { name: 'test', expiration: 7 as const, permissions, createdBy: adminId };
+  const { id: keyId } = await app.db.transaction((sql) => insertKey(sql, id, given, token, commandLine));
+  const key = token.reveal();
+  const call: TestCustomer['call'] = (method, path, body, headers) =>
+    inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}`, ...headers });
+  return {
+    id,
+    adminId,
+    key,
+    keyId,
+    call,
+    get: (path, headers) => call('GET', path, undefined, headers),
+    post: (path, body, headers) => call('POST', path, body, headers),
+    patch: (path, body, headers) => call('PATCH', path, body, headers),
+    delete: (path, headers) => call('DELETE', path, undefined, headers),
+    withScopes: (wanted) => clientOf(app, id, adminId, wanted),
+  };
+}
+
+/** One request to the app, without a socket; a body is sent as JSON, a string as it is. */
+export async function inject(
+  app: FastifyInstance,
+  method: string,
+  url: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  const answer = await app.inject({
+    method: method as 'GET',
+    url,
+    headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+  });
+  const isJson = `${answer.headers['content-type']}`.includes('json');
+  return {
+    status: answer.statusCode,
+    headers: answer.headers,
+    body: isJson && answer.body !== '' ? answer.json() : answer.body,
+  };
+}
+
+/** The smallest body that makes a contact. */
+export const contactBody = (more: object = {}): Record<string, unknown> => ({
+  first_name: 'Ada',
+  last_name: 'Lovelace',
+  work_email: 'ada@example.com',
+  phone_numbers: [],
+  ...more,
+});
+
+/** The smallest body that makes a company. */
+export const companyBody = (more: object = {}): Record<string, unknown> => ({
+  type: 'customer',
+  company_name: 'Analytical Engines',
+  ...more,
+});
+
+/** The smallest body that makes a product. */
+export const productBody = (more: object = {}): Record<string, unknown> => ({
+  name: 'Engine',
+  price: 19.99,
+  unit: 'piece',
+  ...more,
+});
+
+/** A body that makes an opportunity of nothing, in the first stage of the customer's pipeline. */
+export async function opportunityBody(customer: TestCustomer, more: object = {}): Promise<Record<string, unknown>> {
+  const [stage] = await stagesOf(customer);
+  return {
+    name: 'Deal',
+    contacts_ids: [],
+    stage_id: stage!.id,
+    user_id_assigned: customer.adminId,
+    products: [],
+    estimated_closing_date: '2026-03-14T09:26:53.589Z',
+    close_date: '2026-06-30T00:00:00.000Z',
+    priority: 'MEDIUM',
+    ...more,
+  };
+}
+
+/** The stages of the pipeline that every customer begins with, in their order. */
+export async function stagesOf(customer: TestCustomer): Promise<{ id: string; pipeline_id: string }[]> {
+  const { body: pipelines } = await customer.get('/pipelines');
+  return (await customer.get(`/pipelines/${pipelines.at(-1).id}`)).body.stages;
+}
+
+/** Makes a record by a POST and answers its id. */
+export async function make(customer: TestCustomer, path: string, body: unknown): Promise<string> {
+  const answer = await customer.post(path, body);
+  if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+  return answer.body.data.id;
+}

@@ -1,0 +1,24 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ConfigSchema } from '../../src/config.ts';
+
+const file = join(import.meta.dirname, '..', '..', 'README.md');
+const [open, close] = ['<!-- configuration -->\n', '<!-- /configuration -->'];
+
+/** The README as it is, and as it is with its configuration table made anew. */
+export async function readReadme(): Promise<{ is: string; shouldBe: string }> {
+  const is = await readFile(file, 'utf8');
+  const [before, rest] = is.split(open) as [string, string];
+  return { is, shouldBe: `${before}${open}${configurationTable()}${close}${rest.split(close)[1]}` };
+}
+
+function configurationTable(): string {
+  const rows = Object.entries(ConfigSchema.properties).map(([name, schema]) => {
+    const value: unknown = schema.default;
+    return `| \`${name}\` | ${value === undefined ? '' : `\`${JSON.stringify(value).replaceAll('"', '')}\``} | ${schema.description} |\n`;
+  });
+  return `| variable | default | meaning |\n|---|---|---|\n${rows.join('')}`;
+}
+
+// `npm run contract` writes what the test compares with.
+if (process.argv[1] === import.meta.filename) await writeFile(file, (await readReadme()).shouldBe);

@@ -1,0 +1,93 @@
+import { createServer, type Server } from 'node:http';
+import { once } from 'node:events';
+import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
+import type { TestProject } from 'vitest/node';
+import { SearchCluster } from '../search-cluster/cluster.ts';
+import { missing } from '../search-cluster/install.ts';
+
+/** What every test file can `inject`. */
+declare module 'vitest' {
+  export interface ProvidedContext {
+    elasticsearch: {
+      /** Where to ask for one, which is started then; null when there is none to be had. */
+      address: string | null;
+      /** Whether nodes can be started here, and hurt. */
+      nodes: boolean;
+      /** What to do to have both. */
+      remedy: string;
+    };
+  }
+}
+
+const image = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
+
+/** A running server, and how to end it. */
+interface Running {
+  url: string;
+  stop: () => Promise<unknown>;
+}
+
+/**
+ * Elasticsearch for the tests: the one that ELASTICSEARCH_URL names, else a container where an engine has the image, else
+ * a node from Maven Central's jars. It is started when the first test file asks for it, and then shared.
+ */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const lack = await missing();
+  const start = await choose(lack);
+  let running: Promise<Running> | undefined;
+  const onDemand = start && (await listen(async () => (await (running ??= start())).url));
+  const address = onDemand ? addressOf(onDemand) : null;
+  project.provide('elasticsearch', { address, nodes: lack === undefined, remedy: remedy(lack) });
+  return async () => {
+    onDemand?.close();
+    await (await running)?.stop();
+  };
+}
+
+async function choose(lack: string | undefined): Promise<(() => Promise<Running>) | undefined> {
+  const url = process.env['ELASTICSEARCH_URL'];
+  if (url) return async () => ({ url, stop: async () => undefined });
+  if (await hasImage()) return startContainer;
+  return lack === undefined ? startNode : undefined;
+}
+
+const hasImage = (): Promise<boolean> =>
+  getContainerRuntimeClient().then(
+    (client) => client.container.dockerode.getImage(image).inspect().then(() => true),
+  ).catch(() => false); // prettier-ignore
+
+async function startContainer(): Promise<Running> {
+  const container = await new GenericContainer(image)
+    .withEnvironment({
+      'discovery.type': 'single-node',
+      'xpack.security.enabled': 'false',
+      ES_JAVA_OPTS: '-Xms512m -Xmx512m',
+    })
+    .withExposedPorts(9200)
+    .withWaitStrategy(Wait.forHttp('/_cluster/health?wait_for_status=yellow', 9200))
+    .start();
+  return { url: `http://${container.getHost()}:${container.getMappedPort(9200)}`, stop: () => container.stop() };
+}
+
+async function startNode(): Promise<Running> {
+  const cluster = await SearchCluster.start();
+  return { url: cluster.url, stop: () => cluster.stop() };
+}
+
+/** Test files run in processes of their own: they ask this one over HTTP. */
+async function listen(answer: () => Promise<string>): Promise<Server> {
+  const server = createServer((_request, response) => {
+    answer().then(
+      (url) => response.end(url),
+      (error: unknown) => response.writeHead(500).end(String(error)),
+    );
+  });
+  server.listen(0, '127.0.0.1').unref();
+  await once(server, 'listening');
+  return server;
+}
+
+const addressOf = (server: Server): string => `http://127.0.0.1:${(server.address() as { port: number }).port}/`;
+
+const remedy = (lack: string | undefined): string =>
+  `set ELASTICSEARCH_URL or have the image ${image} or install ${lack ?? 'nothing more'}`.replaceAll(/[():]/g, ' ');

@@ -1,0 +1,58 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll } from 'vitest';
+
+/** A server in a process of its own, as operators run it. */
+export interface ServerProcess {
+  url: string;
+  pid: number;
+  /** Sends the signal and waits for the end; answers the exit code, or null after SIGKILL. */
+  stop(signal?: NodeJS.Signals): Promise<number | null>;
+  ended: Promise<number | null>;
+}
+
+const running = new Set<ChildProcess>();
+
+// At the top, so that it belongs to the file that imports this, not to the test that starts a server.
+afterAll(() => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+const root = join(import.meta.dirname, '..', '..');
+
+/**
+ * Starts `serve --json` on a free port and waits until it listens.
+ * It ends with the tests of the file at the latest.
+ * @param entry another script to run instead, which prints the same line
+ */
+export async function startServerProcess(
+  databaseUrl: string,
+  environment: Record<string, string> = {},
+  entry: string[] = ['src/cli.ts', 'serve', '--json'],
+): Promise<ServerProcess> {
+  const child = spawn(process.execPath, entry, {
+    cwd: root,
+    env: {
+      PATH: process.env['PATH'],
+      LOG_LEVEL: 'error',
+      OVERLOAD_MS: '0',
+      PORT: '0',
+      DATABASE_URL: databaseUrl,
+      ...environment,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit').then(([code]) => code as number | null);
+  const stop = (signal: NodeJS.Signals = 'SIGTERM') => {
+    child.kill(signal);
+    return ended;
+  };
+  running.add(child);
+  const line = await Promise.race([
+    once(createInterface(child.stdout), 'line').then(([text]) => text as string),
+    ended.then((code) => Promise.reject(new Error(`the server ended with ${code} before it listened`))),
+  ]);
+  return { url: (JSON.parse(line) as { url: string }).url, pid: child.pid!, stop, ended };
+}

@@ -1,0 +1,100 @@
+import { randomBytes } from 'node:crypto';
+import postgres from 'postgres';
+import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
+import type { TestProject } from 'vitest/node';
+import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres.ts';
+import { migrate } from '../../src/migrate.ts';
+
+/** What every test file can `inject`. */
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** The server's logins, each with a URL that lacks only the database's name, and the database to clone. */
+    postgres: Record<keyof Passwords | 'template', string>;
+  }
+}
+
+interface Server {
+  /** The superuser, in the maintenance database. */
+  superuserUrl: string;
+  passwords: Passwords;
+  stop: () => Promise<unknown>;
+}
+
+/** Migrated once, cloned for each test file. */
+const template = 'template_sales_data_api';
+
+/** Starts the servers that the tests share, before the first of them; what it returns stops them after the last. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const kind = await choose(process.env['TEST_SERVERS']);
+  process.stdout.write(`test servers: ${kind}\n`);
+  const server = kind === 'containers' ? await startContainer() : await startEmbedded();
+  try {
+    await makeTemplate(server);
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+  project.provide('postgres', { ...loginUrls(server), template });
+  return async () => void (await server.stop());
+}
+
+/** `embedded` or `containers`, as asked; else containers where an engine answers. */
+async function choose(wish: string | undefined): Promise<'embedded' | 'containers'> {
+  if (wish === 'embedded' || wish === 'containers') return wish;
+  if (wish) throw new Error(`TEST_SERVERS must be embedded or containers, not ${wish}`);
+  return getContainerRuntimeClient().then(
+    () => 'containers',
+    () => 'embedded',
+  );
+}
+
+async function startEmbedded(): Promise<Server> {
+  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const password = (url: string) => new URL(url).password;
+  const passwords = {
+    superuser: password(server.superuserUrl),
+    owner: password(server.ownerUrl),
+    service: password(server.serviceUrl),
+  };
+  return { superuserUrl: server.superuserUrl, passwords, stop: () => server.close() };
+}
+
+async function startContainer(): Promise<Server> {
+  const secret = () => randomBytes(12).toString('hex');
+  const passwords = { superuser: secret(), owner: secret(), service: secret() };
+  const settings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=300'];
+  const container = await new GenericContainer('postgres:18')
+    .withEnvironment({
+      POSTGRES_USER: logins.superuser,
+      POSTGRES_PASSWORD: passwords.superuser,
+      POSTGRES_INITDB_ARGS: '--locale-provider=builtin --builtin-locale=C.UTF-8', // as the embedded one
+    })
+    .withCommand(['postgres', ...settings.flatMap((setting) => ['-c', setting])])
+    .withExposedPorts(5432)
+    .withWaitStrategy(Wait.forLogMessage(/database system is ready to accept connections/, 2))
+    .start();
+  const address = `${container.getHost()}:${container.getMappedPort(5432)}`;
+  return {
+    superuserUrl: `postgres://${logins.superuser}:${passwords.superuser}@${address}/postgres`,
+    passwords,
+    stop: () => container.stop(),
+  };
+}
+
+/** A URL for each login, without a database yet. */
+function loginUrls({ superuserUrl, passwords }: Server): Record<keyof Passwords, string> {
+  const { host } = new URL(superuserUrl);
+  const url = (login: keyof Passwords) => `postgres://${logins[login]}:${passwords[login]}@${host}/`;
+  return { superuser: url('superuser'), owner: url('owner'), service: url('service') };
+}
+
+async function makeTemplate(server: Server): Promise<void> {
+  const superuser = postgres(server.superuserUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  try {
+    await prepareDatabase(superuser, template, server.passwords);
+    await migrate(`${loginUrls(server).owner}${template}`);
+    await superuser`alter database ${superuser(template)} with is_template true allow_connections false`;
+  } finally {
+    await superuser.end({ timeout: 1 });
+  }
+}

@@ -1,0 +1,49 @@
+import type { FastifyInstance } from 'fastify';
+import { hashPassword } from '../../src/passwords.ts';
+import { insertUser } from '../../src/queries/users.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
+import type { Role } from '../../src/schemas/users.ts';
+import { inject, unique, type Answer } from './factories.ts';
+
+/** A user whose password the tests know, and a client that is logged in as them. */
+export interface TestSession {
+  userId: string;
+  email: string;
+  password: string;
+  token: string;
+  call: (method: string, path: string, body?: unknown) => Promise<Answer>;
+}
+
+export const password = 'correct horse battery';
+
+let hashed: Promise<string> | undefined;
+
+/** A user with the known password, not logged in. */
+export async function makeLogin(app: FastifyInstance, customerId: string, role: Role = 'admin') {
+  const email = `${unique(role)}@example.com`;
+  const passwordHash = await (hashed ??= hashPassword(password));
+  const given = { email, name: 'Grace Hopper', role, passwordHash };
+  const user = await app.db.transaction((sql) => insertUser(sql, customerId, given, commandLine));
+  return { userId: user!.id, email, password };
+}
+
+/** The answer to a login. */
+export const login = (app: FastifyInstance, email: string, secret: string = password): Promise<Answer> =>
+  inject(app, 'POST', '/api/auth/login', { email, password: secret });
+
+/** A user of that role, logged in. */
+export async function makeSession(
+  app: FastifyInstance,
+  customerId: string,
+  role: Role = 'admin',
+): Promise<TestSession> {
+  const user = await makeLogin(app, customerId, role);
+  return { ...user, ...(await openSession(app, user.email)) };
+}
+
+/** A further session of a user. */
+export async function openSession(app: FastifyInstance, email: string): Promise<Pick<TestSession, 'token' | 'call'>> {
+  const { body } = await login(app, email);
+  const headers = { authorization: `Bearer ${body.token}` };
+  return { token: body.token, call: (method, path, sent) => inject(app, method, path, sent, headers) };
+}
