@@ -1,0 +1,251 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
+import { mintToken, sessionPrefix } from '../../src/tokens.ts';
+import { startApp } from '../setup/app.ts';
+import { inject, makeUser, type Answer } from '../setup/factories.ts';
+import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';
+import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
+import { knownOf, makeRecords, openSession, pathOf, recordAt, snapshot, unchecked, type Records } from './records.ts';
+
+// Derived from the app's own routes and their schemas: a route that is added is covered without a change here.
+const { documented: routes } = await declaredRoutes();
+const keyRoutes = routes.filter(({ access }) => scopesOf(access).length > 0);
+const sessionRoutes = routes.filter(({ access }) => 'session' in access);
+const adminRoutes = sessionRoutes.filter(({ access }) => 'session' in access && access.session === 'admin');
+const publicRoutes = routes.filter(({ access }) => 'public' in access);
+
+const refusedKey = { statusCode: 401, message: 'The provided API key is invalid or unauthorized' };
+const refusedSession = { statusCode: 401, message: 'The provided session token is invalid or expired' };
+const notPermitted = { statusCode: 403, message: 'The user does not have permission to perform this action' };
+
+type Refusal = { statusCode: number; message: string };
+type Headers = Record<string, string>;
+
+const nobodysId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+const withKey = (key: string) => ({ authorization: `X-API-Key ${key}` });
+const withSession = (token: string) => ({ authorization: `Bearer ${token}` });
+/** The last character changed: what a mistyped one looks like. */
+const mistyped = (token: string): string => token.slice(0, -1) + (token.endsWith('0') ? '1' : '0');
+
+const t = await startApp();
+let own: Records;
+/** Credentials that must be refused everywhere, by what is wrong with them. */
+const badKeys: Record<string, Headers> = {};
+const badSessions: Record<string, Headers> = {};
+
+beforeAll(async () => {
+  own = await makeRecords(t);
+  await collectBadKeys();
+  await collectBadSessions();
+});
+
+async function collectBadKeys(): Promise<void> {
+  const { customer } = own;
+  const revoked = await customer.withScopes([...scopes]);
+  const expired = await customer.withScopes([...scopes]);
+  const suspended = await t.customer();
+  await t.owner`update api_keys set revoked_at = now() where id = ${revoked.keyId}`;
+  await t.owner`update api_keys set expires_at = now() where id = ${expired.keyId}`;
+  await t.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
+  Object.assign(badKeys, {
+    'no header': {},
+    'an empty header': { authorization: '' },
+    'another scheme': { authorization: `Bearer ${customer.key}` },
+    'no scheme': { authorization: customer.key },
+    'two keys': { authorization: `X-API-Key ${customer.key} ${customer.key}` },
+    'a mistyped key': withKey(mistyped(customer.key)),
+    'a key cut short': withKey(customer.key.slice(0, -7)),
+    'an unknown key': withKey(mintToken('sda').reveal()),
+    'a revoked key': withKey(revoked.key),
+    'an expired key': withKey(expired.key),
+    'the key of a suspended customer': withKey(suspended.key),
+    'a session': withSession(await openSession(t, customer.id, customer.adminId)),
+    'a session as key': withKey(await openSession(t, customer.id, customer.adminId)),
+  });
+}
+
+async function collectBadSessions(): Promise<void> {
+  const { customer } = own;
+  const suspended = await t.customer();
+  const deactivated = await makeUser(t.app, customer.id, 'admin');
+  const open = (userId = customer.adminId, customerId = customer.id) => openSession(t, customerId, userId);
+  const live = await open();
+  const expired = await open();
+  const loggedOut = await open();
+  const ofDeactivated = await open(deactivated);
+  await t.owner`update sessions set expires_at = now() where token_hash = sha256(${expired}::bytea)`;
+  await inject(t.app, 'POST', '/api/auth/logout', undefined, withSession(loggedOut));
+  await t.owner`update users set active = false where id = ${deactivated}`;
+  Object.assign(badSessions, {
+    'no header': {},
+    'another scheme': { authorization: `Basic ${live}` },
+    'no scheme': { authorization: live },
+    'a mistyped token': withSession(mistyped(live)),
+    'an unknown token': withSession(mintToken(sessionPrefix).reveal()),
+    'an expired session': withSession(expired),
+    'a session that was logged out': withSession(loggedOut),
+    'a session of a deactivated user': withSession(ofDeactivated),
+    'a session of a suspended customer': withSession(await open(suspended.adminId, suspended.id)),
+    'an API key': withKey(customer.key),
+    'an API key as token': withSession(customer.key),
+  });
+  await t.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
+}
+
+/** A request that would succeed, but for what is given. */
+const call = (route: DeclaredRoute, headers: Headers, body?: unknown): Promise<Answer> =>
+  inject(t.app, route.method, pathOf(route, own), body, headers);
+
+/** The same, about a customer's records made for it alone. */
+const callFor = (route: DeclaredRoute, records: Records, headers: Headers): Promise<Answer> =>
+  inject(t.app, route.method, pathOf(route, records), bodyFor(route, records), headers);
+
+const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
+  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
+
+/** Exactly this refusal, and nothing that tells more; HEAD has no body. */
+function expectRefusal(route: DeclaredRoute, answer: Answer, refusal: Refusal, what?: string): void {
+  expect(answer.status, what).toBe(refusal.statusCode);
+  expect(answer.body, what).toEqual(route.method === 'HEAD' ? '' : refusal);
+}
+
+/** Bodies that would be refused themselves, if anybody looked at them. */
+const unreadable: Record<string, [body: string, type: string]> = {
+  'malformed JSON': ['{"', 'application/json'],
+  'a body past the limit': [`"${'x'.repeat(1_100_000)}"`, 'application/json'],
+  'another content type': ['a=b', 'application/x-www-form-urlencoded'],
+};
+
+async function expectRefusalUnread(route: DeclaredRoute, headers: Headers, refusal: Refusal): Promise<void> {
+  for (const [what, [body, type]] of Object.entries(unreadable))
+    expectRefusal(route, await call(route, { ...headers, 'content-type': type }, body), refusal, what);
+}
+
+const success = (route: DeclaredRoute): number[] => statusesOf(route).success.map(Number);
+
+describe.each(keyRoutes)('$name', (route) => {
+  const needed = scopesOf(route.access) as Scope[];
+
+  test('refuses every key that is not a live one, whatever the body', async () => {
+    for (const [what, headers] of Object.entries(badKeys))
+      expectRefusal(route, await call(route, headers), refusedKey, what);
+    await expectRefusalUnread(route, {}, refusedKey);
+  });
+
+  test('refuses a key of every other scope, whatever the body', async () => {
+    const { key } = await own.customer.withScopes(scopes.filter((scope) => !needed.includes(scope)));
+    expectRefusal(route, await call(route, withKey(key)), notPermitted);
+    await expectRefusalUnread(route, withKey(key), notPermitted);
+  });
+
+  test.each(needed)('passes with %s alone', async (scope) => {
+    const records = await makeRecords(t);
+    const { key } = await records.customer.withScopes([scope]);
+    expect(success(route)).toContain((await callFor(route, records, withKey(key))).status);
+  });
+});
+
+describe.each(sessionRoutes)('$name', (route) => {
+  test('refuses everything but a live session, whatever the body', async () => {
+    for (const [what, headers] of Object.entries(badSessions))
+      expectRefusal(route, await call(route, headers), refusedSession, what);
+    await expectRefusalUnread(route, {}, refusedSession);
+  });
+
+  test('passes with the session of an admin', async () => {
+    const records = await makeRecords(t);
+    const token = await openSession(t, records.customer.id, records.customer.adminId);
+    expect(success(route)).toContain((await callFor(route, records, withSession(token))).status);
+  });
+});
+
+describe.each(adminRoutes)('$name', (route) => {
+  test('refuses a member, whatever the body', async () => {
+    const member = withSession(await openSession(t, own.customer.id, own.user));
+    expectRefusal(route, await call(route, member), notPermitted);
+    await expectRefusalUnread(route, member, notPermitted);
+  });
+});
+
+describe.each(publicRoutes)('$name', (route) => {
+  test('answers without a credential, and whatever credential is sent', async () => {
+    for (const headers of [...Object.values(badKeys), ...Object.values(badSessions)])
+      expect(success(route)).toContain((await callFor(route, own, headers)).status);
+  });
+});
+
+/** Every place where a request names a record: the path's, and each of its body; of an array also the second element. */
+function referencesOf(route: DeclaredRoute): string[] {
+  const inBody = positionsOf(route.body ?? {}).flatMap(({ pointer, schema }) =>
+    schema['format'] === 'uuid' && !unchecked.has(placeOf(pointer)) ? [pointer] : [],
+  );
+  const second = inBody
+    .filter((pointer) => pointer.includes('/0'))
+    .map((pointer) => pointer.replace(/\/0(?!.*\/0)/, '/1'));
+  return [...(route.url.includes(':id') ? ['the path'] : []), ...inBody, ...second];
+}
+
+const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(pointer);
+
+/** The one read of the contract that answers an unknown id with 200. */
+const isNullWhenUnknown = ({ method, url }: DeclaredRoute): boolean =>
+  url === '/api/ext/company/:id' && (method === 'GET' || method === 'HEAD');
+
+const references = routes.flatMap((route) =>
+  referencesOf(route).map((pointer) => ({ route, pointer, name: route.name })),
+);
+
+/** The body of a request in which only the id at `pointer` is another; what stands before it in its array is the caller's own. */
+function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
+  if (!route.body || route.method === 'HEAD') return undefined;
+  if (pointer === 'the path') return bodyFor(route, records);
+  const array = /^(.*)\/1(?!.*\/\d)/.exec(pointer)?.[1];
+  const body = wholeBody(route.body, knownOf(records), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
+  const prepared =
+    array === undefined ? body : replaced(body, array, ([one]: unknown[]) => [one, structuredClone(one)]);
+  return replaced(prepared, pointer, id);
+}
+
+describe.each(references)('$name with an id at $pointer', ({ route, pointer }) => {
+  const inPath = pointer === 'the path';
+  let caller: Headers;
+  let records: Records;
+  let foreign: Records;
+
+  beforeAll(async () => {
+    [records, foreign] = [await makeRecords(t), await makeRecords(t)];
+    const { customer } = records;
+    caller =
+      'session' in route.access
+        ? withSession(await openSession(t, customer.id, customer.adminId))
+        : withKey(customer.key);
+  });
+
+  /** The whole answer but what differs between any two. */
+  async function answerTo(id: string): Promise<{ status: number; headers: object; bytes: string }> {
+    const body = bodyWithId(route, records, pointer, id);
+    const answer = await t.app.inject({
+      method: route.method as 'GET',
+      url: pathOf(route, records, inPath ? id : undefined),
+      headers: caller,
+      ...(body === undefined ? {} : { payload: body as object }),
+    });
+    const headers = { ...answer.headers, date: undefined, 'x-request-id': undefined };
+    return { status: answer.statusCode, headers, bytes: answer.payload };
+  }
+
+  test("of another customer's record or of none: the same 404, and nothing written", async () => {
+    const before = await snapshot(t);
+    const answer = await answerTo(recordAt(foreign, inPath ? route.url : placeOf(pointer)));
+    expect(await answerTo(nobodysId)).toEqual(answer);
+    expect(await snapshot(t)).toEqual(before);
+    expect(answer.status).toBe(isNullWhenUnknown(route) ? 200 : 404);
+    if (inPath || route.method === 'HEAD') return;
+    expect(JSON.parse(answer.bytes)).toMatchObject({ code: 'not_found', errors: [{ path: pointer }] });
+  });
+
+  test('of a record of their own: it succeeds', async () => {
+    const own = recordAt(records, inPath ? route.url : placeOf(pointer), isSecond(pointer));
+    expect(success(route)).toContain((await answerTo(own)).status);
+  });
+});

@@ -1,0 +1,125 @@
+import type { Json } from './declared.ts';
+
+/** A place in a body where its schema says something: a JSON pointer (array elements are number 0), and the schema there. */
+export interface Position {
+  pointer: string;
+  schema: Json;
+}
+
+/** Whether what the schema shows below this place is for readers only, and code has the say. */
+export const isReadByCode = (schema: Json): boolean => 'x-filters' in schema || 'x-order-by' in schema;
+
+/** Every place of a body, from the root down; alternatives of one place each by themselves. */
+export function positionsOf(schema: Json, pointer = ''): Position[] {
+  if (isReadByCode(schema)) return [{ pointer, schema }];
+  const alternatives = (schema['anyOf'] ?? schema['oneOf']) as Json[] | undefined;
+  if (alternatives) return alternatives.flatMap((one) => positionsOf(one, pointer));
+  const members = Object.entries(propertiesOf(schema)).flatMap(([name, one]) => positionsOf(one, `${pointer}/${name}`));
+  const elements = schema['items'] ? positionsOf(schema['items'] as Json, `${pointer}/0`) : [];
+  return [{ pointer, schema }, ...members, ...elements];
+}
+
+export const propertiesOf = (schema: Json): Record<string, Json> =>
+  (schema['properties'] ?? {}) as Record<string, Json>;
+
+export const requiredOf = (schema: Json): string[] => (schema['required'] ?? []) as string[];
+
+/** The types that a schema takes; all of them when it names none. */
+export function typesOf(schema: Json): string[] {
+  if (schema['type'] !== undefined) return [schema['type']].flat() as string[];
+  if ('const' in schema) return [typeof schema['const']];
+  return ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
+}
+
+/** The place without its array indices: `/company/id`, `/list_ids`. */
+export const placeOf = (pointer: string): string => pointer.replaceAll(/\/\d+(?=\/|$)/g, '');
+
+/** What a text must be at places where the schema alone cannot say; undefined to leave it to the schema. */
+export type Known = (place: string, schema: Json) => unknown;
+
+/**
+ * The smallest valid body in which the place of `pointer` is there: required members, and what leads to that place.
+ * @param known values of places, asked for every leaf
+ */
+export function sampleBody(schema: Json, known: Known, pointer = ''): unknown {
+  return sample(schema, known, '', pointer.split('/').slice(1));
+}
+
+/** The same with every member of the root: a body in which something stands that could be written. */
+export function wholeBody(schema: Json, known: Known, pointer = ''): unknown {
+  const bodies = Object.keys(propertiesOf(schema)).map((name) => sampleBody(schema, known, `/${name}`) as Json);
+  return Object.assign({}, ...bodies, sampleBody(schema, known, pointer));
+}
+
+function sample(schema: Json, known: Known, at: string, [next, ...rest]: string[]): unknown {
+  const given = known(placeOf(at), schema);
+  if (given !== undefined) return given;
+  const alternatives = (schema['anyOf'] ?? schema['oneOf']) as Json[] | undefined;
+  if (alternatives)
+    return sample(
+      alternatives.find((one) => leadsTo(one, next))!,
+      known,
+      at,
+      next === undefined ? [] : [next, ...rest],
+    );
+  const type = typesOf(schema)[0];
+  if (type === 'object') return sampleObject(schema, known, at, next, rest);
+  if (type === 'array') return sampleArray(schema, known, at, next, rest);
+  return sampleLeaf(schema, at);
+}
+
+const leadsTo = (schema: Json, token: string | undefined): boolean =>
+  token === undefined
+    ? schema['type'] !== 'null'
+    : token in propertiesOf(schema) || (token === '0' && 'items' in schema);
+
+function sampleObject(schema: Json, known: Known, at: string, next: string | undefined, rest: string[]): unknown {
+  const properties = propertiesOf(schema);
+  const follows = (schema['dependentRequired'] ?? {}) as Record<string, string[]>;
+  const names = new Set(requiredOf(schema));
+  if (next !== undefined) for (const name of [next, ...(follows[next] ?? [])]) names.add(name);
+  const members = [...names].map((name) => {
+    const member = properties[name];
+    if (!member) throw new Error(`${at} has no ${name}`);
+    return [name, sample(member, known, `${at}/${name}`, name === next ? rest : [])];
+  });
+  return Object.fromEntries(members);
+}
+
+function sampleArray(schema: Json, known: Known, at: string, next: string | undefined, rest: string[]): unknown {
+  const length = next === undefined ? ((schema['minItems'] ?? 0) as number) : 1;
+  return Array.from({ length }, () => sample(schema['items'] as Json, known, `${at}/0`, rest));
+}
+
+const formatted: Record<string, string> = {
+  email: 'grace.hopper@example.com',
+  'date-time': '2026-03-14T09:26:53.589Z',
+  name: 'Grace',
+  'key-name': 'Grace',
+  country: 'GB',
+  currency: 'EUR',
+};
+
+function sampleLeaf(schema: Json, at: string): unknown {
+  if ('const' in schema) return schema['const'];
+  if (Array.isArray(schema['enum'])) return schema['enum'][0];
+  if (Array.isArray(schema['examples'])) return schema['examples'][0];
+  const type = typesOf(schema)[0];
+  if (type === 'integer' || type === 'number') return schema['default'] ?? schema['minimum'] ?? 1;
+  if (type === 'boolean') return true;
+  if (type !== 'string') throw new Error(`no sample for ${at}: ${JSON.stringify(schema)}`);
+  const format = schema['format'] as string | undefined;
+  if (format !== undefined && !(format in formatted)) throw new Error(`no sample of the format ${format}, at ${at}`);
+  return format === undefined ? 'x'.repeat(Math.max(1, Number(schema['minLength'] ?? 1))) : formatted[format];
+}
+
+/** A copy of a body with another value at one place; a function gets the value that was there. */
+export function replaced(body: unknown, pointer: string, value: unknown): unknown {
+  if (pointer === '') return typeof value === 'function' ? value(body) : value;
+  const copy = structuredClone(body);
+  const tokens = pointer.split('/').slice(1);
+  const last = tokens.pop()!;
+  const parent = tokens.reduce((node, token) => node[token] as Json, copy as Json);
+  parent[last] = typeof value === 'function' ? value(parent[last]) : value;
+  return copy;
+}

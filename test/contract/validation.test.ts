@@ -1,0 +1,295 @@
+import { Readable } from 'node:stream';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
+import { badFormats, outOfBounds, Raw, toJson, wrongTypes } from './mistakes.ts';
+import { isReadByCode, positionsOf, propertiesOf, replaced, requiredOf, sampleBody, typesOf } from './positions.ts';
+import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
+
+// Derived from the routes and their schemas, as the auth matrix is.
+const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
+const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
+const withoutMembers = routes.filter((route) => !withMembers.includes(route));
+
+const t = await startApp();
+let records: Records;
+
+beforeAll(async () => {
+  records = await makeRecords(t);
+});
+
+interface ErrorAnswer {
+  statusCode: number;
+  error: string;
+  code: string;
+  message: string;
+  errors?: { path: string; message: string }[];
+}
+
+interface Answer {
+  status: number;
+  headers: Json;
+  body: ErrorAnswer | undefined;
+}
+
+const json = { 'content-type': 'application/json' };
+
+/** Sends bytes as they are, with a credential that the route takes, about records of one's own. */
+async function send(
+  route: DeclaredRoute,
+  payload?: string | Buffer | Readable,
+  headers: Record<string, string> = json,
+  about: { records: Records; id?: string } = { records },
+): Promise<Answer> {
+  const { customer } = about.records;
+  const bearer = 'session' in route.access && (await openSession(t, customer.id, customer.adminId));
+  const answer = await t.app.inject({
+    method: route.method as 'GET',
+    url: pathOf(route, about.records, about.id),
+    headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}`, ...headers },
+    ...(payload === undefined ? {} : { payload }),
+  });
+  return {
+    status: answer.statusCode,
+    headers: answer.headers,
+    body: answer.payload === '' ? undefined : answer.json(),
+  };
+}
+
+/** The error body of the contract and nothing else, with faults at exactly these places. */
+function expectFaults({ status, body }: Answer, paths: string[], what?: string): void {
+  expect(status, what).toBe(400);
+  const { errors = [], message, ...rest } = body!;
+  expect(rest, what).toEqual({ statusCode: 400, error: 'Bad Request', code: 'validation_failed' });
+  expect(errors.map(({ path }) => path).toSorted(), what).toEqual(paths.toSorted());
+  for (const text of [message, ...errors.map((one) => one.message)]) expect(text, what).toMatch(/^\S.{3,600}$/s);
+  for (const fault of errors) expect(Object.keys(fault), what).toEqual(['path', 'message']);
+  expect(JSON.stringify(body), what).not.toMatch(/SQLSTATE|postgres|\.[jt]s:|node_modules|column|violates/i);
+}
+
+const expectSuccess = (route: DeclaredRoute, { status }: Answer): void =>
+  expect(statusesOf(route).success.map(Number)).toContain(status);
+
+function expectRefusal({ status, body }: Answer, code: string, statusCode: number, error: string, what?: string): void {
+  expect(status, what).toBe(statusCode);
+  expect(body, what).toEqual({ statusCode, error, code, message: expect.stringMatching(/\S/) });
+}
+
+const known: ReturnType<typeof knownOf> = (place, schema) => knownOf(records)(place, schema);
+const bodyTo = (route: DeclaredRoute, pointer = ''): unknown => sampleBody(route.body!, known, pointer);
+
+/** Members that a body cannot do without. */
+const missing = (route: DeclaredRoute): string[] => requiredOf(route.body!).map((name) => `/${name}`);
+
+describe.each(routes)('$name', (route) => {
+  test('refuses what is not JSON', async () => {
+    const unreadable = ['{', '{"a":}', '{"a":1,}', "{'a':1}", 'nul', '{"a":"\0"}', '{} {}', '\u00a0', 'a=b'];
+    for (const payload of unreadable) expectFaults(await send(route, payload), [''], payload);
+    expectFaults(await send(route, Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), [''], 'not UTF-8');
+  });
+
+  test('refuses properties that reach for the prototype', async () => {
+    for (const payload of ['{"__proto__":{"a":1}}', '{"\\u005f_proto__":1}', '{"a":{"constructor":{"prototype":{}}}}'])
+      expectFaults(await send(route, payload), [''], payload);
+  });
+
+  test('refuses JSON that is no object', async () => {
+    for (const payload of ['null', '[]', '[{}]', '"{}"', '5', 'true'])
+      expectFaults(await send(route, payload), [''], payload);
+  });
+
+  test('takes an empty body, or none, for {}', async () => {
+    const expected = missing(route);
+    for (const [payload, headers] of [
+      ['', json],
+      [undefined, json],
+      [undefined, {}],
+      ['{}', json],
+    ] as const) {
+      const answer = await send(route, payload, headers, { records: await makeRecords(t) });
+      if (expected.length > 0) expectFaults(answer, expected);
+      else expectSuccess(route, answer);
+    }
+  });
+
+  test('names an unknown property', async () => {
+    for (const [name, pointer] of [
+      ['unknown', '/unknown'],
+      ['a/b~c', '/a~1b~0c'],
+      ['toString', '/toString'],
+      ['', '/'],
+    ]) {
+      const body = Object.assign(bodyTo(route) as Json, { [name!]: 1 });
+      expectFaults(await send(route, JSON.stringify(body)), [pointer!]);
+    }
+  });
+
+  test('refuses another content type', async () => {
+    const others = [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+      'application/jsonx',
+    ];
+    const more = ['application/merge-patch+json', 'text/json', 'json', '*/*', 'application/json, text/plain'];
+    for (const type of [...others, ...more])
+      expectRefusal(
+        await send(route, '{}', { 'content-type': type }),
+        'unsupported_media_type',
+        415,
+        'Unsupported Media Type',
+        type,
+      );
+    const untyped = await send(route, '{}', {});
+    expectRefusal(untyped, 'unsupported_media_type', 415, 'Unsupported Media Type', 'none');
+  });
+
+  test('takes every spelling of the content type', async () => {
+    for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])
+      expectFaults(await send(route, '{"unknown":1}', { 'content-type': type }), [...missing(route), '/unknown'], type);
+  });
+
+  test('refuses a body of more than 1 MiB, told of beforehand or not, and no smaller one', async () => {
+    const limit = 1024 * 1024;
+    const padded = (length: number) => `{"unknown":1}`.padEnd(length);
+    for (const payload of [padded(limit + 1), Readable.from([padded(limit), ' '])])
+      expectRefusal(await send(route, payload), 'payload_too_large', 413, 'Payload Too Large');
+    expectFaults(await send(route, padded(limit)), [...missing(route), '/unknown']);
+  });
+});
+
+describe.each(withMembers)('$name', (route) => {
+  const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '');
+
+  test('refuses every value of a wrong type, at its place', async () => {
+    for (const { pointer, schema } of positions)
+      for (const [what, value] of wrongTypes(schema))
+        expectFaults(
+          await send(route, toJson(replaced(bodyTo(route, pointer), pointer, value))),
+          [pointer],
+          `${pointer}: ${what}`,
+        );
+  });
+
+  test('refuses every value out of bounds, at its place', async () => {
+    for (const { pointer, schema } of positions)
+      for (const [what, value] of outOfBounds(schema, sampleOf(route, pointer, schema)))
+        expectFaults(
+          await send(route, toJson(replaced(bodyTo(route, pointer), pointer, value))),
+          [pointer],
+          `${pointer}: ${what}`,
+        );
+  });
+
+  test('names every missing property', async () => {
+    for (const { pointer, schema } of positionsOf(route.body!))
+      for (const name of requiredOf(schema)) {
+        const without = (object: Json) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
+        const body = replaced(bodyTo(route, pointer), pointer, without);
+        expectFaults(await send(route, toJson(body)), [`${pointer}/${name}`]);
+      }
+  });
+
+  test('names an unknown property at every depth', async () => {
+    for (const { pointer, schema } of positions)
+      if (schema['additionalProperties'] === false) {
+        const body = replaced(bodyTo(route, pointer), pointer, (object: Json) => ({ ...object, unknown: null }));
+        expectFaults(await send(route, toJson(body)), [`${pointer}/unknown`]);
+      }
+  });
+
+  test('names every fault at once, whatever its kind', async () => {
+    const members = Object.entries(propertiesOf(route.body!));
+    const wrong = Object.fromEntries(members.map(([name, schema]) => [name, wrongTypes(schema)[0]![1]]));
+    expectFaults(
+      await send(route, toJson({ ...wrong, unknown: 1 })),
+      [...Object.keys(wrong), 'unknown'].map((name) => `/${name}`),
+    );
+    const unkeepable = new Raw(String.raw`"\u0000"`);
+    expectFaults(await send(route, toJson({ unknown: 1, other: unkeepable })), [
+      ...missing(route),
+      '/unknown',
+      '/other',
+    ]);
+  });
+
+  test('refuses absurd bodies in time and in brief', async () => {
+    expectBriefRefusal(await send(route, many), 'unknown properties');
+    for (const { pointer, schema } of positions)
+      for (const value of absurdities(schema)) {
+        const payload = toJson(replaced(bodyTo(route, pointer), pointer, new Raw(value)));
+        expectBriefRefusal(await send(route, payload), `${pointer}: ${value.slice(0, 20)}…`);
+      }
+  });
+
+  test('bounds every text, number, array and free-form object', () => {
+    const unbounded = positionsOf(route.body!).filter(({ schema }) => !isBounded(schema));
+    expect(unbounded.map(({ pointer }) => pointer)).toEqual([]);
+  });
+});
+
+test('absurd JSON of anybody is refused in time and in brief', async () => {
+  const login = routes.find(({ name }) => name === 'POST /api/auth/login')!;
+  const deepObject = `${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}`;
+  const manyUnkeepable = `{"a":[${String.raw`"\u0000",`.repeat(100_000)}0]}`;
+  for (const payload of [deep, deepObject, `{"a":${deep}}`, `{"\\u0000":${deepObject}}`, manyUnkeepable])
+    expectBriefRefusal(await send(login, payload), payload.slice(0, 20));
+});
+
+const deep = '['.repeat(200_000) + ']'.repeat(200_000);
+const many = `{${Array.from({ length: 70_000 }, (_, i) => `"u${i}":${i}`).join(',')}}`;
+
+/** JSON of the right type that is as large, deep or faulty as a body can be; texts where their form is looked at. */
+function absurdities(schema: Json): string[] {
+  const types = typesOf(schema);
+  return [
+    ...(schema['format'] || schema['pattern'] ? [`"a@${'a.'.repeat(499_000)}"`] : []),
+    ...(types.includes('array') ? [deep, `[${'0,'.repeat(500_000)}0]`, `[${'{},'.repeat(300_000)}{}]`] : []),
+    ...(types.includes('object') ? [`{"a":${deep}}`, many] : []),
+  ];
+}
+
+/** Not much larger than the request, whatever the number of faults. */
+function expectBriefRefusal({ status, body }: Answer, what: string): void {
+  expect(status, what).toBe(400);
+  expect(JSON.stringify(body).length, what).toBeLessThan(1024 * 1024);
+}
+
+/** A value of the place that has what its mistakes are made of: an array with an element. */
+function sampleOf(route: DeclaredRoute, pointer: string, schema: Json): unknown {
+  const along = schema['items'] && !isReadByCode(schema) ? `${pointer}/0` : pointer;
+  const body = bodyTo(route, along);
+  return pointer
+    .split('/')
+    .slice(1)
+    .reduce((node, token) => (node as Json)[token], body);
+}
+
+function isBounded(schema: Json): boolean {
+  const types = typesOf(schema);
+  if (schema['enum'] || 'const' in schema || isReadByCode(schema)) return true;
+  if (types.includes('string')) return 'maxLength' in schema || schema['format'] === 'uuid';
+  if (types.includes('array')) return 'maxItems' in schema;
+  if (types.includes('object')) return schema['additionalProperties'] === false || 'maxProperties' in schema;
+  return types.every((type) => ['boolean', 'null'].includes(type) || ('minimum' in schema && 'maximum' in schema));
+}
+
+describe.each(withoutMembers)('$name', (route) => {
+  test('refuses any property in a body that it does not need', async () => {
+    expectFaults(await send(route, '{"a":1,"b":{"c":null}}'), ['/a', '/b']);
+  });
+});
+
+describe.each(routes.filter(({ url }) => url.includes(':id')))('$name', (route) => {
+  test('refuses an id that is no UUID', async () => {
+    for (const id of badFormats['uuid']!) {
+      const answer = await send(route, undefined, {}, { records, id: encodeURIComponent(id) });
+      expectFaults(answer, ['/id'], id);
+    }
+  });
+
+  test('refuses an id that cannot be read', async () => {
+    for (const id of ['%00', '%20', '%ff', '%zz', '%', '%E0%A4%A', 'x'.repeat(5_000), '..%2f..', '%2e%2e'])
+      expect([400, 404], id).toContain((await send(route, undefined, {}, { records, id })).status);
+  });
+});
