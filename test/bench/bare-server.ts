@@ -1,0 +1,40 @@
+import fastify from 'fastify';
+import postgres from 'postgres';
+import type { Database, Sql, Transaction } from '../../src/db.ts';
+import { createContact, findContact, listContacts } from '../../src/queries/contacts.ts';
+import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../../src/schemas/contacts.ts';
+import { done, DoneWithId } from '../../src/schemas/wire.ts';
+import { registerArrays, wireTypes } from '../../src/wire-types.ts';
+
+// The ceiling: the same statements through the same driver, answered with the same schemas by a bare Fastify. No key, no
+// validation, no log, no gate, no limit.
+const [url, customerId] = process.argv.slice(2) as [string, string];
+const connect = (max: number): Sql => {
+  const connection = { role: 'sales_data_api', TimeZone: 'UTC' };
+  const sql = postgres(url, { max, types: wireTypes, fetch_types: false, connection }) as unknown as Sql;
+  registerArrays(sql);
+  return sql;
+};
+const [reads, writes] = [connect(2), connect(10)];
+const db: Database = {
+  lookup: (work) => work(reads),
+  search: (work) => work(writes),
+  transaction: <T>(work: (sql: Transaction) => Promise<T>) => writes.begin(work) as Promise<T>,
+  close: async () => {},
+};
+
+const app = fastify();
+app.get<{ Params: { id: string } }>('/contacts/:id', { schema: { response: { 200: ContactDetail } } }, (request) =>
+  db.lookup((sql) => findContact(sql, customerId, request.params.id)),
+);
+app.post<{ Body: ContactQuery }>(
+  '/contacts/list',
+  { schema: { response: { 200: { type: 'array', items: Contact } } } },
+  async (request) => (await listContacts(db, customerId, request.body)).rows,
+);
+app.post<{ Body: ContactCreate }>('/contacts', { schema: { response: { 201: DoneWithId } } }, async (request, reply) =>
+  reply
+    .code(201)
+    .send(done('Contact created', await db.transaction((sql) => createContact(sql, customerId, request.body)))),
+);
+process.stdout.write(`${JSON.stringify({ url: await app.listen({ port: 0, host: '127.0.0.1' }) })}\n`);

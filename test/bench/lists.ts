@@ -1,0 +1,186 @@
+import postgres from 'postgres';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type Database } from '../../src/db.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
+import { migrate } from '../../src/migrate.ts';
+import { countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
+import { insertCustomer } from '../../src/queries/customers.ts';
+import { continueFill, type Fill } from '../../src/queries/list-fills.ts';
+import { changeList, createList, findList, listLists } from '../../src/queries/lists.ts';
+import { insertUser } from '../../src/queries/users.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
+import type { RuleGiven } from '../../src/schemas/lists.ts';
+import { contactBody } from '../setup/factories.ts';
+import { fillContacts } from './people.ts';
+import { alternate } from './run.ts';
+
+const callers = 10;
+const listsInAll = 25;
+const listsWithRules = 13;
+
+/** Thirteen lists of rules as people make them, two rules each and of very unequal size. */
+const ruleset = (i: number): RuleGiven[] =>
+  (
+    [
+      [
+        { field: 'job_title', operator: 'contains', value: 'engineer' },
+        { field: 'location_country', operator: 'in', value: 'DE, FR' },
+      ],
+      [
+        { field: 'industry', operator: 'equals', value: 'Retail' },
+        { field: 'score', operator: 'greater_than', value: '70' },
+      ],
+      [{ field: 'work_email', operator: 'ends_with', value: `company${i}.example` }],
+      [
+        { field: 'company.industry', operator: 'equals', value: 'Mining' },
+        { field: 'last_name', operator: 'starts_with', value: `last${i}`, logic_operator: 'OR' },
+      ],
+    ] satisfies RuleGiven[][]
+  )[i % 4]!;
+
+interface Bench {
+  db: Database;
+  owner: postgres.Sql;
+}
+
+/** Lists, their members and counts, at the service's own functions: what HTTP adds is the other suites' matter. */
+export async function benchLists(most: number, rounds: number): Promise<void> {
+  const server = await openEmbeddedPostgres('', { throwaway: true });
+  await migrate(server.ownerUrl);
+  const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
+  const db = openDatabase(parseConfig({ LOG_LEVEL: 'silent' }), server.serviceUrl);
+  await benchWrites({ db, owner }, most, rounds);
+  await owner.end({ timeout: 1 });
+  await db.close();
+  await server.close();
+}
+
+interface Customer {
+  id: string;
+  userId: string;
+}
+
+async function makeCustomer({ db, owner }: Bench, contacts: number): Promise<Customer> {
+  const customer = await db.transaction(async (sql) => {
+    const { id } = await insertCustomer(sql, { business_name: 'Bench', country: null, city: null });
+    const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
+    return { id, userId: (await insertUser(sql, id, user, commandLine))!.id };
+  });
+  await fillContacts(owner, customer.id, contacts);
+  return customer;
+}
+
+async function makeLists({ db }: Bench, { id, userId }: Customer): Promise<void> {
+  for (let i = 0; i < listsInAll; i += 1) {
+    const rules = i < listsWithRules ? ruleset(i) : [];
+    const { fill } = await db.transaction((sql) => createList(sql, id, userId, { name: `List ${i}`, rules }));
+    await finish(db, fill);
+  }
+}
+
+/** What the worker does; answers how long it took (s). */
+async function finish(db: Database, fill: Fill | undefined): Promise<number> {
+  const start = performance.now();
+  let isMore = fill !== undefined;
+  while (isMore) isMore = await db.transaction((sql) => continueFill(sql, fill!));
+  return (performance.now() - start) / 1000;
+}
+
+async function benchWrites(bench: Bench, most: number, rounds: number): Promise<void> {
+  const few = 10_000;
+  const [plainFew, plainMost] = [await makeCustomer(bench, few), await makeCustomer(bench, most)];
+  const [listedFew, listedMost] = [await makeCustomer(bench, few), await makeCustomer(bench, most)];
+  await makeLists(bench, listedFew);
+  await makeLists(bench, listedMost);
+  await bench.owner`vacuum analyze`;
+
+  const perSecond =
+    ({ id }: Customer) =>
+    () =>
+      creates(bench.db, id, 2);
+  const rates = await alternate(rounds, {
+    plainFew: perSecond(plainFew),
+    listedFew: perSecond(listedFew),
+    plainMost: perSecond(plainMost),
+    listedMost: perSecond(listedMost),
+  });
+  print('creates/s, no lists', `${few} contacts`, rates.plainFew, `${most} contacts`, rates.plainMost);
+  print(
+    `creates/s, ${listsWithRules} lists with rules`,
+    `${few} contacts`,
+    rates.listedFew,
+    `${most} contacts`,
+    rates.listedMost,
+  );
+  ratio(`cost of ${listsWithRules} lists with rules, ${few} contacts`, rates.plainFew / rates.listedFew);
+  ratio(`cost of ${listsWithRules} lists with rules, ${most} contacts`, rates.plainMost / rates.listedMost);
+  ratio('cost of the other contacts, no lists', rates.plainFew / rates.plainMost);
+  ratio('cost of the other contacts, with lists', rates.listedFew / rates.listedMost);
+  await benchReads(bench, listedMost, rounds);
+  await benchRuleChange(bench, listedMost);
+}
+
+/** Contacts made a second, by so many callers. */
+async function creates(db: Database, customerId: string, seconds: number): Promise<number> {
+  const end = performance.now() + seconds * 1000;
+  let made = 0;
+  const caller = async () => {
+    while (performance.now() < end) {
+      const [country, title] = [['DE', 'US', 'JP'][made % 3]!, ['Engineer', 'Clerk'][made % 2]!];
+      const body = contactBody({ job_title: title, industry: 'Retail', location_country: country }) as never;
+      await db.transaction((sql) => createContact(sql, customerId, body));
+      made += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return made / seconds;
+}
+
+async function benchReads({ db, owner }: Bench, { id }: Customer, rounds: number): Promise<void> {
+  const lists = await listLists(db, id, {});
+  const largest = lists.rows.toSorted((a, b) => b.contacts_count - a.contacts_count)[0]!;
+  await owner`vacuum analyze list_members`;
+  const filters = { list_id: largest.id };
+  const first = await listContacts(db, id, { filters });
+  const cursor = first.nextCursor!;
+  const times = await alternate(rounds * 20, {
+    'a page of all contacts': () => milliseconds(() => listContacts(db, id, {})),
+    [`a page of ${lists.rows.length} lists with counts`]: () => milliseconds(() => listLists(db, id, {})),
+    [`a page of one list of ${largest.contacts_count}`]: () => milliseconds(() => listContacts(db, id, { filters })),
+    'the next page, by cursor': () => milliseconds(() => listContacts(db, id, { filters, paginate: { cursor } })),
+    'its members counted': () => milliseconds(() => countContacts(db, id, { filters })),
+    'all contacts counted': () => milliseconds(() => countContacts(db, id, {})),
+  });
+  for (const [what, ms] of Object.entries(times)) print(what, 'median ms', ms);
+}
+
+async function benchRuleChange({ db }: Bench, { id, userId }: Customer): Promise<void> {
+  const { id: list, fill } = await db.transaction((sql) =>
+    createList(sql, id, userId, { name: 'Changed', rules: ruleset(1) }),
+  );
+  await finish(db, fill);
+  const change = () => db.transaction((sql) => changeList(sql, id, list, { rules: ruleset(0) }));
+  let changed: Awaited<ReturnType<typeof change>> | undefined;
+  print('a change of rules, answered', 'ms', await milliseconds(async () => (changed = await change())));
+  const evaluating = await milliseconds(() => findList(db, id, list));
+  const filling = finish(db, changed!.fill);
+  const [alone, beside] = [await creates(db, id, 2), await filling.then(() => creates(db, id, 2))];
+  print('its count evaluated while it is filled', 'ms', evaluating);
+  print('filled', 's', await filling);
+  print('creates/s', 'while it is filled', alone, 'after', beside);
+}
+
+async function milliseconds(work: () => Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+}
+
+const ratio = (what: string, value: number): void => print(what, 'ratio', value);
+
+function print(what: string, ...figures: (string | number)[]): void {
+  const shown = figures.map((figure) =>
+    typeof figure === 'number' ? (figure < 100 ? figure.toFixed(2) : Math.round(figure)) : figure,
+  );
+  process.stdout.write(`  ${what.padEnd(48)}${shown.join('  ')}\n`);
+}

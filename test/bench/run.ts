@@ -1,0 +1,79 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** A server under load, in a process of its own. */
+export interface Server {
+  url: string;
+  stop(): void;
+}
+
+/** Starts a script that prints `{"url": …}` when it listens. */
+export async function startServer(entry: string[], environment: Record<string, string> = {}): Promise<Server> {
+  const child = spawn(process.execPath, entry, {
+    cwd: root,
+    env: { PATH: process.env['PATH'], ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  return { url: (JSON.parse(line) as { url: string }).url, stop: () => void child.kill('SIGTERM') };
+}
+
+/** Requests a second, and latencies in ms. */
+export interface Load {
+  rate: number;
+  p50: number;
+  p99: number;
+}
+
+export interface Request {
+  method: 'GET' | 'POST';
+  path: string;
+  body?: object;
+}
+
+/** Loads a server with `callers` at once for some seconds; any answer but 2xx is an error. */
+export async function load(
+  base: string,
+  requests: Request[],
+  callers: number,
+  seconds: number,
+  headers: Record<string, string> = {},
+): Promise<Load> {
+  const options = {
+    url: base,
+    connections: callers,
+    duration: seconds,
+    requests: requests.map(({ method, path, body }) => ({
+      method,
+      path: new URL(base).pathname.replace(/\/$/, '') + path,
+      headers: { ...headers, ...(body ? { 'content-type': 'application/json' } : {}) },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    })),
+  };
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    join(import.meta.dirname, 'load.ts'),
+    JSON.stringify(options),
+  ]);
+  const result = JSON.parse(stdout) as Load & { failed: number };
+  if (result.failed > 0) throw new Error(`${result.failed} requests to ${base} failed`);
+  return result;
+}
+
+/** The value in the middle. */
+export const median = (values: number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+
+/** Measures several things in turn, `rounds` times, so that what disturbs the machine disturbs all; the median of each. */
+export async function alternate<K extends string>(
+  rounds: number,
+  measures: Record<K, () => Promise<number>>,
+): Promise<Record<K, number>> {
+  const names = Object.keys(measures) as K[];
+  const results = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<K, number[]>;
+  for (let round = 0; round < rounds; round += 1) for (const name of names) results[name].push(await measures[name]());
+  return Object.fromEntries(names.map((name) => [name, median(results[name])])) as Record<K, number>;
+}
