@@ -1,0 +1,5 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  test: { include: ['test/image/*.test.ts'], testTimeout: 60_000, reporters: ['default', './test/setup/reporter.ts'] },
+});
