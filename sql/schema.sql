@@ -151,6 +151,42 @@ create table counters (
 );
 grant delete, insert, select, update on counters to sales_data_api;
 
+create table credit_balances (
+  customer_id uuid           not null,
+  pool        text           not null,
+  available   bigint         not null default 0,
+  reserved    bigint         not null default 0,
+  updated_at  timestamptz(3) not null default clock_timestamp(),
+  constraint credit_balances_pkey primary key (customer_id, pool),
+  constraint credit_balances_customer_fkey foreign key (customer_id) references customers(id),
+  constraint credit_balances_available_not_negative check (available >= 0),
+  constraint credit_balances_pool_known check (pool = any (array['subscription', 'verification'])),
+  constraint credit_balances_reserved_not_negative check (reserved >= 0)
+);
+grant insert, select, update on credit_balances to sales_data_api;
+
+create table credit_entries (
+  customer_id    uuid        not null,
+  id             uuid        not null default uuidv7(),
+  pool           text        not null,
+  kind           text        not null,
+  amount         bigint      not null,
+  balance_after  bigint      not null,
+  reserved_after bigint      not null,
+  job_id         uuid,
+  note           text,
+  created_at     timestamptz generated always as (uuid_extract_timestamp(id)) virtual,
+  constraint credit_entries_pkey primary key (customer_id, id),
+  constraint credit_entries_balance_fkey foreign key (customer_id, pool) references credit_balances(customer_id, pool),
+  constraint credit_entries_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id),
+  constraint credit_entries_amount_positive check (amount > 0 or kind = 'adjust' and amount <> 0),
+  constraint credit_entries_kind_known check (kind = any (array['grant', 'reserve', 'charge', 'release', 'adjust'])),
+  constraint credit_entries_never_negative check (balance_after >= 0 and reserved_after >= 0),
+  constraint credit_entries_of_jobs check ((job_id is not null) = (kind = any (array['reserve', 'charge', 'release'])))
+);
+create unique index credit_entries_once_a_job on credit_entries using btree (customer_id, job_id, kind) where kind = any (array['reserve', 'release']);
+grant insert, select on credit_entries to sales_data_api;
+
 create table customers (
   id            uuid           not null default uuidv7(),
   business_name text           not null,
@@ -177,6 +213,78 @@ create table idempotency_records (
 );
 create index idempotency_records_age on idempotency_records using btree (created_at);
 grant delete, insert, select, update on idempotency_records to sales_data_api;
+
+create table job_inputs (
+  customer_id  uuid    not null,
+  job_id       uuid    not null,
+  "position"   integer not null,
+  item         text    not null,
+  contact_ids  uuid[]  not null default '{}'::uuid[],
+  is_duplicate boolean not null default false,
+  constraint job_inputs_pkey primary key (customer_id, job_id, "position"),
+  constraint job_inputs_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id)
+);
+grant delete, insert, select on job_inputs to sales_data_api;
+
+create table job_results (
+  customer_id uuid           not null,
+  job_id      uuid           not null,
+  "position"  integer        not null,
+  item        text           not null,
+  contact_id  uuid,
+  status      text           not null,
+  reason      text,
+  charged     integer        not null,
+  result      jsonb,
+  finished_at timestamptz(3) not null default clock_timestamp(),
+  constraint job_results_pkey primary key (customer_id, job_id, "position"),
+  constraint job_results_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id),
+  constraint job_results_charge_for_success check (charged >= 0 and (charged = 0 or status = 'succeeded')),
+  constraint job_results_status_known check (status = any (array['succeeded', 'failed', 'skipped']))
+);
+grant delete, insert, select on job_results to sales_data_api;
+
+create table jobs (
+  customer_id  uuid           not null,
+  id           uuid           not null default uuidv7(),
+  type         text           not null,
+  status       text           not null default 'PENDING',
+  sync_crm     boolean        not null,
+  request      jsonb          not null default '{}'::jsonb,
+  pool         text           not null,
+  total        integer        not null,
+  succeeded    integer        not null default 0,
+  failed       integer        not null default 0,
+  skipped      integer        not null default 0,
+  reserved     bigint         not null,
+  charged      bigint         not null default 0,
+  refunded     bigint         not null default 0,
+  progress     jsonb,
+  error        text,
+  failures     smallint       not null default 0,
+  lease        uuid,
+  leased_until timestamptz(3),
+  served_at    timestamptz(3),
+  created_at   timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  started_at   timestamptz(3),
+  finished_at  timestamptz(3),
+  purged_at    timestamptz(3),
+  constraint jobs_pkey primary key (customer_id, id),
+  constraint jobs_begin_with_time check (status <> 'PENDING' or started_at is null),
+  constraint jobs_counts_not_negative check (least(total::bigint, succeeded::bigint, failed::bigint, skipped::bigint, reserved, charged, refunded) >= 0),
+  constraint jobs_end_settled check (finished_at is null or (charged + refunded) = reserved),
+  constraint jobs_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
+  constraint jobs_lease_while_unfinished check (lease is null or finished_at is null),
+  constraint jobs_lease_whole check ((lease is null) = (leased_until is null)),
+  constraint jobs_pool_known check (pool = any (array['subscription', 'verification'])),
+  constraint jobs_processed_within_total check ((succeeded + failed + skipped) <= total),
+  constraint jobs_spend_within_reserved check ((charged + refunded) <= reserved),
+  constraint jobs_status_known check (status = any (array['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
+  constraint jobs_type_known check (type = any (array['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list']))
+);
+create index jobs_ended on jobs using btree (finished_at) where finished_at is not null and purged_at is null;
+create index jobs_unfinished on jobs using btree (customer_id, served_at nulls first, id) where finished_at is null;
+grant insert, select, update on jobs to sales_data_api;
 
 create table list_members (
   customer_id uuid    not null,
@@ -424,6 +532,7 @@ create table unlocks (
   prospect_id uuid           not null,
   in_catalog  boolean        not null default false,
   unlocked_at timestamptz(3) not null default clock_timestamp(),
+  job_id      uuid,
   constraint unlocks_pkey primary key (customer_id, prospect_id)
 );
 create index unlocks_prospect on unlocks using btree (prospect_id, customer_id);
