@@ -75,7 +75,8 @@ export async function makeList(
   return list!.id;
 }
 
-async function clientOf(
+/** A client of a customer with a new key of these scopes, which calls this app. */
+export async function clientOf(
   app: FastifyInstance,
   id: string,
   adminId: string,

@@ -1,0 +1,188 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildApp } from '../src/app.ts';
+import { openCatalog } from '../src/catalog/open.ts';
+import { parseConfig } from '../src/config.ts';
+import { openDatabase } from '../src/db.ts';
+import { scopes } from '../src/schemas/scopes.ts';
+import { startApp, type TestApp } from './setup/app.ts';
+import {
+  clientOf,
+  contactBody,
+  opportunityBody,
+  productBody,
+  type Answer,
+  type TestCustomer,
+} from './setup/factories.ts';
+import { fillTenants } from './setup/tenants.ts';
+import { readingsOf, watchPlans, type PlanWatch } from './setup/watched-plans.ts';
+
+// What every call costs on 245,000 contacts of 20 unequal customers, whichever kind of plan the server takes.
+
+const rules = Array.from({ length: 13 }, (_, i) => [
+  { field: 'location_country', operator: 'equals', value: 'DE' },
+  { field: 'company.industry', operator: 'contains', value: `industry ${i}` },
+  { field: 'score', operator: 'greater_than', value: '50', logic_operator: 'OR' },
+]);
+
+/** Ids of one customer's records. */
+type Ids = Record<'contact' | 'company' | 'list' | 'product' | 'opportunity' | 'pipeline', string>;
+
+type Call = (customer: TestCustomer, ids: Ids) => Promise<Answer>;
+
+/** Every call by key, and the most rows of tables that it may look at; those that work on the whole of something are not here. */
+const calls: [string, number, Call][] = [
+  ['the summary', 100, (one) => one.get('/customer/summary')],
+  ['the users', 100, (one) => one.get('/customer/users')],
+  ['a page of contacts', 200, (one) => one.post('/contacts/list', {})],
+  ['the number of contacts', 100, (one) => one.post('/contacts/metadata', {})],
+  ['contacts by e-mail', 100, (one) => one.post('/contacts/list', { filters: { work_email: '7@example.com' } })],
+  ['a page of a list', 1_000, (one, { list }) => one.post('/contacts/list', { filters: { list_id: list } })],
+  ['the number in a list', 100, (one, { list }) => one.post('/contacts/metadata', { filters: { list_id: list } })],
+  ['contacts by name', 200, (one) => one.post('/contacts/list', { order_by: { last_name: 'ASC' } })],
+  ['a contact', 50, (one, { contact }) => one.get(`/contacts/${contact}`)],
+  [
+    'a new contact',
+    200,
+    (one, { list, company }) => one.post('/contacts', contactBody({ list_ids: [list], company: { id: company } })),
+  ],
+  [
+    'a new contact of a named company',
+    200,
+    (one) => one.post('/contacts', contactBody({ company: { name: 'Company 7' } })),
+  ],
+  ['a change of a contact', 200, (one, { contact }) => one.patch(`/contacts/${contact}`, { job_title: 'Countess' })],
+  [
+    'other lists of a contact',
+    200,
+    (one, { contact, list }) => one.patch(`/contacts/${contact}`, { list_ids: [list] }),
+  ],
+  ['a page of companies', 200, (one) => one.post('/company/list', {})],
+  ['the number of companies', 100, (one) => one.post('/company/metadata', {})],
+  ['a company', 50, (one, { company }) => one.get(`/company/${company}`)],
+  ['a new company', 100, (one) => one.post('/company', { type: 'customer', company_name: 'New' })],
+  ['a new name of a company', 500, (one, { company }) => one.patch(`/company/${company}`, { company_name: 'Renamed' })],
+  ['a page of lists', 2_000, (one) => one.post('/list-contact/list', {})],
+  ['a list', 100, (one, { list }) => one.get(`/list-contact/${list}`)],
+  ['a new list', 100, (one) => one.post('/list-contact', { name: 'New' })],
+  ['a new name of a list', 100, (one, { list }) => one.patch(`/list-contact/${list}`, { name: 'Renamed' })],
+  [
+    'a further member',
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+  [
+    'a member less',
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+  ['a page of products', 2_000, (one) => one.post('/products/list', {})],
+  ['a product', 50, (one, { product }) => one.get(`/products/${product}`)],
+  ['a new product', 50, (one) => one.post('/products', productBody())],
+  ['a new price', 50, (one, { product }) => one.patch(`/products/${product}`, { price: 2 })],
+  ['a page of opportunities', 500, (one) => one.post('/opportunities/list', {})],
+  ['an opportunity', 50, (one, { opportunity }) => one.get(`/opportunities/${opportunity}`)],
+  [
+    'a new opportunity',
+    200,
+    async (one, { product, contact, company }) =>
+      one.post(
+        '/opportunities',
+        await opportunityBody(one, {
+          products: [{ id: product, price: 1, quantity: 1 }],
+          contacts_ids: [contact],
+          company_id: company,
+        }),
+      ),
+  ],
+  [
+    'other lines of an opportunity',
+    200,
+    (one, { opportunity, product }) =>
+      one.patch(`/opportunities/${opportunity}`, { products: { update: [{ id: product, quantity: 2 }] } }),
+  ],
+  ['the pipelines', 50, (one) => one.get('/pipelines')],
+  ['a pipeline', 50, (one, { pipeline }) => one.get(`/pipelines/${pipeline}`)],
+  ['the end of an opportunity', 200, (one, { opportunity }) => one.delete(`/opportunities/${opportunity}`)],
+  ['the end of a contact', 200, (one, { contact }) => one.delete(`/contacts/${contact}`)],
+  ['the end of a company', 500, (one, { company }) => one.delete(`/company/${company}`)],
+  ['the end of a product', 50, (one, { product }) => one.delete(`/products/${product}`)],
+];
+
+const modes = ['force_custom_plan', 'force_generic_plan'];
+
+let test: TestApp;
+let customers: TestCustomer[];
+
+beforeAll(async () => {
+  test = await startApp();
+  const made: TestCustomer[] = [];
+  for (let i = 0; i < 20; i += 1) made.push(await test.customer());
+  for (const [i, rule] of rules.entries()) await made[0]!.post('/list-contact', { name: `Rules ${i}`, rules: rule });
+  await fillTenants(
+    test.owner,
+    made.map(({ id }) => id),
+  );
+  customers = [made[0]!, made[3]!, made[19]!];
+}, 300_000);
+
+/** Some records of a customer, from the middle of what they have. */
+async function idsOf({ id }: TestCustomer): Promise<Ids> {
+  const [ids] = await test.owner<[Ids]>`
+    select
+      (select id from contacts where customer_id = ${id} offset 500 limit 1) as contact,
+      (select id from companies where customer_id = ${id} offset 50 limit 1) as company,
+      (select id from lists where customer_id = ${id} and name in ('Large', 'Renamed') limit 1) as list,
+      line.product_id as product,
+      line.opportunity_id as opportunity,
+      (select id from pipelines where customer_id = ${id} limit 1) as pipeline
+    from opportunity_lines line
+    join products p on p.customer_id = line.customer_id and p.id = line.product_id
+    where line.customer_id = ${id} and p.deleted_at is null
+    limit 1`;
+  return ids;
+}
+
+describe.each(modes)('with plan_cache_mode %s', (mode) => {
+  let watch: PlanWatch;
+  let app: FastifyInstance;
+  let close: () => Promise<void>;
+
+  beforeAll(async () => {
+    watch = await watchPlans(test.url, mode);
+    const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', DATABASE_URL: watch.url });
+    const db = openDatabase(config, watch.url);
+    const catalog = openCatalog(config, db);
+    app = buildApp({ config, db, catalog });
+    await app.ready();
+    close = async () => {
+      await app.close();
+      await catalog.close();
+      await db.close();
+      await watch.close();
+    };
+  });
+  afterAll(() => close());
+
+  it.each(calls)('%s reads no table from end to end, and few rows', async (_, most, call) => {
+    for (const { id, adminId } of customers) {
+      const customer = await clientOf(app, id, adminId, [...scopes]);
+      const ids = await idsOf(customer);
+      watch.take();
+      const { status } = await call(customer, ids);
+      expect(status).toBeLessThan(300);
+      const plans = watch.take();
+      expect(plans.length).toBeGreaterThan(1); // the key's look-up, and what was asked
+      for (const { text, plan } of plans) {
+        const { sequential, rows } = readingsOf(plan);
+        expect(
+          sequential.filter((table) => table !== 'subscription_tiers'),
+          text,
+        ).toEqual([]); // it has one row
+        expect(rows, text).toBeLessThanOrEqual(most);
+      }
+    }
+  });
+});

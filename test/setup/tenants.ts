@@ -1,0 +1,91 @@
+import type postgres from 'postgres';
+
+/**
+ * Fills customers with records of every kind, the first with half of all, and beside them so many small customers that no
+ * table is small enough to be read as a whole. Two thirds of the scores are tied. Counts are kept, rules are not evaluated.
+ */
+export async function fillTenants(sql: postgres.Sql, customerIds: string[]): Promise<void> {
+  await sql.unsafe(`create temporary table tenants (id uuid, n integer, size integer)`);
+  const sizes = customerIds.map((_, i) => (i === 0 ? 100_000 : Math.floor(56_000 / (i + 1))));
+  await sql`
+    insert into tenants
+    select id, n, size
+    from unnest(${customerIds}::uuid[], ${sizes}::integer[]) with ordinality t (id, size, n)`;
+  await sql.unsafe(small).simple();
+  await sql.unsafe(large).simple();
+  await sql.unsafe('vacuum analyze');
+}
+
+/** 2,000 customers who have begun and no more. */
+const small = `
+  create temporary table beginners as select uuidv7() as id, n from generate_series(1, 2000) n;
+  insert into customers (id, business_name) select id, 'Beginner ' || n from beginners;
+  insert into subscriptions (customer_id, tier_id) select b.id, t.id from beginners b, subscription_tiers t;
+  insert into credit_balances (customer_id, pool) select id, 'subscription' from beginners;
+  insert into users (customer_id, email, email_folded, name, role, password_hash)
+    select id, 'a' || g || '@' || id, 'a' || g || '@' || id, 'Ada', 'admin', '' from beginners, generate_series(1, 3) g;
+  insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+    select customer_id, sha256(id::text::bytea), 'key', 'sda_', '{contacts:read}', 7, now() + interval '7 days', id from users;
+  insert into sessions (token_hash, customer_id, user_id, expires_at)
+    select sha256(id::text::bytea), customer_id, id, now() + interval '1 hour' from users;
+  insert into pipelines (customer_id, name) select id, 'Sales' from beginners;
+  insert into stages (customer_id, pipeline_id, name, position, probability_percentage)
+    select customer_id, id, 'Stage', g, 10 from pipelines, generate_series(11, 16) g;
+  insert into lists (customer_id, name, owner_id) select customer_id, 'List', id from users;
+  insert into rule_versions (customer_id) select id from beginners;
+  insert into counters (customer_id, counted, shard, records)
+    select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
+  insert into products (customer_id, name, price, currency, unit)
+    select id, 'Product', 1, 'USD', 'piece' from beginners, generate_series(1, 3)`;
+
+const large = `
+  insert into companies (customer_id, company_name, score, folded)
+    select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
+      jsonb_build_object('company_name', 'company ' || g, 'industry', '')
+    from tenants t, generate_series(1, t.size / 10) g;
+  create temporary table numbered as
+    select customer_id, id, row_number() over (partition by customer_id order by id) as n from companies;
+  insert into contacts (customer_id, first_name, last_name, work_email, company_id, score, updated_at, folded)
+    select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
+      case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
+      jsonb_build_object('first_name', 'ada', 'last_name', 'name ' || g % 5000, 'work_email', g || '@example.com',
+        'job_title', 'title ' || g % 9, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
+    from tenants t
+    cross join generate_series(1, t.size) g
+    left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);
+  insert into lists (customer_id, name, owner_id)
+    select t.id, 'Large', u.id from tenants t join users u on u.customer_id = t.id;
+  insert into list_members (customer_id, list_id, contact_id, by_hand)
+    select customer_id, l.id, c.id, true
+    from lists l join contacts c using (customer_id)
+    where l.name = 'Large' and hashtext(c.id::text) % 3 = 0;
+  insert into products (customer_id, name, price, currency, unit)
+    select t.id, 'Product ' || g, 1, 'USD', 'piece' from tenants t, generate_series(1, t.size / 100) g;
+  insert into opportunities
+      (customer_id, name, priority, stage_id, company_id, user_id_assigned, estimated_closing_date, close_date)
+    select t.id, 'Deal ' || g, 'NONE', s.id, co.id, u.id, now(), now()
+    from tenants t
+    cross join generate_series(1, t.size / 10) g
+    join users u on u.customer_id = t.id
+    join stages s on s.customer_id = t.id and s.position = 1
+    join numbered co on co.customer_id = t.id and co.n = g;
+  create temporary table sold as
+    select customer_id, id, row_number() over (partition by customer_id order by id) as n
+    from products where name like 'Product _%';
+  insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
+    select o.customer_id, o.id, p.id, s.pipeline_id, 1, 1, 1
+    from (select *, row_number() over (partition by customer_id order by id) as n from opportunities) o
+    join tenants t on t.id = o.customer_id
+    join stages s on s.customer_id = o.customer_id and s.id = o.stage_id
+    join sold p on p.customer_id = o.customer_id and p.n = 1 + o.n % (t.size / 100);
+  insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+    select o.customer_id, o.id, c.id, 1
+    from (select *, row_number() over (partition by customer_id order by id) as n from opportunities) o
+    join (select customer_id, id, row_number() over (partition by customer_id order by id) as n from contacts) c
+      using (customer_id, n);
+  insert into counters (customer_id, counted, shard, records)
+    select customer_id, 'contacts', 50, count(*) from contacts group by customer_id
+    union all
+    select customer_id, 'companies', 50, count(*) from companies group by customer_id
+    union all
+    select customer_id, list_id::text, 50, count(*) from list_members group by customer_id, list_id`;

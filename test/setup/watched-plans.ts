@@ -1,0 +1,104 @@
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
+import { asSuperuser } from './database.ts';
+
+/** A node of a plan, as `explain (analyze, format json)` has it. */
+export interface PlanNode {
+  'Node Type': string;
+  'Relation Name'?: string;
+  'Actual Rows': number;
+  'Actual Loops': number;
+  'Rows Removed by Filter'?: number;
+  Plans?: PlanNode[];
+}
+
+/** A statement that the server ran, and how. */
+export interface WatchedPlan {
+  text: string;
+  plan: PlanNode;
+}
+
+/** A way to a database on which the server tells the plan of everything it runs, statements of foreign keys too. */
+export interface PlanWatch {
+  /** The database, seen through the watch. */
+  url: string;
+  /** What was run since the last call. */
+  take(): WatchedPlan[];
+  close(): Promise<void>;
+}
+
+/**
+ * The plans are those of the very statements that the service sends, parameters, plan mode and all: the server's own
+ * `auto_explain` sends each as a notice, and a proxy reads along.
+ */
+export async function watchPlans(url: string, planCacheMode: string): Promise<PlanWatch> {
+  const { hostname, port, pathname } = new URL(url);
+  await explainAutomatically(pathname.slice(1), planCacheMode);
+  const plans: WatchedPlan[] = [];
+  const listener = createServer((client) => {
+    const server = connect(Number(port), hostname);
+    const read = noticeReader((notice) => plans.push(...planIn(notice)));
+    server
+      .on('data', read)
+      .pipe(client)
+      .on('error', () => server.destroy());
+    client.pipe(server).on('error', () => client.destroy());
+  });
+  await once(listener.listen(0, '127.0.0.1'), 'listening');
+  const address = listener.address() as AddressInfo;
+  return {
+    url: Object.assign(new URL(url), { hostname: '127.0.0.1', port: String(address.port) }).href,
+    take: () => plans.splice(0),
+    close: () => new Promise((resolve) => listener.close(() => resolve())),
+  };
+}
+
+const explainAutomatically = (database: string, planCacheMode: string): Promise<void> =>
+  asSuperuser(async (sql) => {
+    const settings = {
+      session_preload_libraries: 'auto_explain',
+      'auto_explain.log_min_duration': '0',
+      'auto_explain.log_analyze': 'on',
+      'auto_explain.log_timing': 'off',
+      'auto_explain.log_nested_statements': 'on',
+      'auto_explain.log_format': 'json',
+      'auto_explain.log_level': 'notice',
+      plan_cache_mode: planCacheMode,
+    };
+    for (const [name, value] of Object.entries(settings))
+      await sql.unsafe(`alter database ${database} set ${name} = '${value}'`);
+  });
+
+/** Finds the notices in what a server sends: messages of a type, a length and so many bytes. */
+function noticeReader(report: (text: string) => void): (chunk: Buffer) => void {
+  let rest = Buffer.alloc(0);
+  return (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    while (rest.length >= 5 && rest.length >= 1 + rest.readInt32BE(1)) {
+      const end = 1 + rest.readInt32BE(1);
+      if (rest[0] === 'N'.charCodeAt(0)) report(rest.toString('utf8', 5, end));
+      rest = rest.subarray(end);
+    }
+  };
+}
+
+function planIn(notice: string): WatchedPlan[] {
+  const found = /plan:\n(\{.*\n\})/s.exec(notice);
+  if (!found) return [];
+  const { 'Query Text': text, Plan: plan } = JSON.parse(found[1]!) as { 'Query Text': string; Plan: PlanNode };
+  return [{ text, plan }];
+}
+
+const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+
+/** What a plan does to tables: which it reads from end to end, and how many rows it looks at. */
+export function readingsOf(plan: PlanNode): { sequential: string[]; rows: number } {
+  const scans = nodesOf(plan).filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
+  const rows = scans.map(
+    (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
+  );
+  return {
+    sequential: scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']!),
+    rows: rows.reduce((sum, one) => sum + one, 0),
+  };
+}
