@@ -8,6 +8,13 @@ import type { Access } from '../schemas/scopes.ts';
 
 type Json = Record<string, unknown>;
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the answer carries the `ETag` of the record that it shows. */
+    etag?: true;
+  }
+}
+
 /** The contract as OpenAPI 3.1, made from the routes' own schemas, at `/openapi.json`; to read and to try at `/docs`, offline too. */
 export default fp(
   async (app) => {
@@ -36,7 +43,7 @@ export default fp(
       },
       transform: ({ schema, url, route }) => ({ schema: describeRoute(schema ?? {}, url, route), url }),
       transformObject: (document) =>
-        nameComponents(('openapiObject' in document ? document.openapiObject : {}) as Json),
+        nameComponents(freeBodies(('openapiObject' in document ? document.openapiObject : {}) as Json)),
     });
     app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async () => app.swagger());
     await app.register(documentation);
@@ -62,7 +69,7 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
   return {
     ...rest,
     ...(bodiless || !hasMembers(body) ? {} : { body }),
-    response: describeResponses(response),
+    response: describeResponses(route, body, response),
     ...describeHeaders(route, response),
     operationId: operationId(method, url),
     ...security(route.config?.access),
@@ -78,14 +85,39 @@ function operationId(method: string, url: string): string {
   return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
 }
 
-/** Every answer by the name of its status; a schema's own description is about the schema. */
-const describeResponses = (response: Record<string, Json> = {}): Record<string, Json> =>
+/** Every answer by the name of its status, with its headers; a schema's own description is about the schema. */
+const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
       status,
-      { ...schema, 'x-response-description': STATUS_CODES[status] },
+      { ...schema, headers: answerHeaders(route, body, status), 'x-response-description': STATUS_CODES[status] },
     ]),
   );
+
+/** The headers of an answer that mean something to the caller. */
+function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
+  const isSuccess = status.startsWith('2');
+  return {
+    'x-request-id': header('Names the request in the logs: what the caller sent under this name, or a new one.'),
+    ...(isSuccess && config?.etag ? { etag: header('The version of the record, for `If-Match`.') } : {}),
+    ...(isSuccess && takesCursor(body)
+      ? { 'x-next-cursor': header('Continues after this page; absent when the page is not full.') }
+      : {}),
+    ...(isSuccess && config?.idempotent
+      ? { 'idempotency-replayed': header('`true` when the answer is that of an earlier request of the same key.') }
+      : {}),
+    ...(status === '401' ? { 'www-authenticate': header('How to authenticate (RFC 9110).') } : {}),
+    ...(status === '503' ? { 'retry-after': header('Seconds after which to try again.') } : {}),
+  };
+}
+
+const header = (description: string): Json => ({ type: 'string', description });
+
+/** Whether a body can ask for the page after a cursor: in `paginate`, or at its root. */
+function takesCursor(body: unknown): boolean {
+  const members = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
+  return 'cursor' in members || 'cursor' in (members['paginate']?.properties ?? {});
+}
 
 /** The headers of the contract that this route heeds. */
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
@@ -115,19 +147,46 @@ function security(access: Access | undefined): Json {
   return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
 }
 
-/** Moves every schema with a title to `components.schemas`, so that generated clients get named types. */
+/** A body may be left out where all its members may. */
+function freeBodies(document: Json): Json {
+  const operations = Object.values(document['paths'] as Record<string, Record<string, Operation>>).flatMap((path) =>
+    Object.values(path),
+  );
+  for (const { requestBody } of operations) {
+    const schemas = Object.values(requestBody?.content ?? {}).map(({ schema }) => schema);
+    if (requestBody && schemas.every(({ required = [] }) => required.length === 0)) requestBody.required = false;
+  }
+  return document;
+}
+
+/** What is read and written of an operation here. */
+interface Operation {
+  requestBody?: { required: boolean; content: Record<string, { schema: { required?: string[] } }> };
+}
+
+/** Moves every schema with a title to `components`, so that generated clients get named types, and every header of an answer. */
 export function nameComponents(document: Json): Json {
   const schemas: Json = {};
+  const headers: Json = {};
   const hoist = (node: unknown): unknown => {
     if (Array.isArray(node)) return node.map(hoist);
     if (typeof node !== 'object' || node === null) return node;
-    const walked = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, hoist(value)]));
+    const walked = Object.fromEntries(
+      Object.entries(node).map(([key, value]) => [key, key === 'headers' ? hoistHeaders(value as Json) : hoist(value)]),
+    );
     if (typeof walked['title'] !== 'string' || !('type' in walked)) return walked;
     const { title, ...schema } = walked;
     schemas[title] = schema;
     return { $ref: `#/components/schemas/${title}` };
   };
+  const hoistHeaders = (given: Json): Json => {
+    Object.assign(headers, given);
+    return Object.fromEntries(Object.keys(given).map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+  };
   const paths = hoist(document['paths']);
-  const sorted = Object.fromEntries(Object.entries(schemas).toSorted(([a], [b]) => (a < b ? -1 : 1)));
-  return { ...document, paths, components: { ...(document['components'] as Json), schemas: sorted } };
+  const components = { ...(document['components'] as Json), schemas: sorted(schemas), headers: sorted(headers) };
+  return { ...document, paths, components };
 }
+
+const sorted = (named: Json): Json =>
+  Object.fromEntries(Object.entries(named).toSorted(([one], [other]) => (one < other ? -1 : 1)));

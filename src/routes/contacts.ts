@@ -61,7 +61,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/contacts/:id',
     {
-      config: { access: { scope: 'contacts:read' } },
+      config: { access: { scope: 'contacts:read' }, etag: true },
       schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
     },
     async ({ caller, params }, reply) => {

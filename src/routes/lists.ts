@@ -52,7 +52,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/list-contact/:id',
     {
-      config: { access: { scope: 'list_contacts:read' } },
+      config: { access: { scope: 'list_contacts:read' }, etag: true },
       schema: { summary: 'Read a contact list', tags, params: IdParams, response: { 200: List } },
     },
     async ({ caller, params }, reply) => {

@@ -49,7 +49,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/opportunities/:id',
     {
-      config: { access: { scope: 'opportunities:read' } },
+      config: { access: { scope: 'opportunities:read' }, etag: true },
       schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
     },
     async ({ caller, params }, reply) => {

@@ -18,7 +18,10 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/pipelines/:id',
-    { config, schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } } },
+    {
+      config: { ...config, etag: true },
+      schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } },
+    },
     async ({ caller, params }, reply) => {
       const pipeline = await app.db.lookup((sql) => findPipeline(sql, caller.customerId, params.id));
       if (!pipeline) throw notFound('pipeline');

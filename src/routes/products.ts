@@ -38,7 +38,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/products/:id',
     {
-      config: { access: { scope: 'products:read' } },
+      config: { access: { scope: 'products:read' }, etag: true },
       schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
     },
     async ({ caller, params }, reply) => {

@@ -1,5 +1,5 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { formats } from '../../src/schemas/formats.ts';
 
 const ajv = new Ajv2020({ allErrors: true, strict: false, formats });
@@ -14,7 +14,9 @@ export function watchAnswers(app: FastifyInstance): string[] {
   app.addHook('onSend', async (request, reply, payload) => {
     const declared = request.routeOptions.schema;
     if (request.is404 || !declared || declared.hide) return payload;
-    const fault = faultOf(request, reply.statusCode, (declared.response ?? {}) as Record<number, object>, payload);
+    const fault =
+      faultOf(request, reply.statusCode, (declared.response ?? {}) as Record<number, object>, payload) ??
+      tagFault(request, reply, payload);
     if (fault) faults.push(`${request.method} ${request.routeOptions.url} ${reply.statusCode}: ${fault}`);
     return payload;
   });
@@ -34,4 +36,12 @@ function faultOf(
   compiled.set(schema, validate);
   const body: unknown = typeof payload === 'string' && payload !== '' ? JSON.parse(payload) : null;
   return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: '' });
+}
+
+/** A record is answered with its ETag exactly where the contract shows one. */
+function tagFault({ routeOptions }: FastifyRequest, reply: FastifyReply, payload: unknown): string | undefined {
+  const isDeclared = routeOptions.config.etag === true && reply.statusCode < 300 && payload !== 'null';
+  return reply.hasHeader('etag') === isDeclared
+    ? undefined
+    : `the header ETag is ${isDeclared ? 'missing' : 'not declared'}`;
 }
