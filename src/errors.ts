@@ -16,6 +16,7 @@ export type ErrorCode =
   | 'payload_too_large'
   | 'unsupported_media_type'
   | 'idempotency_mismatch'
+  | 'insufficient_credits'
   | 'unavailable';
 
 /** An error that a caller is meant to see: its message is public. Everything else becomes an anonymous `internal_error`. */
@@ -78,6 +79,24 @@ export const preconditionFailed = (): DomainError =>
 /** The service cannot answer at the moment; nothing was written that the caller was not told of. */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
+
+/** A pool has too few credits for what is asked; the answer says how many, in these members. */
+export class InsufficientCredits extends DomainError {
+  readonly shortage: Shortage;
+
+  constructor(shortage: Shortage) {
+    const { required, available, pool } = shortage;
+    super('insufficient_credits', `This needs ${required} ${pool} credits, and ${available} are available`);
+    this.shortage = shortage;
+  }
+}
+
+/** Credits needed, and those that can be spent. */
+export interface Shortage {
+  required: number;
+  available: number;
+  pool: string;
+}
 
 /** Why a credential was refused: for the log only, the answer is the same for all. */
 export type RefusalCause =

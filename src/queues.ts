@@ -1,5 +1,6 @@
 import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
+import type { JobType } from './schemas/jobs.ts';
 
 /** The schema that holds the queue's tables. */
 export const queueSchema = 'pgboss';
@@ -14,16 +15,34 @@ const persistent = {
   heartbeatSeconds: 10,
 };
 
+/**
+ * Turns of customers: at most one message of a customer waits (policy `short`), so that customers are served in turn. What
+ * a message leads to is short; messages that were dealt with are of no use.
+ */
+const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
+
 /** The queues, one for each kind of job. `notify`: workers are woken by a new job; else they look for one now and then. */
 export const queues = {
   'fill-list': { ...persistent, notify: true },
+  unlock: turns,
+  verify: turns,
+  'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
 } as const;
 
 export type JobKind = keyof typeof queues;
 
+/** The queues of turns, and the jobs that their turns are taken at. */
+export const turnQueues = {
+  unlock: ['unlock_contacts', 'unlock_selected_contacts'],
+  verify: ['verify_email', 'verify_list'],
+} as const satisfies Partial<Record<JobKind, readonly JobType[]>>;
+
+export type TurnQueue = keyof typeof turnQueues;
+
 /** Jobs that come by the clock (cron, in UTC). */
 const schedules: Partial<Record<JobKind, string>> = {
+  'sweep-jobs': '* * * * *',
   'remove-idempotency-records': '17 * * * *',
 };
 
@@ -46,7 +65,10 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   try {
     for (const [kind, options] of Object.entries(queues)) {
       await boss.createQueue(kind, options);
-      await boss.updateQueue(kind, options);
+      // A queue keeps the policy that it was made with.
+      const { policy, ...changeable } = { policy: undefined, ...options };
+      void policy;
+      await boss.updateQueue(kind, changeable);
     }
     for (const [kind, cron] of Object.entries(schedules)) await boss.schedule(kind, cron);
   } finally {

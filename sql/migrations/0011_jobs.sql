@@ -12,6 +12,8 @@ create table jobs (
   request      jsonb          not null default '{}',
   pool         text           not null,
   total        integer        not null,
+  -- Credits for one item, as they were when the job began.
+  cost         integer        not null,
   succeeded    integer        not null default 0,
   failed       integer        not null default 0,
   skipped      integer        not null default 0,
@@ -23,7 +25,8 @@ create table jobs (
   error        text,
   -- Turns in a row that ended in an unexpected error. Waiting for the catalog, or a worker's death, is none.
   failures     smallint       not null default 0,
-  -- Who works at it: a turn whose lease another has taken settles nothing any more.
+  -- Who works at it: a turn whose lease another has taken settles nothing any more. A job that rests after an error is leased
+  -- to nobody.
   lease        uuid,
   leased_until timestamptz(3),
   -- When its last turn began: the customer's job that has waited longest comes next.
@@ -37,7 +40,7 @@ create table jobs (
   constraint jobs_type_known check (type in ('unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list')),
   constraint jobs_status_known check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED')),
   constraint jobs_pool_known check (pool in ('subscription', 'verification')),
-  constraint jobs_counts_not_negative check (least(total, succeeded, failed, skipped, reserved, charged, refunded) >= 0),
+  constraint jobs_counts_not_negative check (least(total, cost, succeeded, failed, skipped, reserved, charged, refunded) >= 0),
   constraint jobs_processed_within_total check (succeeded + failed + skipped <= total),
   constraint jobs_spend_within_reserved check (charged + refunded <= reserved),
   constraint jobs_end_settled check (finished_at is null or charged + refunded = reserved),
@@ -88,6 +91,8 @@ create table credit_balances (
   pool        text           not null,
   available   bigint         not null default 0,
   reserved    bigint         not null default 0,
+  -- The number of the last entry.
+  entries     bigint         not null default 0,
   updated_at  timestamptz(3) not null default clock_timestamp(),
   constraint credit_balances_pkey primary key (customer_id, pool),
   constraint credit_balances_customer_fkey foreign key (customer_id) references customers (id),
@@ -96,12 +101,13 @@ create table credit_balances (
   constraint credit_balances_reserved_not_negative check (reserved >= 0)
 ) with (fillfactor = 50);
 
--- Append-only: see the grants. An entry's id is made while the balance's row is locked, so that ids ascend as balances follow
--- one another.
+-- Append-only: see the grants. Entries of a pool are numbered without a gap, under the lock of its balance: which follows which
+-- does not depend on a clock, and that one is missing is seen.
 create table credit_entries (
   customer_id    uuid        not null,
   id             uuid        not null default uuidv7(),
   pool           text        not null,
+  number         bigint      not null,
   kind           text        not null,
   amount         bigint      not null,
   balance_after  bigint      not null,
@@ -110,6 +116,7 @@ create table credit_entries (
   note           text,
   created_at     timestamptz generated always as (uuid_extract_timestamp(id)) virtual,
   constraint credit_entries_pkey primary key (customer_id, id),
+  constraint credit_entries_numbered unique (customer_id, pool, number),
   constraint credit_entries_balance_fkey foreign key (customer_id, pool) references credit_balances (customer_id, pool),
   constraint credit_entries_job_fkey foreign key (customer_id, job_id) references jobs (customer_id, id),
   constraint credit_entries_kind_known check (kind in ('grant', 'reserve', 'charge', 'release', 'adjust')),

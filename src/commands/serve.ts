@@ -2,7 +2,7 @@ import closeWithGrace from 'close-with-grace';
 import type { Command } from 'commander';
 import type { FastifyInstance } from 'fastify';
 import { buildApp } from '../app.ts';
-import { readConfig, type Config } from '../config.ts';
+import { readConfig } from '../config.ts';
 import { loadDemo, type Demo } from '../demo/load.ts';
 import { startWorkers, type Workers } from '../jobs/workers.ts';
 import { migrate } from '../migrate.ts';
@@ -41,7 +41,7 @@ async function serve(options: Options): Promise<Serving> {
     await requireSchema(services);
     const demo = options.demo ? await loadDemo(services.db, config) : null;
     const app = buildApp(services);
-    if (options.withWorker) workers = await startWorkersFor(app, services, config);
+    if (options.withWorker) workers = await startWorkersFor(app, services);
     closeAtSignal(app, services, workers);
     const url = await app.listen({ host: config.HOST, port: config.PORT });
     return { url, docs: `${url}/docs`, demo };
@@ -52,8 +52,8 @@ async function serve(options: Options): Promise<Serving> {
   }
 }
 
-const startWorkersFor = (app: FastifyInstance, { db, url }: OpenServices, config: Config): Promise<Workers> =>
-  startWorkers({ db, url, log: app.log, shutdownMs: config.SHUTDOWN_MS });
+const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: OpenServices): Promise<Workers> =>
+  startWorkers({ config, db, catalog, url, log: app.log });
 
 /** The deadline is that of the requests in hand plus what closing the database may take. */
 function closeAtSignal(app: FastifyInstance, services: OpenServices, workers: Workers | undefined): void {

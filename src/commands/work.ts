@@ -20,8 +20,8 @@ async function work(options: { migrate?: true }): Promise<{ working: true }> {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     const log = logger(config);
-    const { db, url } = services;
-    const workers = await startWorkers({ db, log, url, shutdownMs: config.SHUTDOWN_MS });
+    const { db, catalog, url } = services;
+    const workers = await startWorkers({ config, db, catalog, log, url });
     closeWithGrace({ delay: config.SHUTDOWN_MS + 15_000, logger: false }, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');

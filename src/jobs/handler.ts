@@ -1,11 +1,15 @@
 import type { FastifyBaseLogger } from 'fastify';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
 import type { JobKind } from '../queues.ts';
 import type { Jobs } from './queue.ts';
 
 /** What a job works with. */
 export interface JobContext {
+  config: Config;
   db: Database;
+  catalog: Catalog;
   log: FastifyBaseLogger;
   /** Set when the worker is asked to stop: a long job leaves the rest to another one. */
   stopping: AbortSignal;

@@ -1,15 +1,19 @@
 import { PgBoss } from 'pg-boss';
-import type { FastifyBaseLogger } from 'fastify';
-import type { Database } from '../db.ts';
 import { fillList } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
 import type { Jobs } from './queue.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
+import { slices } from './slices.ts';
+import { sweepJobs } from './sweep-jobs.ts';
+import { takeTurn } from './turns.ts';
 
 /** Who does which jobs, and how many of a kind at once in this process. */
 const handlers: { [K in JobKind]: { handle: Handler<K>; atOnce: number } } = {
   'fill-list': { handle: fillList, atOnce: 2 },
+  unlock: { handle: takeTurn('unlock', slices), atOnce: 2 },
+  verify: { handle: takeTurn('verify', slices), atOnce: 2 },
+  'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };
 
@@ -19,17 +23,14 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions {
-  db: Database;
-  log: FastifyBaseLogger;
+export interface WorkerOptions extends Omit<JobContext, 'stopping'> {
   /** The database, as the service logs in. */
   url: string;
-  /** Longest wait for jobs in hand when stopped (ms). */
-  shutdownMs: number;
 }
 
 /** Starts the workers of this process. */
-export async function startWorkers({ db, log, url, shutdownMs }: WorkerOptions): Promise<Workers> {
+export async function startWorkers({ url, ...services }: WorkerOptions): Promise<Workers> {
+  const { log, config } = services;
   const boss = new PgBoss({
     connectionString: url,
     // The role of the service, whoever logs in, as on its other connections.
@@ -48,11 +49,11 @@ export async function startWorkers({ db, log, url, shutdownMs }: WorkerOptions):
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
   await boss.start();
   for (const kind of Object.keys(handlers) as JobKind[])
-    await startKind(boss, kind, { db, log, stopping: stopping.signal });
+    await startKind(boss, kind, { ...services, stopping: stopping.signal });
   return {
     stop: async () => {
       stopping.abort();
-      await boss.stop({ graceful: true, timeout: shutdownMs });
+      await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
     },
   };
 }

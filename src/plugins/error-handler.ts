@@ -1,12 +1,20 @@
 import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { DomainError, fromDatabase, Unauthorized, validationFailed, type ErrorCode } from '../errors.ts';
+import {
+  DomainError,
+  fromDatabase,
+  InsufficientCredits,
+  Unauthorized,
+  validationFailed,
+  type ErrorCode,
+} from '../errors.ts';
 
 /** The one place that knows which status an error has. */
 const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
+  insufficient_credits: 402,
   forbidden: 403,
   not_found: 404,
   method_not_allowed: 405,
@@ -51,6 +59,7 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
   return send(reply, statuses[error.code], error.code, {
     message: error.message,
     ...(error.faults.length > 0 ? { errors: error.faults } : {}),
+    ...(error instanceof InsufficientCredits ? error.shortage : {}),
   });
 }
 

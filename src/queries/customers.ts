@@ -3,6 +3,7 @@ import { notFound } from '../errors.ts';
 import { commandLine } from '../schemas/audit.ts';
 import type { CustomerSummary } from '../schemas/customers.ts';
 import { recordEvent } from './audit.ts';
+import { insertBalances } from './credits.ts';
 import { insertPipeline, salesStages } from './pipelines.ts';
 
 export type CustomerStatus = 'OK' | 'SUSPENDED';
@@ -38,6 +39,7 @@ export async function insertCustomer(sql: Transaction, given: NewCustomer): Prom
     visibility: 'PUBLIC',
     stages: salesStages,
   });
+  await insertBalances(sql, customer.id);
   await recordEvent(sql, { event: 'customer.created', customerId: customer.id, by: commandLine });
   return customer;
 }
@@ -97,5 +99,10 @@ export async function findSummary(sql: Sql, customerId: string): Promise<Custome
   return row;
 }
 
-/** Credits that can be spent: none, for nothing grants any yet. */
-const balance = (sql: Sql) => sql`0`;
+/** Credits that can be spent on prospects; what jobs have reserved is not among them. */
+const balance = (sql: Sql) => sql`(
+  select available
+  from credit_balances
+  where customer_id = c.id
+    and pool = 'subscription'
+)`;

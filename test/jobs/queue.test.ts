@@ -37,7 +37,7 @@ it('idempotency records are removed once they are a day old, and no other', asyn
   for (const key of [old, young]) await customer.post('/contacts', contactBody(), { 'idempotency-key': key });
   await test.owner`update idempotency_records set created_at = now() - interval '24 hours 1 second' where key = ${old}`;
   const stopping = new AbortController().signal;
-  await removeIdempotencyRecords({ db: test.db, log: pino({ level: 'silent' }), stopping }, {});
+  await removeIdempotencyRecords({ ...test, log: pino({ level: 'silent' }), stopping }, {});
   const kept = await test.owner`select key from idempotency_records where customer_id = ${customer.id}`;
   expect(kept.map(({ key }) => key)).toEqual([young]);
 });

@@ -1,0 +1,58 @@
+import { purgeEndedJob } from '../queries/job-retention.ts';
+import { customersWaiting } from '../queries/turns.ts';
+import { untoldProspects } from '../queries/unlocks.ts';
+import { turnQueues, type TurnQueue } from '../queues.ts';
+import type { Handler, JobContext } from './handler.ts';
+import { enqueueWaiting } from './queue.ts';
+
+/**
+ * Puts right what was left behind, once a minute: jobs that wait while nobody comes for them, unlocks that the catalog was
+ * not told of, inputs and results of jobs that ended long ago.
+ */
+export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
+  const [unlock, verify] = [await wakeAll(context, 'unlock'), await wakeAll(context, 'verify')];
+  const purged = await purge(context);
+  const told = await tellCatalog(context);
+  context.log.info({ woken: { unlock, verify }, purged, told }, 'jobs swept');
+};
+
+const batchSize = 1_000;
+
+/**
+ * Sees to it that a turn is waited for wherever a job waits. The starts need not be waited for here: a message that waits
+ * now leads to a turn that sees at least what was seen now.
+ * @returns how many customers nobody would have come to
+ */
+async function wakeAll({ db, stopping }: JobContext, queue: TurnQueue): Promise<number> {
+  let woken = 0;
+  const turns = { queue, types: turnQueues[queue] };
+  for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
+    const batch = await db.search((sql) => customersWaiting(sql, turns, { after, limit: batchSize }));
+    if (batch.length === 0) break;
+    woken += await db.transaction((sql) => enqueueWaiting(sql, queue, batch));
+    after = batch.at(-1)!;
+  }
+  return woken;
+}
+
+async function purge({ db, stopping }: JobContext): Promise<number> {
+  let steps = 0;
+  while (!stopping.aborted && (await db.transaction(purgeEndedJob))) steps += 1;
+  return steps;
+}
+
+/** What a turn could not tell because it died, or the cluster was down. If it still is, the next sweep tries again. */
+async function tellCatalog({ db, catalog, stopping }: JobContext): Promise<number> {
+  let told = 0;
+  let first: string | undefined;
+  // The other engine reads the truth itself, and nothing is told to it.
+  while (catalog.engine === 'elasticsearch' && !stopping.aborted) {
+    const prospects = await db.search((sql) => untoldProspects(sql, batchSize));
+    // The same again: there is no index that could be told.
+    if (prospects.length === 0 || prospects[0] === first) break;
+    [first] = prospects;
+    await catalog.syncUnlocks(prospects);
+    told += prospects.length;
+  }
+  return told;
+}

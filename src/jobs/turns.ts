@@ -1,0 +1,82 @@
+import { DomainError } from '../errors.ts';
+import { turnQueues, type TurnQueue } from '../queues.ts';
+import { awaitStarts, dropLease, leaseJob, renewLease, restJob, type LeasedJob } from '../queries/turns.ts';
+import type { JobType } from '../schemas/jobs.ts';
+import type { Handler, JobContext } from './handler.ts';
+import { finish, LeaseLost } from './settle.ts';
+import { wakeForRest } from './wake.ts';
+
+/**
+ * Works at a job for a little while: some items, some seconds. Whatever it delivers it settles, with `settle`, which also
+ * ends the job. When it returns and the job has not ended, its customer gets another turn after those of others.
+ *
+ * May be called again for what it has done: after a crash, or when its lease was lost. What `settle` throws is not for it to
+ * catch; `unavailable` has the same work tried again, for as long as it takes; other errors a few times.
+ * @param signal set when it shall stop early: the worker is asked to stop, or the lease is lost
+ */
+export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal) => Promise<void>;
+
+/** Who does a slice of which jobs. */
+export type Slices = Partial<Record<JobType, Slice>>;
+
+/** Errors in a row after which a job has failed. */
+const mostFailures = 5;
+
+/** Milliseconds between renewals of a lease in a slice that takes long. */
+const renewalMs = 5_000;
+
+/** Takes a turn of a customer: one slice of the job that has waited longest. */
+export const takeTurn =
+  <Q extends TurnQueue>(queue: Q, slices: Slices): Handler<Q> =>
+  async (context, { customerId }) => {
+    const turns = { queue, types: turnQueues[queue] };
+    const job = await context.db.transaction(async (sql) => {
+      const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
+      return leased;
+    });
+    if (job) await work(context, job, slices[job.type]);
+    await context.db.transaction(async (sql) => {
+      if (job) await dropLease(sql, customerId, job);
+      await wakeForRest(sql, queue, customerId);
+    });
+  };
+
+async function work(context: JobContext, job: LeasedJob, slice: Slice | undefined): Promise<void> {
+  const lease = keepLease(context, job);
+  try {
+    if (!slice) throw new Error(`Nobody knows how to do a job of type ${job.type}`);
+    await slice(context, job, AbortSignal.any([context.stopping, lease.lost]));
+  } catch (error) {
+    await recover(context, job, error);
+  } finally {
+    lease.stop();
+  }
+}
+
+/** Renews a lease now and then; `lost` is set when that is no longer possible. */
+function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
+  const lost = new AbortController();
+  const renew = async () => {
+    if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lost.abort();
+  };
+  const timer = setInterval(() => {
+    renew().catch((err: unknown) => log.warn({ err, job: job.id }, 'a lease was not renewed'));
+  }, renewalMs);
+  return { lost: lost.signal, stop: () => clearInterval(timer) };
+}
+
+/** After an error: what is not the job's fault is tried again for as long as it takes, what may be is tried a few times. */
+async function recover({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
+  const { customer_id: customerId, id, type, failures } = job;
+  if (error instanceof LeaseLost) return log.info({ job: id, type }, 'another has the job, or it has ended');
+  const isUnavailable = error instanceof DomainError && error.code === 'unavailable';
+  log[isUnavailable ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a turn at a job went wrong');
+  await db.transaction(async (sql) => {
+    if (isUnavailable) return restJob(sql, customerId, job, { seconds: 2, failed: false });
+    if (failures + 1 < mostFailures) return restJob(sql, customerId, job, { seconds: 2 ** failures, failed: true });
+    if (await renewLease(sql, customerId, job)) await finish(sql, customerId, id, { status: 'FAILED', error: gaveUp });
+  });
+}
+
+/** What went wrong is in the log only: it may tell what is not for customers. */
+const gaveUp = 'The job failed again and again because of an error of the service';

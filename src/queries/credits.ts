@@ -1,0 +1,123 @@
+import type { Transaction } from '../db.ts';
+import { InsufficientCredits } from '../errors.ts';
+import { pools, type EntryKind, type Pool } from '../schemas/credits.ts';
+
+/*
+ * A balance's row is the one that all starts and all turns of a customer meet at: whoever moves credits does so at the end
+ * of the transaction, so that its lock is short, and so that nobody who holds it waits for anything else.
+ */
+
+/** Opens both pools of a new customer, empty. */
+export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
+  await sql`
+    insert into credit_balances (customer_id, pool)
+    select ${customerId}, pool
+    from unnest(${pools}::text[]) as pool`;
+}
+
+/** An amount of credits of one of a customer's pools. */
+export interface Amount {
+  pool: Pool;
+  /** Whole credits. */
+  amount: number;
+}
+
+/**
+ * Puts credits aside for a job. Nothing is written for 0.
+ * @throws InsufficientCredits when fewer can be spent
+ */
+export async function reserveCredits(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  given: Amount,
+): Promise<void> {
+  const { pool, amount } = given;
+  if (amount === 0) return;
+  const isMoved = await move(sql, customerId, {
+    ...given,
+    kind: 'reserve',
+    available: -amount,
+    reserved: amount,
+    jobId,
+  });
+  if (isMoved) return;
+  throw new InsufficientCredits({ required: amount, available: await available(sql, customerId, pool), pool });
+}
+
+/** Spends credits that were put aside for a job. */
+export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
+  demandMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
+
+/** Gives back what was put aside for a job and not spent. */
+export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
+  const { amount } = given;
+  return demandMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
+};
+
+/** Gives a customer credits. */
+export const grantCredits = (sql: Transaction, customerId: string, given: Amount & { note: string | null }) =>
+  demandMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
+
+/**
+ * Puts a balance right, up or down.
+ * @throws InsufficientCredits when it takes more than can be spent
+ */
+export async function adjustCredits(
+  sql: Transaction,
+  customerId: string,
+  given: Amount & { note: string | null },
+): Promise<void> {
+  const { pool, amount } = given;
+  if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 })) return;
+  throw new InsufficientCredits({ required: -amount, available: await available(sql, customerId, pool), pool });
+}
+
+interface Move extends Amount {
+  kind: EntryKind;
+  /** How the two balances change. */
+  available: number;
+  reserved: number;
+  jobId?: string;
+  note?: string | null;
+}
+
+async function demandMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
+  if (given.amount === 0) return;
+  if (!(await move(sql, customerId, given))) throw new Error(`No balance of ${given.pool} credits to ${given.kind} at`);
+}
+
+/**
+ * Changes a balance and tells it to the ledger, in one statement: the entry is made from the row as it has become, which
+ * stays locked until the transaction ends.
+ * @returns false when there are not as many that can be spent
+ */
+async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
+  const { pool, kind, amount, jobId = null, note = null } = given;
+  const { count } = await sql`
+    with moved as (
+      update credit_balances
+      set
+        available = available + ${given.available}::bigint,
+        reserved = reserved + ${given.reserved}::bigint,
+        entries = entries + 1,
+        updated_at = clock_timestamp()
+      where customer_id = ${customerId}
+        and pool = ${pool}
+        and available + ${given.available}::bigint >= 0
+      returning customer_id, pool, entries, available, reserved
+    )
+    insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
+    select customer_id, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
+    from moved`;
+  return count === 1;
+}
+
+async function available(sql: Transaction, customerId: string, pool: Pool): Promise<number> {
+  const [balance] = await sql<{ available: number }[]>`
+    select available
+    from credit_balances
+    where customer_id = ${customerId}
+      and pool = ${pool}`;
+  return balance?.available ?? 0;
+}
