@@ -33,6 +33,7 @@ import opportunities from './routes/opportunities.ts';
 import pipelines from './routes/pipelines.ts';
 import products from './routes/products.ts';
 import prospects from './routes/prospects.ts';
+import serviceJobs from './routes/service-jobs.ts';
 import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
@@ -68,6 +69,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(pipelines, { prefix: '/api/ext' });
   void app.register(stages, { prefix: '/api/ext' });
   void app.register(prospects, { prefix: '/api/ext' });
+  void app.register(serviceJobs, { prefix: '/api/ext' });
 
   void app.register(refuseOtherMethods, { paths });
   return app;

@@ -7,6 +7,8 @@ const milliseconds = (description: string, value: number) =>
   Type.Integer({ minimum: 1, maximum: 3_600_000, default: value, description: `${description} (ms)` });
 const count = (description: string, value: number) =>
   Type.Integer({ minimum: 1, maximum: 10_000, default: value, description });
+const credits = (item: string) =>
+  Type.Integer({ minimum: 0, maximum: 10_000, default: 1, description: `credits that ${item} costs` });
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 
 /** Every environment variable the service reads: its type, default and meaning. The README's table is made from it. */
@@ -76,6 +78,8 @@ export const ConfigSchema = Type.Object({
     default: 'on',
     description: 'whether e-mails and phones of prospects are masked until the customer has unlocked them',
   }),
+  UNLOCK_COST: credits('an unlocked prospect'),
+  VERIFY_COST: credits('a verified e-mail address'),
   LOG_LEVEL: Type.Union(
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
     { default: 'info', description: 'least severe level that is logged' },

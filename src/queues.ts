@@ -40,6 +40,10 @@ export const turnQueues = {
 
 export type TurnQueue = keyof typeof turnQueues;
 
+/** The queue whose turns are taken at jobs of a type. */
+export const queueOf = (type: JobType): TurnQueue =>
+  (turnQueues.unlock as readonly JobType[]).includes(type) ? 'unlock' : 'verify';
+
 /** Jobs that come by the clock (cron, in UTC). */
 const schedules: Partial<Record<JobKind, string>> = {
   'sweep-jobs': '* * * * *',

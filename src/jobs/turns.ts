@@ -31,6 +31,7 @@ export const takeTurn =
   async (context, { customerId }) => {
     const turns = { queue, types: turnQueues[queue] };
     const job = await context.db.transaction(async (sql) => {
+      // Sent together. The second statement's snapshot is taken after the first one's lock is there.
       const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
       return leased;
     });

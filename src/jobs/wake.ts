@@ -8,11 +8,8 @@ import { enqueueOnce } from './queue.ts';
  * transaction wrote. A turn that is waited for already is enough: customers are served one after the other.
  */
 export async function wake(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  // Both are sent at once; the server does them in this order.
-  await Promise.all([
-    delayTurns(sql, customerId, { queue, types: turnQueues[queue] }),
-    enqueueOnce(sql, queue, { customerId }, { singletonKey: customerId }),
-  ]);
+  await delayTurns(sql, customerId, { queue, types: turnQueues[queue] });
+  await enqueueOnce(sql, queue, { customerId }, { singletonKey: customerId });
 }
 
 /** Has the customer's next turn taken as soon as there is something to do, if there will be. */

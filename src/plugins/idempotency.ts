@@ -1,21 +1,30 @@
 import { createHash } from 'node:crypto';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Transaction } from '../db.ts';
+import type { Database, Sql, Transaction } from '../db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { findIdempotencyRecord, keepAnswer, takeIdempotencyKey, type KeptAnswer } from '../queries/idempotency.ts';
 
-/** The effect of a request and its answer, in one transaction. */
-export type Effect = (sql: Transaction) => Promise<KeptAnswer>;
+/** The effect of a request and its answer, in one transaction; with what was prepared for it. */
+export type Effect<T> = (sql: Transaction, prepared: T) => Promise<KeptAnswer>;
+
+/** What has to be known before the effect, and must not be asked for while a transaction is open. */
+export type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
      * Runs an effect once per `Idempotency-Key`, whatever happens: the answer is kept in the transaction of the effect and
      * given again to a retry. Without the header it just runs. Routes that use it declare `idempotent: true`.
+     * @param prepare runs before the effect, outside its transaction, and not for a retry that gets the kept answer
      * @throws idempotency_mismatch when the key was used for another request, conflict while its first request still runs
      */
-    once(request: FastifyRequest, reply: FastifyReply, effect: Effect): Promise<FastifyReply>;
+    once<T = undefined>(
+      request: FastifyRequest,
+      reply: FastifyReply,
+      effect: Effect<T>,
+      prepare?: Preparation<T>,
+    ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
     /** Whether the route honours `Idempotency-Key`. */
@@ -25,16 +34,15 @@ declare module 'fastify' {
 
 export default fp(
   async (app) => {
-    app.decorate('once', async (request: FastifyRequest, reply: FastifyReply, effect: Effect) => {
+    const once: FastifyInstance['once'] = async (request, reply, effect, prepare) => {
       const key = idempotencyKey(request);
-      if (key === undefined) return send(reply, await app.db.transaction(effect));
-      const fingerprint = fingerprintOf(request);
-      const { answer, replayed } = await app.db.transaction((sql) =>
-        runOnce(sql, request.caller.customerId, { key, fingerprint }, effect),
-      );
+      if (key === undefined) return send(reply, await run(app.db, effect, prepare));
+      const use = { key, fingerprint: fingerprintOf(request) };
+      const { answer, replayed } = await runWithKey(app.db, request.caller.customerId, use, effect, prepare);
       if (replayed) void reply.header('idempotency-replayed', 'true');
       return send(reply, answer);
-    });
+    };
+    app.decorate('once', once);
   },
   { name: 'idempotency', dependencies: ['services', 'json-body'] },
 );
@@ -54,19 +62,61 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
+/** Which request a key is used for. */
+interface Use {
+  key: string;
+  fingerprint: Buffer;
+}
+
+interface Outcome {
+  answer: KeptAnswer;
+  replayed: boolean;
+}
+
+async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<KeptAnswer> {
+  const prepared = (await prepare?.()) as T;
+  return db.transaction((sql) => effect(sql, prepared));
+}
+
+/** What is prepared at length is worth a look first, whether it is needed. */
+async function runWithKey<T>(
+  db: Database,
+  customerId: string,
+  use: Use,
+  effect: Effect<T>,
+  prepare?: Preparation<T>,
+): Promise<Outcome> {
+  const kept = prepare && (await db.lookup((sql) => findKept(sql, customerId, use)));
+  if (kept) return kept;
+  const prepared = (await prepare?.()) as T;
+  return db.transaction((sql) => runOnce(sql, customerId, use, (within) => effect(within, prepared)));
+}
+
 async function runOnce(
   sql: Transaction,
   customerId: string,
-  { key, fingerprint }: { key: string; fingerprint: Buffer },
-  effect: Effect,
-): Promise<{ answer: KeptAnswer; replayed: boolean }> {
+  use: Use,
+  effect: (sql: Transaction) => Promise<KeptAnswer>,
+): Promise<Outcome> {
+  const { key, fingerprint } = use;
   if (!(await takeIdempotencyKey(sql, customerId, key)))
     throw conflict('A request with this Idempotency-Key is still running');
-  const kept = await findIdempotencyRecord(sql, customerId, key);
-  if (kept && !kept.fingerprint.equals(fingerprint))
-    throw new DomainError('idempotency_mismatch', 'This Idempotency-Key was used for another request');
-  if (kept) return { answer: { status: kept.status, body: kept.body }, replayed: true };
+  const kept = await findKept(sql, customerId, use);
+  if (kept) return kept;
   const answer = await effect(sql);
   await keepAnswer(sql, customerId, key, { ...answer, fingerprint });
   return { answer, replayed: false };
+}
+
+/** The answer that was given under the key before. */
+async function findKept(
+  sql: Sql | Transaction,
+  customerId: string,
+  { key, fingerprint }: Use,
+): Promise<Outcome | undefined> {
+  const kept = await findIdempotencyRecord(sql, customerId, key);
+  if (!kept) return undefined;
+  if (!kept.fingerprint.equals(fingerprint))
+    throw new DomainError('idempotency_mismatch', 'This Idempotency-Key was used for another request');
+  return { answer: { status: kept.status, body: kept.body }, replayed: true };
 }

@@ -1,6 +1,10 @@
-import type { Transaction } from '../db.ts';
+import type { Database, Sql, Transaction } from '../db.ts';
 import { InsufficientCredits } from '../errors.ts';
-import { pools, type EntryKind, type Pool } from '../schemas/credits.ts';
+import { scopeOf } from '../filters/cursor.ts';
+import { all } from '../filters/tree.ts';
+import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
+import type { Page } from './listings.ts';
+import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
 
 /*
  * A balance's row is the one that all starts and all turns of a customer meet at: whoever moves credits does so at the end
@@ -42,7 +46,7 @@ export async function reserveCredits(
     jobId,
   });
   if (isMoved) return;
-  throw new InsufficientCredits({ required: amount, available: await available(sql, customerId, pool), pool });
+  throw new InsufficientCredits({ required: amount, available: await availableCredits(sql, customerId, pool), pool });
 }
 
 /** Spends credits that were put aside for a job. */
@@ -70,7 +74,7 @@ export async function adjustCredits(
 ): Promise<void> {
   const { pool, amount } = given;
   if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 })) return;
-  throw new InsufficientCredits({ required: -amount, available: await available(sql, customerId, pool), pool });
+  throw new InsufficientCredits({ required: -amount, available: await availableCredits(sql, customerId, pool), pool });
 }
 
 interface Move extends Amount {
@@ -113,11 +117,44 @@ async function move(sql: Transaction, customerId: string, given: Move): Promise<
   return count === 1;
 }
 
-async function available(sql: Transaction, customerId: string, pool: Pool): Promise<number> {
+/** Credits of a pool that can be spent. */
+export async function availableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
     from credit_balances
     where customer_id = ${customerId}
       and pool = ${pool}`;
   return balance?.available ?? 0;
+}
+
+/** Both pools, as of one instant. */
+export async function findCredits(sql: Sql, customerId: string): Promise<Credits> {
+  const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
+    select pool, available as balance, reserved
+    from credit_balances
+    where customer_id = ${customerId}`;
+  return Object.fromEntries(rows.map(({ pool, ...credits }) => [pool, credits])) as Credits;
+}
+
+/**
+ * A page of the customer's ledger, newest first.
+ * @throws DomainError `validation_failed` for a cursor of another list
+ */
+export async function listEntries(
+  db: Database,
+  customerId: string,
+  paginate: PageOrCursor = {},
+): Promise<Page<LedgerEntry>> {
+  const keyset = { scope: scopeOf('ledger', customerId, all([]), []), columns: [] };
+  const after = positionBefore(keyset, paginate)?.id;
+  const rows = await db.search(
+    (sql) => sql<LedgerEntry[]>`
+      select id, pool, kind, amount, balance_after, reserved_after, job_id, note, created_at
+      from credit_entries
+      where customer_id = ${customerId}
+        ${after === undefined ? sql`` : sql`and id < ${after}`}
+      order by id desc
+      ${pageOf(sql, paginate)}`,
+  );
+  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
 }

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../db.ts';
 
 /** An answer that was given, as it is given again. */
 export interface KeptAnswer {
@@ -24,7 +24,7 @@ export async function takeIdempotencyKey(sql: Transaction, customerId: string, k
 
 /** The record of the last 24 hours under that key; an older one counts as none. */
 export async function findIdempotencyRecord(
-  sql: Transaction,
+  sql: Sql | Transaction,
   customerId: string,
   key: string,
 ): Promise<IdempotencyRecord | undefined> {

@@ -60,6 +60,20 @@ export async function insertJob(
   return job;
 }
 
+/** Says how much a job that begins in this transaction has to do. */
+export async function setTotal(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  { total, reserved }: Pick<NewJob, 'total' | 'reserved'>,
+): Promise<void> {
+  await sql`
+    update jobs
+    set total = ${total}, reserved = ${reserved}
+    where customer_id = ${customerId}
+      and id = ${jobId}`;
+}
+
 /** One of the things that a job is given. */
 export interface JobInput {
   position: number;

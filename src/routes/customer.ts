@@ -1,6 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { findCredits, listEntries } from '../queries/credits.ts';
 import { findSummary } from '../queries/customers.ts';
 import { listUsers } from '../queries/users.ts';
+import { Credits, LedgerEntry, LedgerQuery } from '../schemas/credits.ts';
 import { CustomerSummary } from '../schemas/customers.ts';
 import { User } from '../schemas/users.ts';
 
@@ -26,6 +28,30 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     (request) => app.db.lookup((sql) => listUsers(sql, request.caller.customerId)),
+  );
+
+  app.get(
+    '/customer/credits',
+    { config, schema: { summary: 'What can be spent, and what jobs have reserved', tags, response: { 200: Credits } } },
+    (request) => app.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
+  );
+
+  app.post(
+    '/customer/credits/ledger',
+    {
+      config,
+      schema: {
+        summary: 'What became of credits, newest first',
+        tags,
+        body: LedgerQuery,
+        response: { 200: Type.Array(LedgerEntry) },
+      },
+    },
+    async ({ caller, body }, reply) => {
+      const page = await listEntries(app.db, caller.customerId, body.paginate);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
   );
 };
 

@@ -2,6 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
 import { startFill } from '../jobs/start.ts';
+import { startListVerification } from '../jobs/start-verification.ts';
 import { addMembers, removeMembers } from '../queries/list-hands.ts';
 import { changeList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
 import {
@@ -15,7 +16,8 @@ import {
   MembersByHand,
   MembersRemoved,
 } from '../schemas/lists.ts';
-import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { ListVerification } from '../schemas/jobs.ts';
+import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 
 const tags = ['lists'];
 
@@ -118,6 +120,26 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         const { id, fill } = await duplicateList(sql, customerId, userId, request.body);
         await startFill(sql, fill);
         return { status: 200, body: done('List duplicated', id) };
+      }),
+  );
+
+  app.post(
+    '/list-contact/verify-contacts/:id',
+    {
+      // Reading suffices: the contract has it so.
+      config: { access: { scope: 'list_contacts:read' }, idempotent: true },
+      schema: {
+        summary: "Verify the e-mail addresses of a list's contacts",
+        tags,
+        params: IdParams,
+        response: { 200: ListVerification, 402: ShortageBody },
+      },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => {
+        const { caller, params } = request;
+        const data = await startListVerification(sql, caller.customerId, app.config, params.id);
+        return { status: 200, body: { success: true, message: 'Verification started', data } };
       }),
   );
 

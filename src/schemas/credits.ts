@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Nullable, Uuid } from './wire.ts';
+import { PaginateOrContinue } from './filters.ts';
+import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
 /** What credits are spent on: prospects out of the subscription, verifications out of their own pool. */
 export const pools = ['subscription', 'verification'] as const;
@@ -34,3 +35,9 @@ export const LedgerEntry = Type.Object(
   { title: 'LedgerEntry' },
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
+
+/** Which page of the ledger. */
+export const LedgerQuery = Strict(
+  { paginate: Type.Optional(PaginateOrContinue) },
+  { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },
+);

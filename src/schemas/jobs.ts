@@ -1,10 +1,21 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { pools } from './credits.ts';
-import { Enum, Instant, Nullable, Uuid } from './wire.ts';
+import { PaginateOrContinue } from './filters.ts';
+import type { Scope } from './scopes.ts';
+import { ProspectQuery } from './prospects.ts';
+import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 
 /** What jobs do. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
+
+/** Keys of these scopes see the jobs of a type: those that could have started one. */
+export const jobReaders = {
+  unlock_contacts: ['payment_prospect:create'],
+  unlock_selected_contacts: ['payment_prospect:create'],
+  verify_email: ['verify_email:create'],
+  verify_list: ['list_contacts:read', 'verify_email:create'],
+} as const satisfies Record<JobType, readonly Scope[]>;
 
 /** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. A job some of whose items failed is COMPLETED. */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
@@ -70,3 +81,103 @@ export type JobItem = Static<typeof JobItem>;
 /** Answer of the calls that start a job, as the contract has it. */
 export const JobStarted = Type.Object({ id: Uuid(), status: Enum(jobStatuses) }, { title: 'ServiceHandler' });
 export type JobStarted = Static<typeof JobStarted>;
+
+const sync = (description: string) => Type.Optional(Type.Boolean({ default: false, description }));
+
+const dryRun = Type.Optional(
+  Type.Boolean({ default: false, description: 'only tell what it would come to; nothing happens' }),
+);
+
+const syncProspects = sync('make or update contacts and companies of the unlocked prospects');
+
+const { filters, order_by } = ProspectQuery.properties;
+
+/** Which prospects to unlock, in which order, and how many. */
+export const UnlockContacts = Strict(
+  {
+    filters,
+    order_by,
+    total_records: Type.Integer({ minimum: 1, maximum: 10_000 }),
+    sync_crm: syncProspects,
+    dry_run: dryRun,
+  },
+  {
+    title: 'UnlockContacts',
+    examples: [
+      {
+        filters: { job_title: ['sales manager'], location_country: ['Germany'] },
+        order_by: { score: 'DESC' },
+        total_records: 100,
+        sync_crm: true,
+      },
+    ],
+  },
+);
+export type UnlockContacts = Static<typeof UnlockContacts>;
+
+/** The prospects to unlock. */
+export const UnlockSelectedContacts = Strict(
+  {
+    ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1000, description: 'prospects; one that is unknown fails alone' }),
+    sync_crm: syncProspects,
+    dry_run: dryRun,
+  },
+  {
+    title: 'UnlockSelectedContacts',
+    examples: [{ ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], sync_crm: true }],
+  },
+);
+export type UnlockSelectedContacts = Static<typeof UnlockSelectedContacts>;
+
+const EmailToVerify = Strict(
+  {
+    email: Type.String({ minLength: 1, maxLength: 254, description: 'any text; one that is no address is `invalid`' }),
+    contact_id: Type.Optional(Uuid({ description: 'the contact that the address is of' })),
+  },
+  { title: 'EmailToVerify' },
+);
+
+/** The addresses to verify. */
+export const VerifyEmail = Strict(
+  {
+    emails: Type.Array(EmailToVerify, { minItems: 1, maxItems: 1000 }),
+    sync_crm: sync('write the outcome to the contacts whose `work_email` the address is'),
+  },
+  { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },
+);
+export type VerifyEmail = Static<typeof VerifyEmail>;
+
+/** Answer of a dry run. */
+export const Estimate = Type.Object(
+  {
+    matches: Type.Integer({
+      description: 'prospects that match and are not unlocked yet, or those of the given that exist',
+    }),
+    cost: Type.Integer({ description: 'credits that the start would reserve' }),
+    available: Type.Integer({ description: 'credits that can be spent' }),
+  },
+  { title: 'UnlockEstimate' },
+);
+export type Estimate = Static<typeof Estimate>;
+
+/** Answer of verify-contacts. */
+export const ListVerification = Type.Object(
+  { success: Type.Literal(true), message: Type.String(), data: JobStarted },
+  { title: 'ContactListVerification' },
+);
+
+/** Which jobs, and which page of them. */
+export const JobQuery = Strict(
+  {
+    filters: Type.Optional(Strict({ status: Type.Optional(Enum(jobStatuses)), type: Type.Optional(Enum(jobTypes)) })),
+    paginate: Type.Optional(Paginate),
+  },
+  { title: 'ServiceJobQuery', examples: [{ filters: { status: 'PROCESSING' } }] },
+);
+export type JobQuery = Static<typeof JobQuery>;
+
+/** Which page of a job's items. */
+export const JobItemQuery = Strict(
+  { paginate: Type.Optional(PaginateOrContinue) },
+  { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },
+);

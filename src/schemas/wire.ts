@@ -148,3 +148,16 @@ export const ErrorBody = Type.Object(
   },
   { title: 'Error' },
 );
+
+/** 402: a pool has too few credits. */
+export const ShortageBody = Type.Composite(
+  [
+    Type.Omit(ErrorBody, ['errors']),
+    Type.Object({
+      required: Type.Integer({ description: 'credits that the call needs' }),
+      available: Type.Integer({ description: 'credits that can be spent' }),
+      pool: Type.String({ examples: ['subscription'] }),
+    }),
+  ],
+  { title: 'InsufficientCredits' },
+);

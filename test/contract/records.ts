@@ -1,8 +1,11 @@
 import { hashPassword } from '../../src/passwords.ts';
+import { pools } from '../../src/schemas/credits.ts';
+import type { Scope } from '../../src/schemas/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/tokens.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
   contactBody,
+  grant,
   make,
   makeUser,
   opportunityBody,
@@ -33,9 +36,13 @@ export interface Records {
   /** Products that stand in no opportunity. */
   unusedProduct: string;
   secondUnusedProduct: string;
+  /** A job that waits, seen by keys of `verify_email:create`. */
+  job: string;
+  /** Such jobs by the scope of keys that see them. */
+  jobs: Partial<Record<Scope, string>>;
 }
 
-type Kind = Exclude<keyof Records, 'customer' | 'adminEmail'>;
+type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs'>;
 
 /**
  * Which kind of record an id refers to: by route for the id of a path, by place for those of a body. A new route or
@@ -49,10 +56,15 @@ const kinds: Record<string, Kind> = {
   '/api/ext/opportunities/:id': 'opportunity',
   '/api/ext/pipelines/:id': 'pipeline',
   '/api/ext/list-contact/:id': 'list',
+  '/api/ext/list-contact/verify-contacts/:id': 'list',
+  '/api/ext/service-handler/:id': 'job',
+  '/api/ext/service-handler/:id/results': 'job',
+  '/api/ext/service-handler/:id/cancel': 'job',
   '/api/api-key/update/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
   '/assigned_to': 'user',
   '/company/id': 'company',
+  '/emails/contact_id': 'contact',
   '/list_ids': 'list',
   '/list_id': 'list',
   '/contact_ids': 'contact',
@@ -71,8 +83,8 @@ const kinds: Record<string, Kind> = {
   '/products/remove/1': 'secondProduct',
 };
 
-/** Ids that are kept as they are given, whatever they name. */
-export const unchecked = new Set(['/source_id']);
+/** Ids that are taken as they are given, whatever they name. */
+export const unchecked = new Set(['/source_id', '/ids']);
 
 /** The record that a path or a place of a body refers to; of an array with distinct ids, that of its second element. */
 export function recordAt(records: Records, place: string, isSecond = false): string {
@@ -101,10 +113,21 @@ export async function makeRecords({ app, owner, customer: makeCustomer }: TestAp
     set password_hash = ${hash}
     where id = ${customer.adminId}
     returning email`;
+  for (const pool of pools) await grant(app, customer.id, pool, 1_000_000);
   const { keyId: apiKey } = await customer.withScopes(['customer:read']);
   const user = await makeUser(app, customer.id);
-  const crm = { contact, company, list: list.id, user };
+  const jobs = await startJobs(customer, contact, list.id);
+  const crm = { contact, company, list: list.id, user, jobs, job: jobs['verify_email:create'] };
   return { customer, adminEmail: admin.email, ...crm, ...(await makeSales(customer)), apiKey };
+}
+
+async function startJobs(customer: TestCustomer, contact: string, list: string) {
+  const start = async (path: string, body?: object): Promise<string> => (await customer.post(path, body)).body.id;
+  return {
+    'payment_prospect:create': await start('/service-handler/unlock-selected-contacts', { ids: [contact] }),
+    'verify_email:create': await start('/service-handler/verify-email', { emails: [{ email: 'ada@example.com' }] }),
+    'list_contacts:read': (await customer.post(`/list-contact/verify-contacts/${list}`)).body.data.id as string,
+  };
 }
 
 /** What is sold, and where it stands. */

@@ -290,6 +290,7 @@ describe.each(routes.filter(({ url }) => url.includes(':id')))('$name', (route) 
 
   test('refuses an id that cannot be read', async () => {
     for (const id of ['%00', '%20', '%ff', '%zz', '%', '%E0%A4%A', 'x'.repeat(5_000), '..%2f..', '%2e%2e'])
-      expect([400, 404], id).toContain((await send(route, undefined, {}, { records, id })).status);
+      // 405: the last of them leads to the path above, which may know other methods.
+      expect([400, 404, 405], id).toContain((await send(route, undefined, {}, { records, id })).status);
   });
 });

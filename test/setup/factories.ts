@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 import { insertKey } from '../../src/queries/api-keys.ts';
+import { grantCredits } from '../../src/queries/credits.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
 import { insertUser } from '../../src/queries/users.ts';
 import { decoy } from '../../src/passwords.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
+import type { Pool } from '../../src/schemas/credits.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 import { mintToken } from '../../src/tokens.ts';
 
@@ -50,6 +52,10 @@ export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> 
   });
   return clientOf(app, id, adminId, [...scopes]);
 }
+
+/** Gives a customer credits. */
+export const grant = (app: FastifyInstance, customerId: string, pool: Pool, amount: number): Promise<void> =>
+  app.db.transaction((sql) => grantCredits(sql, customerId, { pool, amount, note: null }));
 
 /** A user of a customer; nobody knows their password. */
 export async function makeUser(

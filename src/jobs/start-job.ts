@@ -1,0 +1,42 @@
+import type { Transaction } from '../db.ts';
+import { queueOf } from '../queues.ts';
+import { reserveCredits } from '../queries/credits.ts';
+import { insertInputs, insertJob, type JobInput, type NewJob } from '../queries/jobs.ts';
+import type { JobStarted } from '../schemas/jobs.ts';
+import { wake } from './wake.ts';
+
+/** What a job is begun with: all of it commits together, or nothing does. */
+interface Given extends NewJob {
+  inputs: JobInput[];
+}
+
+/**
+ * Begins a job.
+ * @throws InsufficientCredits
+ */
+export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
+  const job = await insertJob(sql, customerId, given);
+  if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
+  await wake(sql, queueOf(given.type), customerId);
+  await reserveCredits(sql, customerId, job.id, { pool: given.pool, amount: given.reserved });
+  return job;
+}
+
+/**
+ * Numbers what was given, and marks what stands there a second time.
+ * @param keyOf what two that are the same have in common
+ */
+export function toInputs<T>(
+  given: readonly T[],
+  keyOf: (one: T) => string,
+  toInput: (one: T) => Pick<JobInput, 'item' | 'contact_ids'>,
+): { inputs: JobInput[]; distinct: number } {
+  const seen = new Set<string>();
+  const inputs = given.map((one, i) => {
+    const key = keyOf(one);
+    const is_duplicate = seen.has(key);
+    seen.add(key);
+    return { position: i + 1, ...toInput(one), is_duplicate };
+  });
+  return { inputs, distinct: seen.size };
+}

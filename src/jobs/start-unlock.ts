@@ -1,0 +1,95 @@
+import type { Catalog, Search } from '../catalog/catalog.ts';
+import { toSearch } from '../catalog/listing.ts';
+import type { Config } from '../config.ts';
+import type { Sql, Transaction } from '../db.ts';
+import { availableCredits } from '../queries/credits.ts';
+import { unlockedAmong } from '../queries/unlocks.ts';
+import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
+import { startJob, toInputs } from './start-job.ts';
+
+type Costs = Pick<Config, 'UNLOCK_COST'>;
+
+const pool = 'subscription';
+
+/**
+ * What an unlock by filters looks for: prospects that the customer has not unlocked.
+ * @throws DomainError `validation_failed`
+ */
+export const searchOf = (
+  customerId: string,
+  { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
+): Search => toSearch(customerId, { ...(filters ? { filters } : {}), ...(order_by === undefined ? {} : { order_by }) });
+
+/**
+ * Begins to unlock the first prospects that match.
+ * @param matches how many there were before the transaction began; the job finds them itself
+ * @throws InsufficientCredits
+ */
+export async function startUnlock(
+  sql: Transaction,
+  customerId: string,
+  { UNLOCK_COST: cost }: Costs,
+  { filters = {}, order_by, total_records, sync_crm = false }: UnlockContacts,
+  matches: number,
+): Promise<JobStarted> {
+  const total = Math.min(total_records, matches);
+  const request = { filters, total_records, ...(order_by === undefined ? {} : { order_by }) };
+  const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved: total * cost } as const;
+  return startJob(sql, customerId, { ...given, inputs: [] });
+}
+
+/** What that start would come to. */
+export async function estimateUnlock(
+  sql: Transaction,
+  customerId: string,
+  { UNLOCK_COST }: Costs,
+  { total_records }: UnlockContacts,
+  matches: number,
+): Promise<Estimate> {
+  const cost = Math.min(total_records, matches) * UNLOCK_COST;
+  return { matches, cost, available: await availableCredits(sql, customerId, pool) };
+}
+
+/**
+ * Begins to unlock the prospects named. Whether they exist is for the job to find out, so that this needs no catalog.
+ * @throws InsufficientCredits
+ */
+export async function startSelectedUnlock(
+  sql: Transaction,
+  customerId: string,
+  { UNLOCK_COST: cost }: Costs,
+  { ids, sync_crm = false }: UnlockSelectedContacts,
+): Promise<JobStarted> {
+  const { inputs } = toInputs(ids.map(toLower), toLower, (item) => ({ item, contact_ids: [] }));
+  const reserved = (await countLocked(sql, customerId, ids)) * cost;
+  const given = { type: 'unlock_selected_contacts', sync_crm, request: {}, pool, total: ids.length, cost } as const;
+  return startJob(sql, customerId, { ...given, reserved, inputs });
+}
+
+/**
+ * What that start would come to.
+ * @param matches how many of the prospects exist
+ */
+export async function estimateSelectedUnlock(
+  sql: Transaction,
+  customerId: string,
+  { UNLOCK_COST }: Costs,
+  { ids }: UnlockSelectedContacts,
+  matches: number,
+): Promise<Estimate> {
+  const cost = (await countLocked(sql, customerId, ids)) * UNLOCK_COST;
+  return { matches, cost, available: await availableCredits(sql, customerId, pool) };
+}
+
+/** How many of the prospects exist, each counted once. */
+export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
+  (await catalog.find(distinct(ids))).length;
+
+async function countLocked(sql: Sql | Transaction, customerId: string, ids: string[]): Promise<number> {
+  const wanted = distinct(ids);
+  return wanted.length - (await unlockedAmong(sql, customerId, wanted)).size;
+}
+
+const distinct = (ids: string[]): string[] => [...new Set(ids.map(toLower))];
+
+const toLower = (id: string): string => id.toLowerCase();

@@ -1,0 +1,56 @@
+import type { Config } from '../config.ts';
+import type { Transaction } from '../db.ts';
+import { insertListInputs } from '../queries/list-addresses.ts';
+import { reserveCredits } from '../queries/credits.ts';
+import { insertJob, setTotal } from '../queries/jobs.ts';
+import { requireReferences } from '../queries/references.ts';
+import type { JobStarted, VerifyEmail } from '../schemas/jobs.ts';
+import { startJob, toInputs } from './start-job.ts';
+import { wake } from './wake.ts';
+
+type Costs = Pick<Config, 'VERIFY_COST'>;
+
+const pool = 'verification';
+
+/**
+ * Begins to verify addresses. The same one twice is one, however it is written.
+ * @throws not_found with the pointer of every contact that is not the customer's, InsufficientCredits
+ */
+export async function startEmailVerification(
+  sql: Transaction,
+  customerId: string,
+  { VERIFY_COST: cost }: Costs,
+  { emails, sync_crm = false }: VerifyEmail,
+): Promise<JobStarted> {
+  const contacts = emails.flatMap(({ contact_id: id }, i) =>
+    id === undefined ? [] : [{ noun: 'contact' as const, id, path: `/emails/${i}/contact_id` }],
+  );
+  await requireReferences(sql, customerId, contacts);
+  const { inputs, distinct } = toInputs(
+    emails,
+    ({ email }) => email.trim().toLowerCase(),
+    ({ email, contact_id: id }) => ({ item: email, contact_ids: id === undefined ? [] : [id] }),
+  );
+  const given = { type: 'verify_email', sync_crm, request: {}, pool, total: inputs.length, cost } as const;
+  return startJob(sql, customerId, { ...given, reserved: distinct * cost, inputs });
+}
+
+/**
+ * Begins to verify the work e-mails of a list's members, and to write the outcome to them.
+ * @throws not_found; conflict when the list has too many members; InsufficientCredits
+ */
+export async function startListVerification(
+  sql: Transaction,
+  customerId: string,
+  { VERIFY_COST: cost }: Costs,
+  listId: string,
+): Promise<JobStarted> {
+  const request = { list_id: listId.toLowerCase() };
+  const given = { type: 'verify_list', sync_crm: true, request, pool, total: 0, cost, reserved: 0 } as const;
+  const job = await insertJob(sql, customerId, given);
+  const total = await insertListInputs(sql, customerId, job.id, listId);
+  await setTotal(sql, customerId, job.id, { total, reserved: total * cost });
+  await wake(sql, 'verify', customerId);
+  await reserveCredits(sql, customerId, job.id, { pool, amount: total * cost });
+  return job;
+}

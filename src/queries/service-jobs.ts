@@ -1,0 +1,129 @@
+import type { Database, Sql, Transaction } from '../db.ts';
+import { notFound } from '../errors.ts';
+import type { Column } from '../filters/columns.ts';
+import { scopeOf } from '../filters/cursor.ts';
+import { all } from '../filters/tree.ts';
+import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../schemas/jobs.ts';
+import type { Page } from './listings.ts';
+import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
+
+/** The types of jobs that whoever asks may see; a job of another type is as good as none. */
+export type Visible = readonly JobType[];
+
+const projection = (sql: Sql | Transaction) => sql`
+  j.id,
+  j.type,
+  j.status,
+  j.sync_crm,
+  j.total,
+  j.succeeded + j.failed + j.skipped as processed,
+  j.succeeded,
+  j.failed,
+  j.skipped,
+  jsonb_build_object('pool', j.pool, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
+  j.error,
+  j.created_at,
+  j.started_at,
+  j.finished_at`;
+
+/**
+ * A job as it is shown.
+ * @throws not_found
+ */
+export async function demandJob(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+  visible: Visible,
+): Promise<Job> {
+  const [job] = await sql<Job[]>`
+    select ${projection(sql)}
+    from jobs j
+    where j.customer_id = ${customerId}
+      and j.id = ${id}
+      and j.type = any(${visible as JobType[]})`;
+  if (!job) throw notFound('job');
+  return job;
+}
+
+/** A page of the customer's jobs, newest first. */
+export const listJobs = (
+  sql: Sql,
+  customerId: string,
+  { filters = {}, paginate = {} }: JobQuery,
+  visible: Visible,
+): Promise<Job[]> => sql<Job[]>`
+  select ${projection(sql)}
+  from jobs j
+  where j.customer_id = ${customerId}
+    and j.type = any(${visible.filter((type) => filters.type === undefined || type === filters.type)})
+    ${filters.status === undefined ? sql`` : sql`and j.status = ${filters.status}`}
+  order by j.id desc
+  ${pageOf(sql, paginate)}`;
+
+/** Results are read by position. */
+const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
+
+/**
+ * A page of what became of a job's items, in their order.
+ * @throws not_found for no such job; DomainError `validation_failed` for a cursor of another list
+ */
+export async function listItems(
+  db: Database,
+  customerId: string,
+  id: string,
+  paginate: PageOrCursor = {},
+  visible: Visible,
+): Promise<Page<JobItem>> {
+  const keyset = { scope: scopeOf(`results of ${id.toLowerCase()}`, customerId, all([]), []), columns: [position] };
+  const after = positionBefore(keyset, paginate)?.values[0] as number | undefined;
+  const rows = await db.search(async (sql) => {
+    await demandJob(sql, customerId, id, visible);
+    return sql<(JobItem & { position: number })[]>`
+      select position, item, contact_id, status, reason, charged, result, finished_at
+      from job_results
+      where customer_id = ${customerId}
+        and job_id = ${id}
+        ${after === undefined ? sql`` : sql`and position > ${after}`}
+      order by position
+      ${pageOf(sql, paginate)}`;
+  });
+  const nextCursor = cursorAfter(keyset, paginate, rows, (row) => ({ id: id.toLowerCase(), values: [row.position] }));
+  return { rows, nextCursor };
+}
+
+/**
+ * Locks a job for the rest of the transaction, before whoever works at it can settle anything more.
+ * @throws not_found
+ */
+export async function lockJob(sql: Transaction, customerId: string, id: string, visible: Visible): Promise<JobStatus> {
+  const [job] = await sql<{ status: JobStatus }[]>`
+    select status
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}
+      and type = any(${visible as JobType[]})
+    for no key update`;
+  if (!job) throw notFound('job');
+  return job.status;
+}
+
+/** Skips all inputs of a job, which is locked, that have no result yet. */
+export async function skipRest(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await sql`
+    with come as (
+      insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged)
+      select
+        customer_id, job_id, position, item, case when cardinality(contact_ids) = 1 then contact_ids[1] end,
+        'skipped', 'cancelled', 0
+      from job_inputs
+      where customer_id = ${customerId}
+        and job_id = ${id}
+      on conflict do nothing
+      returning position
+    )
+    update jobs
+    set skipped = skipped + (select count(*) from come)
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
