@@ -9,7 +9,9 @@ import { sweepJobs } from './sweep-jobs.ts';
 import { takeTurn } from './turns.ts';
 
 /** Who does which jobs, and how many of a kind at once in this process. */
-const handlers: { [K in JobKind]: { handle: Handler<K>; atOnce: number } } = {
+export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
+
+const allHandlers: Handlers = {
   'fill-list': { handle: fillList, atOnce: 2 },
   unlock: { handle: takeTurn('unlock', slices), atOnce: 2 },
   verify: { handle: takeTurn('verify', slices), atOnce: 2 },
@@ -28,8 +30,11 @@ export interface WorkerOptions extends Omit<JobContext, 'stopping'> {
   url: string;
 }
 
-/** Starts the workers of this process. */
-export async function startWorkers({ url, ...services }: WorkerOptions): Promise<Workers> {
+/** Starts the workers of this process, for jobs of all kinds unless some are chosen. */
+export async function startWorkers(
+  { url, ...services }: WorkerOptions,
+  handlers: Partial<Handlers> = allHandlers,
+): Promise<Workers> {
   const { log, config } = services;
   const boss = new PgBoss({
     connectionString: url,
@@ -49,7 +54,7 @@ export async function startWorkers({ url, ...services }: WorkerOptions): Promise
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
   await boss.start();
   for (const kind of Object.keys(handlers) as JobKind[])
-    await startKind(boss, kind, { ...services, stopping: stopping.signal });
+    await startKind(boss, kind, handlers, { ...services, stopping: stopping.signal });
   return {
     stop: async () => {
       stopping.abort();
@@ -61,7 +66,7 @@ export async function startWorkers({ url, ...services }: WorkerOptions): Promise
 /** Seconds between looks for a job. Nobody is woken for one that is tried again, so also those that are woken look often. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
-async function startKind(boss: PgBoss, kind: JobKind, context: JobContext): Promise<void> {
+async function startKind(boss: PgBoss, kind: JobKind, handlers: Partial<Handlers>, context: JobContext): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
   for (let i = 0; i < atOnce; i += 1) {
     const worker: string = await boss.work<Jobs[JobKind]>(kind, polling, async ([job]) => {

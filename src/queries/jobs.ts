@@ -98,25 +98,19 @@ export async function insertInputs(
       as i (position integer, item text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
-/** The next inputs after a position that have no result yet, in order. */
+/** The next inputs after a position, in order. A slice settles all that it takes, so that its position says what is done. */
 export const nextInputs = (
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,
   { after, limit }: { after: number; limit: number },
 ): Promise<JobInput[]> => sql<JobInput[]>`
-  select i.position, i.item, i.contact_ids, i.is_duplicate
-  from job_inputs i
-  where i.customer_id = ${customerId}
-    and i.job_id = ${jobId}
-    and i.position > ${after}
-    and not exists (
-      select from job_results r
-      where r.customer_id = i.customer_id
-        and r.job_id = i.job_id
-        and r.position = i.position
-    )
-  order by i.position
+  select position, item, contact_ids, is_duplicate
+  from job_inputs
+  where customer_id = ${customerId}
+    and job_id = ${jobId}
+    and position > ${after}
+  order by position
   limit ${limit}`;
 
 /** What became of an item. */

@@ -1,0 +1,261 @@
+import { describe, expect, it } from 'vitest';
+import { unavailable } from '../../src/errors.ts';
+import { settle } from '../../src/jobs/settle.ts';
+import { startJob } from '../../src/jobs/start-job.ts';
+import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
+import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
+import { startApp } from '../setup/app.ts';
+import { grant, type TestCustomer } from '../setup/factories.ts';
+import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages } from './working.ts';
+
+const test = await startApp();
+const context = contextOf(test);
+
+/** One worker of the verify queue, which does one turn at a time. */
+const startWorker = (slice: Slice): Promise<Workers> =>
+  startWorkers(
+    { ...context, url: test.url },
+    { verify: { handle: takeTurn('verify', { verify_email: slice }), atOnce: 1 } },
+  );
+
+const turnOf = ({ id }: TestCustomer, slice: Slice): Promise<void> =>
+  takeTurn('verify', { verify_email: slice })(context, { customerId: id });
+
+/** Lets a lease, or a rest, end now. */
+const endLease = (job: string) =>
+  test.owner`update jobs set leased_until = now() - interval '1 second' where id = ${job} and lease is not null`;
+
+/** Something to wait for. */
+function gate(): { opened: Promise<void>; open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { opened: promise, open: resolve };
+}
+
+/** A slice that waits in its middle, with what it wants to deliver in hand. */
+function held(): { slice: Slice; begun: Promise<void>; open: () => void } {
+  const [begun, go] = [gate(), gate()];
+  const slice: Slice = async (context, job, signal) => {
+    begun.open();
+    await go.opened;
+    await echo()(context, job, signal);
+  };
+  return { slice, begun: begun.opened, open: go.open };
+}
+
+describe('one worker', () => {
+  it("ends ten items behind another customer's 10,000 before 5 % of those are done", async () => {
+    const [busy, modest] = [await test.customer(), await test.customer()];
+    const long = await begin(test, busy, 10_000);
+    const short = await begin(test, modest, 10);
+    const worker = await startWorker(echo());
+    await ended(test, short);
+    const [before] = await test.owner<[{ items: number }]>`
+      select count(*)::integer as items
+      from job_results r
+      where r.job_id = ${long} and r.finished_at <= (select finished_at from jobs where id = ${short})`;
+    expect(before.items).toBeLessThan(500);
+    await ended(test, long);
+    await worker.stop();
+    expect(await jobRow(test, long)).toMatchObject({ status: 'COMPLETED', succeeded: 10_000, charged: '10000' });
+  });
+
+  it('serves the jobs of one customer in turn', async () => {
+    const customer = await test.customer();
+    const long = await begin(test, customer, 30);
+    const short = await begin(test, customer, 10);
+    for (let turns = 0; turns < 2; turns += 1) await turnOf(customer, echo(10));
+    expect(await jobRow(test, short)).toMatchObject({ status: 'COMPLETED' });
+    expect(await jobRow(test, long)).toMatchObject({ status: 'PROCESSING', succeeded: 10 });
+  });
+
+  it('does every job of many that are started while it works, with nobody to sweep', async () => {
+    const customers = await Promise.all(Array.from({ length: 4 }, () => test.customer()));
+    const worker = await startWorker(echo());
+    const jobs = await Promise.all(
+      Array.from({ length: 120 }, (_, i) => begin(test, customers[i % customers.length]!, 1 + (i % 3))),
+    );
+    for (const job of jobs) await ended(test, job);
+    await worker.stop();
+    for (const { id } of customers) {
+      const balances = await test.owner`select available, reserved from credit_balances where customer_id = ${id}`;
+      expect(balances.map((row) => ({ ...row }))).toEqual(Array(2).fill({ available: '0', reserved: '0' }));
+    }
+  });
+});
+
+describe('a start', () => {
+  it('that finds a message waiting is seen by the turn of that message, however long it takes to commit', async () => {
+    const customer = await test.customer();
+    await turnAfterAnEndedJob(customer);
+    await grant(test.app, customer.id, 'verification', 1);
+    const [begun, go] = [gate(), gate()];
+    const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
+    const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
+    const starting = test.db.transaction(async (sql) => {
+      const { id } = await startJob(sql, customer.id, { ...given, total: 1, reserved: 1, inputs });
+      begun.open();
+      await go.opened;
+      return id;
+    });
+    await begun.opened;
+    const turn = turnOf(customer, echo());
+    await expect
+      .poll(async () => (await test.owner`select from pg_locks where locktype = 'advisory' and not granted`).count)
+      .toBeGreaterThan(0);
+    go.open();
+    await turn;
+    expect(await jobRow(test, await starting)).toMatchObject({ status: 'COMPLETED' });
+  });
+
+  it('leaves no message, job or entry when it is undone', async () => {
+    const customer = await test.customer();
+    const before = await test.owner`select from jobs`;
+    const begun = begin(test, customer, 0).then(() => undefined);
+    await begun;
+    const undone = test.db.transaction(async (sql) => {
+      await startJob(sql, customer.id, {
+        type: 'verify_email',
+        sync_crm: false,
+        request: {},
+        pool: 'verification',
+        total: 1,
+        cost: 1,
+        reserved: 1,
+        inputs: [],
+      });
+    });
+    await expect(undone).rejects.toThrow(/1 verification credits/);
+    expect((await test.owner`select from jobs`).count).toBe(before.count + 1);
+    expect((await test.owner`select from credit_entries where customer_id = ${customer.id}`).count).toBe(0);
+  });
+
+  /** Leaves a message waiting, and nothing to do. */
+  async function turnAfterAnEndedJob(customer: TestCustomer): Promise<void> {
+    await begin(test, customer, 1);
+    await turnOf(customer, echo());
+    expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
+  }
+});
+
+describe('a turn', () => {
+  it('that has lost its lease to another settles nothing', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    const { slice, begun, open } = held();
+    const stale = turnOf(customer, slice);
+    await begun;
+    await endLease(job);
+    await turnOf(customer, echo(4));
+    expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4 });
+    open();
+    await stale;
+    expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4, failures: 0 });
+    await turnOf(customer, echo());
+    expect(await entriesOf(test, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
+  });
+
+  it('that meets a cancelled job settles nothing, and the rest is given back once', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    await turnOf(customer, echo(4));
+    const { slice, begun, open } = held();
+    const late = turnOf(customer, slice);
+    await begun;
+    const answer = await customer.post(`/service-handler/${job}/cancel`);
+    expect(answer).toMatchObject({ status: 200, body: { status: 'CANCELLED', succeeded: 4, skipped: 6 } });
+    open();
+    await late;
+    expect(await entriesOf(test, job)).toEqual(['reserve 10', 'charge 4', 'release 6']);
+    expect(await jobRow(test, job)).toMatchObject({ status: 'CANCELLED', succeeded: 4, charged: '4', refunded: '6' });
+  });
+
+  it('does not charge again for a position that has its result', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 2);
+    const results = [{ position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const];
+    const again: Slice = async (context, job) => {
+      await settle(context, job, async () => ({ results, isLast: false }));
+      await settle(context, job, async () => ({ results, isLast: true }));
+    };
+    await turnOf(customer, again);
+    expect(await entriesOf(test, job)).toEqual(['reserve 2', 'charge 1', 'release 1']);
+    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 1 });
+  });
+
+  it('whose writes fail leaves no trace of them, and the job rests', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 2);
+    const half: Slice = (context, job) =>
+      settle(context, job, async (sql) => {
+        await sql`insert into companies (customer_id, company_name, type, folded) values (${customer.id}, 'Half', '', '{}')`;
+        throw new Error('half way');
+      }).then(() => undefined);
+    await turnOf(customer, half);
+    expect((await test.owner`select from companies where customer_id = ${customer.id}`).count).toBe(0);
+    expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', failures: 1, succeeded: 0 });
+    await turnOf(customer, echo());
+    expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0 });
+    await endLease(job);
+    await turnOf(customer, echo());
+    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', failures: 0, succeeded: 2 });
+  });
+});
+
+describe('a job', () => {
+  const broken: Slice = async () => {
+    throw new Error('secret cause');
+  };
+
+  it('that breaks its turn five times in a row has failed, tells no cause and gives the rest back', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    await turnOf(customer, echo(3));
+    for (let turns = 1; turns <= 5; turns += 1) {
+      expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', failures: turns - 1 });
+      await turnOf(customer, broken);
+      await endLease(job);
+    }
+    expect(await entriesOf(test, job)).toEqual(['reserve 10', 'charge 3', 'release 7']);
+    const { body } = await customer.get(`/service-handler/${job}`);
+    expect(body).toMatchObject({ status: 'FAILED', processed: 3, credits: { reserved: 10, charged: 3, refunded: 7 } });
+    expect(body.error).toMatch(/error of the service/);
+    expect(body.error).not.toMatch(/secret/);
+  });
+
+  it('that breaks is not in the way of its customer: another one is done at once', async () => {
+    const customer = await test.customer();
+    const poison = await begin(test, customer, 10);
+    const good = await begin(test, customer, 10);
+    const worker = await startWorker(async (context, job, signal) =>
+      job.id === poison ? broken(context, job, signal) : echo()(context, job, signal),
+    );
+    await ended(test, good);
+    await worker.stop();
+    expect(await jobRow(test, poison)).toMatchObject({ status: 'PROCESSING' });
+  });
+
+  it('waits for what is unavailable as long as it takes, which is no failure', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    for (let turns = 0; turns < 7; turns += 1) {
+      await turnOf(customer, async () => {
+        throw unavailable('The catalog does not answer');
+      });
+      expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', failures: 0 });
+      await endLease(job);
+    }
+    await turnOf(customer, echo());
+    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED' });
+  });
+
+  it('of a suspended customer waits until it is resumed', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    await test.owner`update customers set status = 'SUSPENDED' where id = ${customer.id}`;
+    await turnOf(customer, echo());
+    expect(await jobRow(test, job)).toMatchObject({ status: 'PENDING' });
+    await test.owner`update customers set status = 'OK' where id = ${customer.id}`;
+    await turnOf(customer, echo());
+    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED' });
+  });
+});

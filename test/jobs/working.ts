@@ -1,0 +1,88 @@
+import { pino } from 'pino';
+import { expect } from 'vitest';
+import type { JobContext } from '../../src/jobs/handler.ts';
+import { settle } from '../../src/jobs/settle.ts';
+import { startJob } from '../../src/jobs/start-job.ts';
+import type { Slice } from '../../src/jobs/turns.ts';
+import { nextInputs } from '../../src/queries/jobs.ts';
+import type { TestApp } from '../setup/app.ts';
+import { grant, type TestCustomer } from '../setup/factories.ts';
+
+const log = pino({ level: 'silent' });
+
+/** What handlers work with in this process. */
+export const contextOf = ({ config, db, catalog }: TestApp): JobContext => ({
+  config,
+  db,
+  catalog,
+  log,
+  stopping: new AbortController().signal,
+});
+
+/** Begins a job of the verify queue with so many inputs, and credits for them. */
+export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, items: number): Promise<string> {
+  await grant(test.app, id, 'verification', items);
+  const inputs = Array.from({ length: items }, (_, i) => ({
+    position: i + 1,
+    item: `${i}@example.com`,
+    contact_ids: [],
+    is_duplicate: false,
+  }));
+  const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
+  const begun = await test.db.transaction((sql) =>
+    startJob(sql, id, { ...given, total: items, reserved: items, inputs }),
+  );
+  return begun.id;
+}
+
+/** Delivers the next inputs just as they are, each at the job's cost. */
+export const echo =
+  (limit = 200): Slice =>
+  async (context, job) => {
+    const { position: after } = (job.progress ?? { position: 0 }) as { position: number };
+    const inputs = await context.db.lookup((sql) => nextInputs(sql, job.customer_id, job.id, { after, limit }));
+    await settle(context, job, async () => ({
+      results: inputs.map(({ position, item }) => ({ position, item, status: 'succeeded', charged: job.cost })),
+      progress: { position: inputs.at(-1)!.position },
+      isLast: inputs.at(-1)!.position === job.total,
+    }));
+  };
+
+/** A job's row as it stands. */
+export async function jobRow({ owner }: TestApp, id: string) {
+  const [job] = await owner<
+    {
+      status: string;
+      succeeded: number;
+      skipped: number;
+      charged: string;
+      refunded: string;
+      failures: number;
+      error: string | null;
+      lease: string | null;
+      purged_at: Date | null;
+    }[]
+  >`select * from jobs where id = ${id}`;
+  return job!;
+}
+
+/** Waits for a job's end. */
+export const ended = (test: TestApp, id: string) =>
+  expect
+    .poll(async () => (await jobRow(test, id)).status, { timeout: 60_000, interval: 20 })
+    .toMatch(/COMPLETED|FAILED|CANCELLED/);
+
+/** The ledger's entries of a job, in their order, as `kind amount`. */
+export async function entriesOf({ owner }: TestApp, jobId: string): Promise<string[]> {
+  const entries = await owner<{ kind: string; amount: string }[]>`
+    select kind, amount from credit_entries where job_id = ${jobId} order by number`;
+  return entries.map(({ kind, amount }) => `${kind} ${amount}`);
+}
+
+/** Messages of a queue that wait for a worker, for one customer. */
+export async function waitingMessages({ owner }: TestApp, queue: string, customerId: string): Promise<number> {
+  const { count } = await owner`
+    select from pgboss.job
+    where name = ${queue} and state = 'created' and data ->> 'customerId' = ${customerId} and start_after <= now()`;
+  return count;
+}
