@@ -1,0 +1,193 @@
+import { describe, expect, it } from 'vitest';
+import {
+  adjustCredits,
+  chargeCredits,
+  grantCredits,
+  releaseCredits,
+  reserveCredits,
+} from '../../src/queries/credits.ts';
+import { insertJob } from '../../src/queries/jobs.ts';
+import type { Transaction } from '../../src/db.ts';
+import { startApp } from '../setup/app.ts';
+import { grant } from '../setup/factories.ts';
+
+const test = await startApp();
+const pool = 'subscription';
+
+const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => test.db.transaction(work);
+
+/** A customer with so many credits, and a job of it that has reserved nothing. */
+async function spender(amount: number): Promise<{ id: string; job: string }> {
+  const { id } = await test.customer();
+  if (amount > 0) await grant(test.app, id, pool, amount);
+  return { id, job: await jobOf(id) };
+}
+
+const jobOf = async (id: string): Promise<string> => {
+  const given = {
+    type: 'unlock_contacts',
+    sync_crm: false,
+    request: {},
+    pool,
+    total: 0,
+    cost: 1,
+    reserved: 0,
+  } as const;
+  return (await inTransaction((sql) => insertJob(sql, id, given))).id;
+};
+
+const reserve = (id: string, job: string, amount: number) =>
+  inTransaction((sql) => reserveCredits(sql, id, job, { pool, amount }));
+
+async function balanceOf(id: string): Promise<{ available: number; reserved: number }> {
+  const [row] = await test.owner<[{ available: number; reserved: number }]>`
+    select available::integer, reserved::integer from credit_balances where customer_id = ${id} and pool = ${pool}`;
+  return { ...row };
+}
+
+/** The ledger as text, oldest first: `kind amount → balance/reserved`. */
+async function ledgerOf(id: string): Promise<string[]> {
+  const entries = await test.owner`
+    select kind, amount, balance_after, reserved_after from credit_entries where customer_id = ${id} order by number`;
+  return entries.map((one) => `${one['kind']} ${one['amount']} → ${one['balance_after']}/${one['reserved_after']}`);
+}
+
+describe('the ledger', () => {
+  it('tells every move of a balance, with the balances after it', async () => {
+    const { id, job } = await spender(100);
+    await reserve(id, job, 30);
+    await inTransaction(async (sql) => {
+      await chargeCredits(sql, id, job, { pool, amount: 12 });
+      await releaseCredits(sql, id, job, { pool, amount: 18 });
+    });
+    await inTransaction((sql) => adjustCredits(sql, id, { pool, amount: -8, note: 'counted twice' }));
+    expect(await ledgerOf(id)).toEqual([
+      'grant 100 → 100/0',
+      'reserve 30 → 70/30',
+      'charge 12 → 70/18',
+      'release 18 → 88/0',
+      'adjust -8 → 80/0',
+    ]);
+    expect(await balanceOf(id)).toEqual({ available: 80, reserved: 0 });
+  });
+
+  it('has no entry for nothing', async () => {
+    const { id, job } = await spender(1);
+    await reserve(id, job, 0);
+    await inTransaction(async (sql) => {
+      await chargeCredits(sql, id, job, { pool, amount: 0 });
+      await releaseCredits(sql, id, job, { pool, amount: 0 });
+    });
+    expect(await ledgerOf(id)).toHaveLength(1);
+  });
+
+  it('of a customer is not moved by another, nor one pool by the other', async () => {
+    const [{ id }, other] = [await spender(5), await spender(7)];
+    await grant(test.app, id, 'verification', 9);
+    expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
+    expect(await balanceOf(other.id)).toEqual({ available: 7, reserved: 0 });
+  });
+
+  it('is numbered without a gap, each entry following from the one before, whoever races', async () => {
+    const { id } = await spender(1_000);
+    const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
+    await Promise.all(
+      jobs.map(async (job, i) => {
+        await reserve(id, job, 10);
+        await inTransaction(async (sql) => {
+          await chargeCredits(sql, id, job, { pool, amount: i % 10 });
+          await releaseCredits(sql, id, job, { pool, amount: 10 - (i % 10) });
+        });
+      }),
+    );
+    const broken = await test.owner`
+      select number
+      from (
+        select number, kind, amount, balance_after, reserved_after,
+          lag(balance_after, 1, 0) over before as balance_before,
+          lag(reserved_after, 1, 0) over before as reserved_before,
+          row_number() over before as place
+        from credit_entries
+        where customer_id = ${id}
+        window before as (order by number)
+      ) entries
+      where number <> place
+        or balance_after <> balance_before + case kind when 'reserve' then -amount when 'charge' then 0 else amount end
+        or reserved_after <> reserved_before + case kind when 'reserve' then amount when 'grant' then 0 else -amount end`;
+    expect(broken.count).toBe(0);
+    expect(await balanceOf(id)).toEqual({ available: 1_000 - 3 * 45, reserved: 0 });
+  });
+
+  it('cannot be changed, cut short or emptied by the service', async () => {
+    const { id } = await spender(5);
+    const forbidden = [
+      `update credit_entries set amount = 6 where customer_id = '${id}'`,
+      `delete from credit_entries where customer_id = '${id}'`,
+      'truncate credit_entries',
+      `delete from credit_balances where customer_id = '${id}'`,
+    ];
+    for (const text of forbidden)
+      await expect(
+        inTransaction((sql) => sql.unsafe(text)),
+        text,
+      ).rejects.toThrow(/permission denied/);
+    expect(await ledgerOf(id)).toEqual(['grant 5 → 5/0']);
+  });
+});
+
+describe('a reservation', () => {
+  it('of more than can be spent is refused, says how much there is, and writes nothing', async () => {
+    const { id, job } = await spender(5);
+    const shortage = { required: 6, available: 5, pool };
+    await expect(reserve(id, job, 6)).rejects.toMatchObject({ code: 'insufficient_credits', shortage });
+    expect(await ledgerOf(id)).toHaveLength(1);
+    expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
+  });
+
+  it('never takes the same credits twice: of those that race, as many come through as there are credits for', async () => {
+    const { id } = await spender(20);
+    const jobs = await Promise.all(Array.from({ length: 50 }, () => jobOf(id)));
+    const outcomes = await Promise.allSettled(jobs.map((job) => reserve(id, job, 1)));
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(20);
+    expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
+  });
+
+  it('is made once and released once a job, by constraint', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    await expect(reserve(id, job, 20)).rejects.toThrow(/credit_entries_once_a_job/);
+    const release = () => inTransaction((sql) => releaseCredits(sql, id, job, { pool, amount: 5 }));
+    await release();
+    await expect(release()).rejects.toThrow(/credit_entries_once_a_job/);
+    expect(await balanceOf(id)).toEqual({ available: 35, reserved: 15 });
+  });
+
+  it('cannot be overdrawn, by constraint', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    const charge = inTransaction((sql) => chargeCredits(sql, id, job, { pool, amount: 21 }));
+    await expect(charge).rejects.toThrow(/credit_balances_reserved_not_negative/);
+    expect(await balanceOf(id)).toEqual({ available: 30, reserved: 20 });
+  });
+});
+
+describe('an adjustment', () => {
+  it('takes what can be spent and no more', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    const adjust = (amount: number) => inTransaction((sql) => adjustCredits(sql, id, { pool, amount, note: null }));
+    await expect(adjust(-31)).rejects.toMatchObject({ shortage: { required: 31, available: 30, pool } });
+    await adjust(-30);
+    expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
+  });
+
+  it('or a grant leaves no entry when its transaction is undone', async () => {
+    const { id } = await spender(50);
+    const undone = inTransaction(async (sql) => {
+      await grantCredits(sql, id, { pool, amount: 5, note: null });
+      throw new Error('undone');
+    });
+    await expect(undone).rejects.toThrow('undone');
+    expect(await ledgerOf(id)).toEqual(['grant 50 → 50/0']);
+  });
+});
