@@ -41,13 +41,17 @@ async function removeSome(
     delete from ${sql(table)}
     where customer_id = ${customerId}
       and job_id = ${jobId}
-      and position in (
-        select position
-        from ${sql(table)}
-        where customer_id = ${customerId}
-          and job_id = ${jobId}
-        order by position
-        limit ${batchSize}
+      and position <= coalesce(
+        (
+          select position
+          from ${sql(table)}
+          where customer_id = ${customerId}
+            and job_id = ${jobId}
+          order by position
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        2147483647
       )`;
   return count;
 }

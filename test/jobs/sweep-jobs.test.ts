@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import { toDocument } from '../../src/catalog/document.ts';
+import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { customersOf, insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
+import { person } from '../catalog/people.ts';
+import { startApp } from '../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+import { begin, contextOf, echo, jobRow, waitingMessages } from './working.ts';
+
+const test = await startApp();
+const sweep = () => sweepJobs(contextOf(test), {});
+
+/** Takes the messages of a customer away, as a crash of their own could. */
+const loseMessages = (customerId: string) =>
+  test.owner`delete from pgboss.job where data ->> 'customerId' = ${customerId}`;
+
+describe('the sweep', () => {
+  it('has a turn waited for wherever a job waits and nobody comes for it, and only there', async () => {
+    const [lost, waiting, leased, suspended, ended] = await Promise.all(
+      Array.from({ length: 5 }, () => test.customer()),
+    );
+    const jobs = new Map<string, string>();
+    for (const customer of [lost!, waiting!, leased!, suspended!, ended!])
+      jobs.set(customer.id, await begin(test, customer, 5));
+    await takeTurn('verify', { verify_email: echo() })(contextOf(test), { customerId: ended!.id });
+    await test.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
+    await test.owner`
+      update jobs set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 seconds'
+      where id = ${jobs.get(leased!.id)!}`;
+    for (const { id } of [lost!, leased!, suspended!, ended!]) await loseMessages(id);
+    await sweep();
+    const messages = async (id: string) => waitingMessages(test, 'verify', id);
+    expect(await messages(lost!.id)).toBe(1);
+    expect(await messages(waiting!.id)).toBe(1);
+    for (const { id } of [leased!, suspended!, ended!]) expect(await messages(id)).toBe(0);
+  });
+
+  it('finds a job again whose worker died, once its lease is over', async () => {
+    const customer = await test.customer();
+    const job = await begin(test, customer, 5);
+    await loseMessages(customer.id);
+    await test.owner`
+      update jobs set status = 'PROCESSING', started_at = now(), lease = gen_random_uuid(), leased_until = now() - interval '1 second'
+      where id = ${job}`;
+    await sweep();
+    expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
+    await takeTurn('verify', { verify_email: echo() })(contextOf(test), { customerId: customer.id });
+    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
+  });
+
+  it('removes inputs and results 30 days after the end, and leaves the job and the ledger', async () => {
+    const customer = await test.customer();
+    const turn = () => takeTurn('verify', { verify_email: echo(20_000) })(contextOf(test), { customerId: customer.id });
+    const old = await begin(test, customer, 12_000);
+    await turn();
+    const young = await begin(test, customer, 5);
+    await turn();
+    const unfinished = await begin(test, customer, 5);
+    await test.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${old}`;
+    await test.owner`update jobs set finished_at = now() - interval '29 days 23 hours' where id = ${young}`;
+    await sweep();
+    const rowsOf = async (id: string) => {
+      const [rows] = await test.owner<[{ inputs: number; results: number }]>`
+        select
+          (select count(*)::integer from job_inputs where job_id = ${id}) as inputs,
+          (select count(*)::integer from job_results where job_id = ${id}) as results`;
+      return { ...rows };
+    };
+    expect(await rowsOf(old)).toEqual({ inputs: 0, results: 0 });
+    expect(await rowsOf(young)).toEqual({ inputs: 5, results: 5 });
+    expect(await rowsOf(unfinished)).toEqual({ inputs: 5, results: 0 });
+    expect((await jobRow(test, old)).purged_at).not.toBeNull();
+    expect((await customer.get(`/service-handler/${old}`)).body).toMatchObject({
+      status: 'COMPLETED',
+      succeeded: 12_000,
+    });
+    expect((await customer.post(`/service-handler/${old}/results`)).body).toEqual([]);
+    expect((await test.owner`select from credit_entries where job_id = ${old}`).count).toBe(2);
+  });
+});
+
+describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
+  it('tells the cluster of unlocks that it was not told of', { timeout: 120_000 }, async () => {
+    const environment = await ownCatalog();
+    const clustered = await startApp(environment);
+    const ada = person();
+    await clustered.catalog.prepare();
+    await clustered.catalog.write([toDocument(ada)]);
+    const { id } = await clustered.customer();
+    await clustered.db.transaction((sql) => insertUnlocks(sql, id, [ada._id]));
+    await sweepJobs(contextOf(clustered), {});
+    expect(await clustered.db.lookup((sql) => untoldProspects(sql, 10))).toEqual([]);
+    expect((await clustered.db.lookup((sql) => customersOf(sql, [ada._id]))).get(ada._id)).toEqual([id]);
+    await clustered.catalog.refresh();
+    expect(await clustered.catalog.count({ criteria: [], netNewFor: id })).toBe(0);
+    await dropCatalog(environment);
+  });
+});
