@@ -1,0 +1,39 @@
+import { words } from './fold.ts';
+import { formats } from './schemas/formats.ts';
+
+/** Turns what a person or a data set calls a country into its ISO 3166-1 alpha-2 code; `""` when that says nothing certain. */
+export type CountryCodes = (name: string) => string;
+
+let loading: Promise<CountryCodes> | undefined;
+
+/**
+ * The names of countries in some eighty languages, and their codes of two and three letters. Read when first asked for:
+ * it takes 100 ms, and most processes never need it.
+ */
+export const countryCodes = (): Promise<CountryCodes> => (loading ??= load());
+
+async function load(): Promise<CountryCodes> {
+  const { default: names } = await import('i18n-iso-countries');
+  const codes = new Map<string, Set<string>>();
+  const add = (name: string, code: string) => {
+    const key = keyOf(name);
+    codes.set(key, (codes.get(key) ?? new Set()).add(code));
+  };
+  // The runtime's own English names are the short ones that people write: Syria, not Syrian Arab Republic.
+  const short = new Intl.DisplayNames('en', { type: 'region' });
+  for (const [alpha2, alpha3] of Object.entries(names.getAlpha2Codes()))
+    for (const name of [alpha2, alpha3, short.of(alpha2)!]) add(name, alpha2);
+  for (const language of names.getSupportedLanguages())
+    for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
+      for (const name of given) add(name, alpha2);
+  return (name) => only(codes.get(keyOf(name)));
+}
+
+/** Without case, accents and punctuation. */
+const keyOf = (name: string): string => words(name).join(' ');
+
+/** Nine names, as Congo, are those of two countries. */
+function only(codes: Set<string> | undefined): string {
+  const [code, another] = codes ?? [];
+  return code !== undefined && another === undefined && formats['country']!(code) ? code : '';
+}

@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest';
+import { generatePeople } from '../src/catalog/generate.ts';
+import { countryCodes } from '../src/country-codes.ts';
+import { formats } from '../src/schemas/formats.ts';
+
+const codeOf = await countryCodes();
+
+test.each([
+  ['Germany', 'DE'],
+  ['  gErMaNy ', 'DE'],
+  ['Deutschland', 'DE'],
+  ['Türkiye', 'TR'],
+  ['TURKEY', 'TR'],
+  ['日本', 'JP'],
+  ['U.S.A.', 'US'],
+  ['usa', 'US'],
+  ['United States', 'US'],
+  ['UK', 'GB'],
+  ['gb', 'GB'],
+  ['Côte d’Ivoire', 'CI'],
+  ['Syria', 'SY'],
+  ['Trinidad & Tobago', 'TT'],
+])('%s is %s', (name, code) => expect(codeOf(name)).toBe(code));
+
+test.each(['', '   ', 'Atlantis', 'Congo', 'XK', 'Kosovo', 'EU', 'Sales'])('%j is no certain country', (name) =>
+  expect(codeOf(name)).toBe(''),
+);
+
+test('whatever comes out is a code that a contact may have', () => {
+  for (const { location_country } of generatePeople(500, 1)) {
+    expect(codeOf(location_country)).not.toBe('');
+    expect(formats['country']!(codeOf(location_country))).toBe(true);
+  }
+});
