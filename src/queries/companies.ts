@@ -5,7 +5,6 @@ import { notFound } from '../errors.ts';
 import { companySource } from '../filters/columns.ts';
 import { foldCompany } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
-import { fold } from '../fold.ts';
 import { normalise } from '../normalise.ts';
 import type { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import type { Metadata } from '../schemas/wire.ts';
@@ -86,61 +85,17 @@ export async function findCompany(
   return company;
 }
 
-type NewCompany = Partial<CompanyCreate> & Pick<CompanyCreate, 'company_name'>;
-
 /**
  * Makes a company; its name may repeat.
  * @returns its id
  */
-export async function createCompany(sql: Transaction, customerId: string, body: NewCompany): Promise<string> {
-  const counts = new CountChanges();
-  const id = await insertCompany(sql, customerId, body, counts);
-  await saveCounts(sql, customerId, counts);
-  return id;
-}
-
-async function insertCompany(
-  sql: Transaction,
-  customerId: string,
-  given: NewCompany,
-  counts: CountChanges,
-): Promise<string> {
-  const columns = { ...blank, ...normalise(given) };
+export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
+  const columns = { ...blank, ...normalise(body) };
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encoded(sql, columns) })}
     returning id`;
-  counts.add('companies', 1);
+  await saveCounts(sql, customerId, new CountChanges().add('companies', 1));
   return company!.id;
-}
-
-/**
- * The oldest company of the same folded name, or a new one; `industry` is ignored when one was found. Two callers at once
- * make one company: the second waits for the first at a lock of the name.
- * @returns the company's id; it is held as by `holdCompany`
- */
-export async function findOrMakeCompany(
-  sql: Transaction,
-  customerId: string,
-  given: Pick<CompanyCreate, 'company_name' | 'industry'>,
-  counts: CountChanges,
-): Promise<string> {
-  const folded = fold(given.company_name);
-  const found = await findOldestByName(sql, customerId, folded);
-  if (found) return found;
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`company:${customerId}:${folded}`}, 0))`;
-  return (await findOldestByName(sql, customerId, folded)) ?? insertCompany(sql, customerId, given, counts);
-}
-
-async function findOldestByName(sql: Transaction, customerId: string, folded: string): Promise<string | undefined> {
-  const [company] = await sql<{ id: string }[]>`
-    select id
-    from companies
-    where customer_id = ${customerId}
-      and (folded ->> 'company_name') collate "C" = ${folded}
-    order by id
-    limit 1
-    for share`;
-  return company?.id;
 }
 
 /**

@@ -17,7 +17,8 @@ import type {
   ContactQuery,
 } from '../schemas/contacts.ts';
 import type { Metadata } from '../schemas/wire.ts';
-import { findOrMakeCompany, holdCompany } from './companies.ts';
+import { holdCompany } from './companies.ts';
+import { findOrMakeCompany } from './company-names.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { countPages, readPage, type Page } from './listings.ts';
 import { enterMember, leaveAllLists, refreshMembers, setHandMadeLists } from './list-members.ts';
@@ -25,9 +26,9 @@ import { takeOutOfOpportunities } from './opportunity-contacts.ts';
 import { holdRules } from './rules.ts';
 
 /** What a caller decides of a contact, as its row keeps it. */
-type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
+export type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
 
-const ownColumns = [
+export const ownColumns = [
   'first_name',
   'middle_name',
   'last_name',
@@ -52,7 +53,7 @@ const ownColumns = [
 ] as const satisfies (keyof Contact)[];
 
 /** A contact of which nothing is said. */
-const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
+export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
   middle_name: null,
   gender: null,
   birth_year: null,
