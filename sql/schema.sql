@@ -128,6 +128,7 @@ create table contacts (
   folded               jsonb          not null,
   created_at           timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at           timestamptz(3) not null default clock_timestamp(),
+  prospect_id          uuid,
   constraint contacts_pkey primary key (customer_id, id),
   constraint contacts_assignee_fkey foreign key (customer_id, assigned_to) references users(customer_id, id),
   constraint contacts_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id),
@@ -137,6 +138,7 @@ create table contacts (
 );
 create index contacts_company on contacts using btree (customer_id, company_id) where company_id is not null;
 create index contacts_last_name on contacts using btree (customer_id, (folded ->> 'last_name') collate "C", id);
+create index contacts_prospect on contacts using btree (customer_id, prospect_id) where prospect_id is not null;
 create index contacts_score on contacts using btree (customer_id, score, id);
 create index contacts_updated_at on contacts using btree (customer_id, updated_at, id);
 create index contacts_work_email on contacts using btree (customer_id, (folded ->> 'work_email') collate "C", id);

@@ -132,6 +132,10 @@ select id, pool from customers cross join (values ('subscription'), ('verificati
 
 alter table unlocks add column job_id uuid;
 
+-- The prospect that a contact came from, or was found to be. No foreign key, as in unlocks.
+alter table contacts add column prospect_id uuid;
+create index contacts_prospect on contacts (customer_id, prospect_id) where prospect_id is not null;
+
 grant select, insert, update on jobs, credit_balances to sales_data_api;
 grant select, insert, delete on job_inputs, job_results to sales_data_api;
 grant select, insert on credit_entries to sales_data_api;

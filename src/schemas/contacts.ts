@@ -47,6 +47,9 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
+/** What is answered of it. A contact that came from a prospect may lack what no caller may leave out; then it is `""`. */
+const answered = { ...writable, first_name: Text(), last_name: Text(), work_email: Text(254) };
+
 /** The company of a contact; of a contact without one every member is there, so that `company.company_name` never breaks. */
 const ContactCompany = Type.Object(
   { id: Nullable(Uuid()), company_name: Type.String(), industry: Type.String() },
@@ -55,7 +58,7 @@ const ContactCompany = Type.Object(
 
 const contactProperties = {
   id: Uuid(),
-  ...writable,
+  ...answered,
   company: ContactCompany,
   score: Type.Integer({ minimum: 0, maximum: 100 }),
   verification_status: Enum(verificationStatuses),
