@@ -14,13 +14,20 @@ export async function unlockedAmong(
 }
 
 /**
- * Unlocks prospects for a customer, for ever. Two that race for the same one do not both get it.
+ * Unlocks prospects for a customer, for ever. Two that race for the same one do not both get it: the second waits for the
+ * first to commit.
+ * @param jobId the job that does it
  * @returns those that were not unlocked before
  */
-export async function insertUnlocks(sql: Transaction, customerId: string, prospectIds: string[]): Promise<string[]> {
+export async function insertUnlocks(
+  sql: Transaction,
+  customerId: string,
+  prospectIds: string[],
+  jobId: string | null = null,
+): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
-    insert into unlocks (customer_id, prospect_id)
-    select ${customerId}::uuid, id
+    insert into unlocks (customer_id, prospect_id, job_id)
+    select ${customerId}::uuid, id, ${jobId}::uuid
     from unnest(${prospectIds}::uuid[]) id
     order by id
     on conflict do nothing
@@ -47,6 +54,18 @@ export async function untoldProspects(sql: Sql | Transaction, limit: number): Pr
     order by unlocked_at
     limit ${limit}`;
   return [...new Set(rows.map((row) => row.prospect_id))];
+}
+
+/** Those of a job's results whose unlocks the search cluster has not been told of for certain. */
+export async function untoldUnlocksOf(sql: Sql | Transaction, customerId: string, jobId: string): Promise<string[]> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    select u.prospect_id
+    from job_results r
+    join unlocks u on u.customer_id = r.customer_id and u.prospect_id = r.item::uuid
+    where r.customer_id = ${customerId}
+      and r.job_id = ${jobId}
+      and not u.in_catalog`;
+  return rows.map((row) => row.prospect_id);
 }
 
 /** Notes that the catalog knows of unlocks. */

@@ -1,0 +1,44 @@
+import { toSearch } from '../catalog/listing.ts';
+import { positionOf, type ProspectPosition } from '../catalog/order.ts';
+import { insertUnlocks } from '../queries/unlocks.ts';
+import type { ProspectQuery } from '../schemas/prospects.ts';
+import { settle } from './settle.ts';
+import type { Slice } from './turns.ts';
+import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
+
+/** Where the next slice goes on. */
+interface Progress {
+  /** Of the last prospect that was looked at. */
+  after?: ProspectPosition;
+  /** There are no more. */
+  isExhausted?: boolean;
+}
+
+/**
+ * Unlocks the first prospects that match and that the customer has not unlocked, in the order asked for, until it has as
+ * many as it is to. Those that another job has unlocked since the catalog was asked are passed over, and others looked for
+ * in their place. As many as credits were reserved for: the price of one does not change while the job runs.
+ */
+export const unlockContacts: Slice = async (context, job) => {
+  const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
+  const limit = Math.min(sliceSize, job.total - job.succeeded);
+  if (limit === 0 || isExhausted) return completeUnlocks(context, job);
+  const search = toSearch(job.customer_id, job.request as Pick<ProspectQuery, 'filters' | 'order_by'>);
+  const found = await context.catalog.search(search, { limit, after });
+  const isLast = found.length < limit;
+  const last = found.at(-1);
+  const progress: Progress = {
+    ...(last ? { after: positionOf(last, search.order) } : {}),
+    isExhausted: isLast,
+  };
+  const settled = await settle(context, job, async (sql, held) => {
+    const ids = found.map(({ _id }) => _id);
+    const come = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    const prospects = found.filter(({ _id }) => come.has(_id));
+    const contacts = await toContacts(sql, held, prospects);
+    const results = prospects.map((prospect, i) => unlocked(held, held.succeeded + i + 1, prospect, contacts));
+    return { results, progress, isLast: false };
+  });
+  await context.catalog.syncUnlocks(found.map(({ _id }) => _id));
+  if (isLast || settled.succeeded === settled.total) await completeUnlocks(context, { ...settled, lease: job.lease });
+};
