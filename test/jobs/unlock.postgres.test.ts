@@ -1,0 +1,7 @@
+import { describe } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { unlocks } from './unlocking.ts';
+
+const t = await startApp({ RATE_LIMITS: 'off' });
+
+describe('unlocking from the catalog on Postgres', () => unlocks(t));

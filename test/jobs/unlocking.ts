@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { toDocument } from '../../src/catalog/document.ts';
+import type { Workers } from '../../src/jobs/workers.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { person } from '../catalog/people.ts';
+import { recount } from '../queries/recount.ts';
+import type { TestApp } from '../setup/app.ts';
+import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
+import {
+  creditsOf,
+  customerWithCredits,
+  ended,
+  resultsOf,
+  startOwnWorkers,
+  startSelected,
+  startUnlock,
+} from './spending.ts';
+
+/** What jobs guarantee that unlock prospects, whichever engine the catalog has. Real workers do them. */
+export function unlocks(t: TestApp): void {
+  let workers: Workers;
+  beforeAll(async () => {
+    await t.catalog.prepare();
+    workers = await startOwnWorkers(t);
+  });
+  afterAll(() => workers.stop());
+
+  /** People of a last name that nobody else has, the best last; and a filter that finds them. */
+  async function people(count: number, more: (i: number) => Partial<Prospect> = () => ({})) {
+    const last_name = unique('Name');
+    const made = Array.from({ length: count }, (_, i) =>
+      person({ last_name, score: i % 101, work_email: `${last_name}${i}@x.example`, emails: [], ...more(i) }),
+    );
+    await t.catalog.write(made.map(toDocument));
+    await t.catalog.finish();
+    return { made, filters: { last_name: [last_name] } };
+  }
+
+  const idsOf = (rows: { _id: string }[]): string[] => rows.map(({ _id }) => _id);
+  const list = async (customer: TestCustomer, body: object): Promise<Prospect[]> =>
+    (await customer.post('/prospect/list', { paginate: { limit: 100 }, ...body })).body;
+  const countOf = async (customer: TestCustomer, body: object): Promise<number> =>
+    (await customer.post('/prospect/metadata', body)).body.pagination.total_records;
+
+  test('the first prospects that a list shows are unlocked, in its order, and seen clear and left out at once', async () => {
+    const customer = await customerWithCredits(t, 100);
+    const { filters } = await people(60);
+    const shown = await list(customer, { filters });
+    const job = await startUnlock(t, customer, { filters, total_records: 40 });
+    expect(await ended(t, job)).toMatchObject({
+      status: 'COMPLETED',
+      total: 40,
+      succeeded: 40,
+      failed: 0,
+      skipped: 0,
+      reserved: '40',
+      charged: '40',
+      refunded: '0',
+    });
+    const results = await resultsOf(t, job);
+    expect(results.map(({ item }) => item)).toEqual(idsOf(shown).slice(0, 40));
+    expect(results.map(({ position }) => position)).toEqual(Array.from({ length: 40 }, (_, i) => i + 1));
+    for (const { status, reason, charged, contact_id } of results)
+      expect([status, reason, charged, contact_id]).toEqual(['succeeded', null, 1, null]);
+    const clear = await list(customer, { filters, all_contacts: true });
+    expect(clear.slice(0, 40)).toEqual(results.map(({ result }) => result));
+    expect(clear[0]!.work_email).not.toContain('•');
+    expect(clear[40]!.work_email).toContain('•');
+    expect(await list(customer, { filters })).toEqual(shown.slice(40));
+    expect([await countOf(customer, { filters }), await countOf(customer, { filters, all_contacts: true })]).toEqual([
+      20, 60,
+    ]);
+    expect(await creditsOf(t, customer)).toEqual({ available: 60, reserved: 0 });
+    const other = await t.customer();
+    expect((await list(other, { filters })).every(({ work_email }) => work_email.includes('•'))).toBe(true);
+  });
+
+  test('another order is kept over many slices', async () => {
+    const customer = await customerWithCredits(t, 1_000);
+    const titles = ['Zoo Keeper', 'ångström', 'Engineer', 'engineer', 'Übersetzer', ''];
+    const { made, filters } = await people(620, (i) => ({
+      job_title: titles[i % 6]!,
+      location_postal_code: i % 3 ? `${i % 50}` : null,
+    }));
+    const order_by = [
+      { field: 'location_postal_code', direction: 'DESC' },
+      { field: 'job_title', direction: 'ASC' },
+    ];
+    const shown: string[] = [];
+    for (let page = 1; page <= 7; page += 1)
+      shown.push(...idsOf(await list(customer, { filters, order_by, paginate: { limit: 100, page } })));
+    expect(shown).toHaveLength(made.length);
+    const job = await startUnlock(t, customer, { filters, order_by, total_records: 600 });
+    await ended(t, job);
+    expect((await resultsOf(t, job)).map(({ item }) => item)).toEqual(shown.slice(0, 600));
+    expect(await countOf(customer, { filters })).toBe(20);
+    expect(await creditsOf(t, customer)).toEqual({ available: 400, reserved: 0 });
+  });
+
+  test('who was unlocked before is passed over, and who has no e-mail is free', async () => {
+    const customer = await customerWithCredits(t, 100);
+    const { made, filters } = await people(20, (i) => (i % 2 ? { work_email: '' } : {}));
+    const before = made.slice(15).map(({ _id }) => _id);
+    await ended(t, await startSelected(t, customer, { ids: before }));
+    expect(await creditsOf(t, customer)).toEqual({ available: 98, reserved: 0 });
+    const job = await startUnlock(t, customer, { filters, total_records: 10 });
+    expect(await ended(t, job)).toMatchObject({ succeeded: 10, reserved: '10', charged: '5', refunded: '5' });
+    const results = await resultsOf(t, job);
+    expect(results.map(({ item }) => item)).toEqual(idsOf(made.slice(5, 15).toReversed()));
+    for (const { charged, result } of results) expect(charged).toBe(result.work_email === '' ? 0 : 1);
+    expect(await creditsOf(t, customer)).toEqual({ available: 93, reserved: 0 });
+  });
+
+  test('a job that finds fewer than it is to unlock ends with those and gives the rest back', async () => {
+    const customer = await customerWithCredits(t, 500);
+    const { filters } = await people(30);
+    const job = await startUnlock(t, customer, { filters, total_records: 30 });
+    const more = await startUnlock(t, customer, { filters, total_records: 30 });
+    const [one, two] = [await ended(t, job), await ended(t, more)];
+    expect([one['status'], two['status']]).toEqual(['COMPLETED', 'COMPLETED']);
+    expect(one['succeeded'] + two['succeeded']).toBe(30);
+    expect(await creditsOf(t, customer)).toEqual({ available: 470, reserved: 0 });
+  });
+
+  test('named prospects are done in the order given, each with its own end', async () => {
+    const customer = await customerWithCredits(t, 100);
+    const { made } = await people(4, (i) => (i === 2 ? { work_email: '' } : {}));
+    const [one, two, free, four] = idsOf(made) as [string, string, string, string];
+    await ended(t, await startSelected(t, customer, { ids: [two] }));
+    const unknown = randomUUID();
+    const job = await startSelected(t, customer, { ids: [four, unknown, two, one, four, free, two] });
+    expect(await ended(t, job)).toMatchObject({
+      status: 'COMPLETED',
+      total: 7,
+      succeeded: 3,
+      failed: 1,
+      skipped: 3,
+      reserved: '4',
+      charged: '2',
+      refunded: '2',
+    });
+    const results = await resultsOf(t, job);
+    expect(
+      results.map(({ item, status, reason, charged, result }) => [item, status, reason, charged, result?._id]),
+    ).toEqual([
+      [four, 'succeeded', null, 1, four],
+      [unknown, 'failed', 'not_found', 0, undefined],
+      [two, 'skipped', 'already_unlocked', 0, two],
+      [one, 'succeeded', null, 1, one],
+      [four, 'skipped', 'duplicate', 0, undefined],
+      [free, 'succeeded', null, 0, free],
+      [two, 'skipped', 'duplicate', 0, undefined],
+    ]);
+    expect(await creditsOf(t, customer)).toEqual({ available: 97, reserved: 0 });
+  });
+
+  test('jobs of one customer that race for the same prospects charge for each once', async () => {
+    const customer = await customerWithCredits(t, 5_000);
+    const { made, filters } = await people(700);
+    const jobs = await Promise.all([
+      startUnlock(t, customer, { filters, total_records: 500 }),
+      startSelected(t, customer, { ids: idsOf(made) }),
+      startUnlock(t, customer, { filters, order_by: { score: 'ASC' }, total_records: 500, sync_crm: true }),
+      startSelected(t, customer, { ids: idsOf(made).toReversed(), sync_crm: true }),
+    ]);
+    const rows = await Promise.all(jobs.map((job) => ended(t, job)));
+    expect(rows.map(({ status }) => status)).toEqual(Array(4).fill('COMPLETED'));
+    const results = (await Promise.all(jobs.map((job) => resultsOf(t, job)))).flat();
+    const charged = results.filter(({ charged }) => charged > 0).map(({ item }) => item);
+    expect(charged).toHaveLength(700);
+    expect(new Set(charged)).toEqual(new Set(idsOf(made)));
+    expect(await creditsOf(t, customer)).toEqual({ available: 4_300, reserved: 0 });
+    expect(await countOf(customer, { filters })).toBe(0);
+    // The last one makes contacts of all, whoever unlocked them.
+    expect((await recount(t.owner, customer.id)).contacts).toEqual({ kept: 700, real: 700 });
+  });
+
+  test('with sync_crm they become contacts, with companies, lists and counts', async () => {
+    const customer = await customerWithCredits(t, 1_000);
+    const { made, filters } = await people(300, (i) => ({
+      job_company_name: `Company ${i % 7}`,
+      job_title: i % 2 ? 'Engineer' : 'Clerk',
+    }));
+    await customer.post('/list-contact', {
+      name: 'E',
+      rules: [{ field: 'job_title', operator: 'equals', value: 'engineer' }],
+    });
+    await customer.post('/list-contact', {
+      name: 'C',
+      rules: [{ field: 'company.company_name', operator: 'ends_with', value: '3' }],
+    });
+    const own = await make(
+      customer,
+      '/contacts',
+      contactBody({ work_email: made[299]!.work_email, job_title: 'Owner' }),
+    );
+    const company = await make(customer, '/company', { type: 'own', company_name: 'COMPANY 3' });
+    const job = await startUnlock(t, customer, { filters, total_records: 280, sync_crm: true });
+    expect(await ended(t, job)).toMatchObject({ status: 'COMPLETED', succeeded: 280 });
+    const results = await resultsOf(t, job);
+    for (const { item, contact_id } of results.slice(0, 10)) {
+      const prospect = made.find(({ _id }) => _id === item)!;
+      const contact = (await customer.get(`/contacts/${contact_id}`)).body;
+      expect(contact).toMatchObject({
+        work_email: prospect.work_email,
+        last_verified: prospect.date_verified,
+        location_country: 'GB',
+        company: { company_name: prospect.job_company_name === 'Company 3' ? 'COMPANY 3' : prospect.job_company_name },
+      });
+      expect(contact.crm_synced_at).not.toBeNull();
+    }
+    expect((await customer.get(`/contacts/${own}`)).body).toMatchObject({ job_title: 'Owner', location_country: 'GB' });
+    const filled = await customer.post('/contacts/metadata', { filters: { company_id: company } });
+    expect(filled.body.pagination.total_records).toBe(40);
+    const { contacts, companies, lists } = await recount(t.owner, customer.id);
+    expect([contacts, companies]).toEqual([
+      { kept: 280, real: 280 },
+      { kept: 7, real: 7 },
+    ]);
+    for (const { kept, members, shouldBe, wrong } of lists) {
+      expect(wrong).toEqual([]);
+      expect(members).toEqual(shouldBe);
+      expect(kept).toBe(members.length);
+      expect(kept).toBeGreaterThan(30);
+    }
+  });
+
+  test('a prospect that was unlocked before becomes a contact when it is asked for again, for nothing', async () => {
+    const customer = await customerWithCredits(t, 10);
+    const { made } = await people(1);
+    await ended(t, await startSelected(t, customer, { ids: idsOf(made) }));
+    const job = await startSelected(t, customer, { ids: idsOf(made), sync_crm: true });
+    expect(await ended(t, job)).toMatchObject({ skipped: 1, reserved: '0', charged: '0' });
+    const [{ contact_id, reason }] = (await resultsOf(t, job)) as unknown as [{ contact_id: string; reason: string }];
+    expect(reason).toBe('already_unlocked');
+    expect((await customer.get(`/contacts/${contact_id}`)).body.work_email).toBe(made[0]!.work_email);
+  });
+}
