@@ -14,8 +14,8 @@ export interface Writing {
   names: Names;
 }
 
-/** How long what a job waits for may take (ms). */
-const syncPatienceMs = 30_000;
+/** How long what a job waits for may take (ms): it can be tried again, and others wait for its worker. */
+export const syncPatienceMs = 10_000;
 
 /** One line or two of a bulk request, ready to be sent. */
 type Operation = { id: string; lines: string[] };

@@ -8,7 +8,7 @@ import { SearchNodes } from './elasticsearch-cluster.ts';
 import { namesOf, newIndex, peopleIndex, type Names, type PersonSource } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
-import { erasePeople, syncUnlocks, writePeople, type Writing } from './elasticsearch-writing.ts';
+import { erasePeople, syncPatienceMs, syncUnlocks, writePeople, type Writing } from './elasticsearch-writing.ts';
 import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
 
 /** The catalog in an Elasticsearch cluster, for many millions of people. It connects when first asked. */
@@ -16,9 +16,10 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
   const writing: Writing = { nodes, db, names };
-  const refresh = () =>
-    nodes.work((client, options) =>
-      client.indices.refresh({ index: names.everywhere, ignore_unavailable: true }, options),
+  const refresh = (patienceMs?: number) =>
+    nodes.work(
+      (client, options) => client.indices.refresh({ index: names.everywhere, ignore_unavailable: true }, options),
+      patienceMs,
     );
   return {
     engine: 'elasticsearch',
@@ -28,7 +29,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
     suggest: (query) => suggest(nodes, names, query),
 
     syncUnlocks: (ids) => syncUnlocks(writing, ids),
-    refresh: async () => void (await refresh()),
+    refresh: async () => void (await refresh(syncPatienceMs)),
     isUp: () => nodes.isUp(),
 
     prepare: () => prepare(nodes, names, config),

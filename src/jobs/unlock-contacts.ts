@@ -31,14 +31,15 @@ export const unlockContacts: Slice = async (context, job) => {
     ...(last ? { after: positionOf(last, search.order) } : {}),
     isExhausted: isLast,
   };
+  let come = new Set<string>();
   const settled = await settle(context, job, async (sql, held) => {
     const ids = found.map(({ _id }) => _id);
-    const come = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    come = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
     const prospects = found.filter(({ _id }) => come.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlocked(held, held.succeeded + i + 1, prospect, contacts));
     return { results, progress, isLast: false };
   });
-  await context.catalog.syncUnlocks(found.map(({ _id }) => _id));
+  await context.catalog.syncUnlocks([...come]);
   if (isLast || settled.succeeded === settled.total) await completeUnlocks(context, { ...settled, lease: job.lease });
 };

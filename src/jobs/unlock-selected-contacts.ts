@@ -22,8 +22,9 @@ export const unlockSelectedContacts: Slice = async (context, job) => {
   const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
   const prospects = await catalog.find(wanted);
   const found = new Map(prospects.map((prospect) => [prospect._id, prospect]));
+  let come = new Set<string>();
   await settle(context, job, async (sql, held) => {
-    const come = new Set(await insertUnlocks(sql, held.customer_id, [...found.keys()], held.id));
+    come = new Set(await insertUnlocks(sql, held.customer_id, [...found.keys()], held.id));
     const contacts = await toContacts(
       sql,
       held,
@@ -38,7 +39,7 @@ export const unlockSelectedContacts: Slice = async (context, job) => {
     });
     return { results, progress: { position: last.position } satisfies Progress, isLast: false };
   });
-  await catalog.syncUnlocks([...found.keys()]);
+  await catalog.syncUnlocks([...come]);
   if (inputs.length < sliceSize) await completeUnlocks(context, job);
 };
 

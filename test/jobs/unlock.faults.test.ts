@@ -1,0 +1,167 @@
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { toDocument } from '../../src/catalog/document.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { parseConfig } from '../../src/config.ts';
+import { wake } from '../../src/jobs/wake.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { person } from '../catalog/people.ts';
+import { recount } from '../queries/recount.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+import { unique, type TestCustomer } from '../setup/factories.ts';
+import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
+import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+import { creditsOf, customerWithCredits, ended, readJob, resultsOf, startUnlock } from './spending.ts';
+
+const many = 2_000;
+
+async function fillCatalog({ catalog }: TestApp): Promise<{ people: Prospect[]; filters: object }> {
+  const last_name = unique('Name');
+  const people = Array.from({ length: many }, (_, i) =>
+    person({
+      last_name,
+      score: i % 101,
+      work_email: `${last_name}${i}@x.example`,
+      emails: [],
+      job_company_name: `Company ${i % 90}`,
+    }),
+  );
+  await catalog.prepare();
+  await catalog.write(people.map(toDocument));
+  await catalog.finish();
+  return { people, filters: { last_name: [last_name] } };
+}
+
+const startWorker = (t: TestApp, environment: Record<string, string> = {}): Promise<ServerProcess> =>
+  startServerProcess(t.url, environment, ['src/cli.ts', 'work', '--json']);
+
+const unlockedSoFar = async (t: TestApp, job: string): Promise<number> => (await readJob(t, job))['succeeded'];
+
+/** What a dead worker has left: its lease runs out now, and the sweep comes round. */
+async function leaveToOthers(t: TestApp, customer: TestCustomer): Promise<void> {
+  await t.owner`update jobs set leased_until = leased_until - interval '1 minute' where finished_at is null`;
+  await t.db.transaction((sql) => wake(sql, 'unlock', customer.id));
+}
+
+/** Every prospect unlocked once, paid for once, in the order in which a list shows them, and nothing left aside. */
+async function expectWhole(t: TestApp, customer: TestCustomer, job: string, people: Prospect[]): Promise<void> {
+  expect(await ended(t, job)).toMatchObject({ status: 'COMPLETED', succeeded: many, charged: `${many}`, failures: 0 });
+  const results = await resultsOf(t, job);
+  expect(results.map(({ position }) => position)).toEqual(Array.from({ length: many }, (_, i) => i + 1));
+  const inOrder = people.toSorted((a, b) => b.score - a.score || (a._id < b._id ? -1 : 1));
+  expect(results.map(({ item }) => item)).toEqual(inOrder.map(({ _id }) => _id));
+  const [{ unlocks }] = (await t.owner`
+    select count(*)::integer as unlocks from unlocks where customer_id = ${customer.id} and job_id = ${job}`) as unknown as [
+    { unlocks: number },
+  ];
+  expect(unlocks).toBe(many);
+  expect(await creditsOf(t, customer)).toEqual({ available: 0, reserved: 0 });
+}
+
+describe('a worker killed in the middle of unlocking', () => {
+  test(
+    'is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
+    { timeout: 120_000 },
+    async () => {
+      const t = await startApp();
+      const customer = await customerWithCredits(t, many);
+      const { people, filters } = await fillCatalog(t);
+      const job = await startUnlock(t, customer, { filters, total_records: many, sync_crm: true });
+      for (let kills = 0; kills < 3; kills += 1) {
+        const before = await unlockedSoFar(t, job);
+        const worker = await startWorker(t);
+        await expect.poll(() => unlockedSoFar(t, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(before);
+        await worker.stop('SIGKILL');
+        await leaveToOthers(t, customer);
+      }
+      expect(await readJob(t, job)).toMatchObject({ status: 'PROCESSING', finished_at: null });
+      expect(await unlockedSoFar(t, job)).toBeLessThan(many);
+      const last = await startWorker(t);
+      await expectWhole(t, customer, job, people);
+      const { contacts, companies } = await recount(t.owner, customer.id);
+      expect([contacts, companies]).toEqual([
+        { kept: many, real: many },
+        { kept: 90, real: 90 },
+      ]);
+      expect(await last.stop()).toBe(0);
+    },
+  );
+});
+
+describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospects are unlocked ${need}`, () => {
+  let environment: Record<string, string> = {};
+  let proxy: FaultyProxy;
+  let t: TestApp;
+  beforeAll(async () => {
+    environment = await ownCatalog();
+    proxy = await startFaultyProxy(environment['ELASTICSEARCH_URL']!);
+    t = await startApp({ RATE_LIMITS: 'off', ...environment });
+  });
+  afterAll(async () => {
+    await proxy.close();
+    await dropCatalog(environment);
+  });
+
+  const throughProxy = () => ({
+    ...environment,
+    ELASTICSEARCH_URL: proxy.through(environment['ELASTICSEARCH_URL']!),
+    ELASTICSEARCH_TIMEOUT_MS: '1000',
+  });
+  const untold = async (customer: TestCustomer): Promise<number> => {
+    const [row] = await t.owner`
+      select count(*)::integer as count from unlocks where customer_id = ${customer.id} and not in_catalog`;
+    return row!['count'];
+  };
+  const cut = () => {
+    proxy.hangUp(true);
+    while (proxy.resetOne());
+  };
+
+  test('has the job wait, and go on when it is back', { timeout: 180_000 }, async () => {
+    const config = { ...t.config, ...parseConfig(throughProxy()) };
+    const catalog = openCatalog(config, t.db);
+    const said: string[] = [];
+    const log = pino({ level: 'warn' }, { write: (line: string) => void said.push(line) });
+    const workers = await startWorkers({ config, db: t.db, catalog, log, url: t.url });
+    const customer = await customerWithCredits(t, many);
+    const { people, filters } = await fillCatalog(t);
+    const job = await startUnlock(t, customer, { filters, total_records: many });
+    await expect.poll(() => unlockedSoFar(t, job), { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
+    cut();
+    const wentWrong = () => said.filter((line) => line.includes('unavailable')).length;
+    await expect.poll(wentWrong, { timeout: 60_000 }).toBeGreaterThan(1);
+    expect(await readJob(t, job)).toMatchObject({ status: 'PROCESSING', failures: 0, error: null });
+    expect(await unlockedSoFar(t, job)).toBeLessThan(many);
+    proxy.hangUp(false);
+    await expectWhole(t, customer, job, people);
+    expect(await untold(customer)).toBe(0);
+    await workers.stop();
+    await catalog.close();
+  });
+
+  test(
+    'and a worker that is killed then leave no unlock that the cluster does not know when the job has ended',
+    { timeout: 180_000 },
+    async () => {
+      const customer = await customerWithCredits(t, many);
+      const { people, filters } = await fillCatalog(t);
+      const job = await startUnlock(t, customer, { filters, total_records: many });
+      const worker = await startWorker(t, throughProxy());
+      await expect.poll(() => untold(customer), { timeout: 60_000, interval: 1 }).toBeGreaterThan(0);
+      cut();
+      await worker.stop('SIGKILL');
+      const left = await untold(customer);
+      expect(left).toBeGreaterThan(0);
+      proxy.hangUp(false);
+      await leaveToOthers(t, customer);
+      const next = await startWorker(t, environment);
+      await expectWhole(t, customer, job, people);
+      expect(await untold(customer)).toBe(0);
+      const { body } = await customer.post('/prospect/metadata', { filters });
+      expect(body.pagination.total_records).toBe(0);
+      expect(await next.stop()).toBe(0);
+    },
+  );
+});
