@@ -1,7 +1,7 @@
-import { toSearch } from '../catalog/listing.ts';
 import { positionOf, type ProspectPosition } from '../catalog/order.ts';
 import { insertUnlocks } from '../queries/unlocks.ts';
-import type { ProspectQuery } from '../schemas/prospects.ts';
+import type { UnlockContacts } from '../schemas/jobs.ts';
+import { searchOf } from './start-unlock.ts';
 import { settle } from './settle.ts';
 import type { Slice } from './turns.ts';
 import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
@@ -23,7 +23,7 @@ export const unlockContacts: Slice = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
   const limit = Math.min(sliceSize, job.total - job.succeeded);
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
-  const search = toSearch(job.customer_id, job.request as Pick<ProspectQuery, 'filters' | 'order_by'>);
+  const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });
   const isLast = found.length < limit;
   const last = found.at(-1);
