@@ -80,6 +80,55 @@ export const ConfigSchema = Type.Object({
   }),
   UNLOCK_COST: credits('an unlocked prospect'),
   VERIFY_COST: credits('a verified e-mail address'),
+  VERIFY_DNS_SERVERS: Type.Optional(
+    Type.String({
+      pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$',
+      description:
+        "DNS servers that are asked where mail goes, `address` or `address:port`, comma-separated; else the system's",
+    }),
+  ),
+  VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for an answer of a DNS server before it is asked again', 2_000),
+  VERIFY_DNS_TRIES: Type.Integer({
+    minimum: 1,
+    maximum: 10,
+    default: 2,
+    description: 'how often each of them is asked',
+  }),
+  VERIFY_SMTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description:
+      'whether mail servers are asked for the mailbox (RCPT, no mail is sent); else an address whose domain takes mail is `verified`',
+  }),
+  VERIFY_SMTP_PORT: port('port of the mail servers', 25),
+  VERIFY_SMTP_SENDER: Type.Optional(
+    Type.String({
+      pattern: '^[!-;=?A-~]+@[A-Za-z0-9.-]+$',
+      description: 'whom they are told that mail would be from; nobody (`<>`) when absent',
+    }),
+  ),
+  VERIFY_SMTP_NAME: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9.-]+$',
+      description: 'what they are told this machine is called; best the name that its address leads back to',
+    }),
+  ),
+  VERIFY_SMTP_TIMEOUT_MS: milliseconds('longest wait for a connection to them, and for each reply', 10_000),
+  VERIFY_DEADLINE_MS: milliseconds(
+    'longest time for one address, the wait for its turn apart; then it is `unknown`',
+    30_000,
+  ),
+  VERIFY_CONNECTIONS: count('mailboxes asked for at once, per process', 100),
+  VERIFY_DOMAIN_CONNECTIONS: count('mailboxes of one domain asked for at once, over all customers, per process', 2),
+  VERIFY_DOMAIN_INTERVAL_MS: Type.Integer({
+    minimum: 0,
+    maximum: 3_600_000,
+    default: 500,
+    description: 'shortest time between two beginnings of that (ms); 0: none',
+  }),
+  VERIFY_PRIVATE_ADDRESSES: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description: 'whether mail servers outside the public net are called too; for tests',
+  }),
   LOG_LEVEL: Type.Union(
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
     { default: 'info', description: 'least severe level that is logged' },

@@ -13,7 +13,7 @@ const rooms = [
   ['routes'],
   ['plugins'],
   ['jobs'],
-  ['catalog', 'queries'],
+  ['catalog', 'queries', 'verification'],
   ['filters'],
   ['schemas', 'leaf'],
 ];

@@ -1,0 +1,147 @@
+import type { Config } from '../config.ts';
+import type { Verification, VerificationChecks } from '../schemas/verification.ts';
+import { parseAddress, SyntaxFault, type Address } from './address.ts';
+import { openLists, type Lists } from './lists.ts';
+import { openDns, type MailHosts } from './mail-hosts.ts';
+import { Places } from './places.ts';
+import { openProbe, type SmtpCheck } from './probe.ts';
+
+/** Verifies e-mail addresses. */
+export interface Verifier {
+  /**
+   * Verifies one address. Whatever becomes of it, of the DNS or of the mail servers, is in what it answers; trouble is
+   * `unknown`. Begun, it ends within the deadline.
+   * @param signal when aborted, an address that still waits for its turn at its domain is given up: rejects with its reason
+   */
+  verify(address: string, signal?: AbortSignal): Promise<Verification>;
+  /** Ends what is under way: the rest of it ends as `unknown`. */
+  close(): Promise<void>;
+}
+
+/** Opens the verifier of this process. What it knows and its limits are for all customers together. */
+export function openVerifier(config: Config): Verifier {
+  const lists = openLists();
+  const dns = openDns({
+    servers: split(config.VERIFY_DNS_SERVERS),
+    timeoutMs: config.VERIFY_DNS_TIMEOUT_MS,
+    tries: config.VERIFY_DNS_TRIES,
+  });
+  const probe = openProbe(dns, {
+    port: config.VERIFY_SMTP_PORT,
+    sender: config.VERIFY_SMTP_SENDER,
+    name: config.VERIFY_SMTP_NAME,
+    timeoutMs: config.VERIFY_SMTP_TIMEOUT_MS,
+    allowPrivate: config.VERIFY_PRIVATE_ADDRESSES === 'on',
+  });
+  const places = new Places({
+    perDomain: config.VERIFY_DOMAIN_CONNECTIONS,
+    overall: config.VERIFY_CONNECTIONS,
+    domainIntervalMs: config.VERIFY_DOMAIN_INTERVAL_MS,
+  });
+  const closing = new AbortController();
+
+  return {
+    verify: async (text, signal) => {
+      const address = read(text);
+      if (address instanceof SyntaxFault)
+        return verification({ syntax: { status: 'failed', reason: address.message } });
+      const begun = performance.now();
+      const found = await findHosts(address);
+      const checks = { ...listed(lists, address), mx: mxCheck(found) };
+      // Who is not to be written to, or cannot be, is not asked for.
+      if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
+        return verification(checks);
+      const left = config.VERIFY_DEADLINE_MS - (performance.now() - begun);
+      const smtp = await places.run(address.domain, () => ask(address, found.hosts, left), signal);
+      return verification({ ...checks, smtp });
+    },
+    close: async () => {
+      closing.abort();
+      dns.close();
+    },
+  };
+
+  /** No longer than the deadline: the same question may be waited for by many, each with a deadline of their own. */
+  async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
+    if (domain.startsWith('[')) return { status: 'literal' };
+    const late = { status: 'unknown', reason: 'deadline' } as const;
+    return within(config.VERIFY_DEADLINE_MS, closing.signal, () => dns.mailHosts(domain), late);
+  }
+
+  function ask(address: Address, hosts: readonly string[], ms: number): Promise<SmtpCheck> {
+    const late = { status: 'unknown', host: hosts[0]!, reason: 'deadline' } as const;
+    return within(ms, closing.signal, (signal) => probe(address, hosts, signal), late);
+  }
+}
+
+/** What work answers, or `late` when the time is over first; work is told. */
+async function within<T>(
+  ms: number,
+  closing: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+  late: T,
+): Promise<T> {
+  const ending = new AbortController();
+  const over = new Promise<T>((resolve) => ending.signal.addEventListener('abort', () => resolve(late)));
+  const end = () => ending.abort();
+  const timer = setTimeout(end, Math.max(0, ms));
+  closing.addEventListener('abort', end);
+  if (closing.aborted) end();
+  try {
+    return await Promise.race([over, work(ending.signal)]);
+  } finally {
+    clearTimeout(timer);
+    closing.removeEventListener('abort', end);
+  }
+}
+
+function read(text: string): Address | SyntaxFault {
+  try {
+    return parseAddress(text.trim());
+  } catch (error) {
+    if (error instanceof SyntaxFault) return error;
+    throw error;
+  }
+}
+
+function listed(lists: Lists, address: Address): Pick<VerificationChecks, 'syntax' | 'disposable' | 'role'> {
+  const domain = lists.disposableDomain(address);
+  const account = lists.roleAccount(address);
+  return {
+    syntax: { status: 'passed' },
+    disposable: domain === undefined ? { status: 'passed' } : { status: 'failed', domain },
+    role: account === undefined ? { status: 'passed' } : { status: 'failed', account },
+  };
+}
+
+function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['mx'] {
+  if (found.status === 'found') return { status: 'passed', host: found.hosts[0]! };
+  // Correct by RFC 5321, but no domain that could name its mail servers: nobody's address in business.
+  if (found.status === 'literal') return { status: 'failed', reason: 'address_literal' };
+  return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
+}
+
+const unchecked: VerificationChecks = {
+  syntax: { status: 'not_checked' },
+  disposable: { status: 'not_checked' },
+  role: { status: 'not_checked' },
+  mx: { status: 'not_checked' },
+  smtp: { status: 'not_checked' },
+};
+
+const verification = (checks: Partial<VerificationChecks>): Verification => ({
+  status: statusOf(checks),
+  checks: { ...unchecked, ...checks },
+});
+
+/** The first check that decides, in this order; what was not checked does not. */
+function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
+  if (syntax?.status === 'failed') return 'invalid';
+  if (disposable?.status === 'failed') return 'disposable';
+  if (role?.status === 'failed') return 'do_not_mail';
+  if (mx?.status === 'failed' || smtp?.status === 'failed') return 'invalid';
+  if (mx?.status === 'unknown' || smtp?.status === 'unknown') return 'unknown';
+  return smtp?.status === 'accept_all' ? 'accept_all' : 'verified';
+}
+
+const split = (list: string | undefined): string[] => (list ?? '').split(',').flatMap((one) => one.trim() || []);

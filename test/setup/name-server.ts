@@ -1,0 +1,80 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, Packet, type DnsServer } from 'dns2';
+import { afterAll } from 'vitest';
+
+/** How a name is answered: its records of a type, or what goes wrong. */
+export type NameAnswer =
+  | { mx?: [priority: number, host: string][]; a?: string[]; aaaa?: string[] }
+  | 'nxdomain'
+  | 'servfail'
+  | 'refused'
+  | 'garbage'
+  | 'silent';
+
+/** A DNS server on loopback, as the verifier asks it. Names that nobody gave it do not exist. */
+export interface NameServer {
+  /** `address:port` */
+  address: string;
+  /** Has a domain answered so; makes up its name unless one is given. */
+  name(answer: NameAnswer, domain?: string): string;
+  /** What was asked for a name, type by type. */
+  asked(domain: string): string[];
+}
+
+const open: DnsServer[] = [];
+afterAll(async () => {
+  for (const server of open) await server.close();
+});
+
+/** A domain that nobody has: `.test` is kept free for that (RFC 6761). */
+export const randomDomain = (): string => `d${randomBytes(8).toString('hex')}.test`;
+
+const { TYPE, CLASS, RCODE } = Packet;
+const typeNames = new Map(Object.entries(TYPE).map(([name, type]) => [type as number, name]));
+
+/** Starts a DNS server for the tests of a file. */
+export async function startNameServer(): Promise<NameServer> {
+  const answers = new Map<string, NameAnswer>();
+  const questions: { name: string; type: string }[] = [];
+  const server = createServer({
+    udp: true,
+    handle: (request, send) => {
+      const [question] = request.questions;
+      const name = question!.name.toLowerCase();
+      questions.push({ name, type: typeNames.get(question!.type) ?? '?' });
+      const answer = answers.get(name) ?? 'nxdomain';
+      if (answer === 'garbage') void send(garbageFor(request));
+      else if (answer !== 'silent') void send(reply(request, answer));
+    },
+  });
+  open.push(server);
+  const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
+  return {
+    address: `127.0.0.1:${udp!.port}`,
+    name: (answer, domain = randomDomain()) => {
+      answers.set(domain, answer);
+      return domain;
+    },
+    asked: (domain) => questions.filter(({ name }) => name === domain).map(({ type }) => type),
+  };
+}
+
+const codes = { nxdomain: RCODE.NXDOMAIN, servfail: RCODE.SERVFAIL, refused: RCODE.REFUSED };
+
+/** A header that promises answers, and no answers. */
+function garbageFor(request: Packet): Buffer {
+  const packet = Packet.createResponseFromRequest(request).toBuffer();
+  packet.writeUInt16BE(9, 6);
+  return Buffer.concat([packet, randomBytes(40)]);
+}
+
+function reply(request: Packet, answer: Exclude<NameAnswer, 'silent' | 'garbage'>): Packet {
+  const packet = Packet.createResponseFromRequest(request);
+  const { name, type } = request.questions[0]!;
+  const add = (record: object) => packet.answers.push({ name, type, class: CLASS.IN, ttl: 300, ...record } as never);
+  if (typeof answer === 'string') packet.header.rcode = codes[answer];
+  else if (type === TYPE.MX) for (const [priority, exchange] of answer.mx ?? []) add({ priority, exchange });
+  else if (type === TYPE.A) for (const address of answer.a ?? []) add({ address });
+  else if (type === TYPE.AAAA) for (const address of answer.aaaa ?? []) add({ address });
+  return packet;
+}
