@@ -1,5 +1,5 @@
 import { fold, words } from '../fold.ts';
-import { textMembers, wordMembers, type Prospect, type TextMember, type WordMember } from '../schemas/prospects.ts';
+import type { Prospect, TextMember, WordMember } from '../schemas/prospects.ts';
 
 /**
  * A person as both engines keep it: what is answered, and beside it what is compared. Folding and splitting into words
@@ -18,13 +18,32 @@ export interface CatalogDocument {
 /** Text whose folded form is longer is not taken into the catalog: a btree of Postgres cannot index more. */
 export const longestFolded = 640;
 
-/** The document of a prospect. */
+/** The document of a prospect. A load makes millions: literals, and one look into the memory a member. */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
+  const [title, company, industry] = [
+    foldOnce(person.job_title),
+    foldOnce(person.job_company_name),
+    foldOnce(person.job_company_industry),
+  ];
   return {
     id: _id,
     person,
-    folded: byMember(textMembers, (member) => foldedOf(person, member)),
-    words: byMember(wordMembers, (member) => wordsOnce(person[member])),
+    folded: {
+      first_name: foldOnce(person.first_name).folded,
+      last_name: foldOnce(person.last_name).folded,
+      job_title: title.folded,
+      job_company_name: company.folded,
+      job_company_industry: industry.folded,
+      location_locality: foldOnce(person.location_locality).folded,
+      location_region: foldOnce(person.location_region).folded,
+      location_country: foldOnce(person.location_country).folded,
+      location_postal_code: foldedOf(person, 'location_postal_code'),
+    },
+    words: {
+      job_title: wordsOf(title),
+      job_company_name: wordsOf(company),
+      job_company_industry: wordsOf(industry),
+    },
     has_email: hasEmail(person),
     has_phone: person.mobile_phone !== null,
   };
@@ -40,29 +59,28 @@ export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boole
 /** A member's folded form; null where the person has none. */
 export const foldedOf = (person: Pick<Prospect, TextMember>, member: TextMember): string | null => {
   const text = person[member];
-  return text === null ? null : foldOnce(text);
+  return text === null ? null : foldOnce(text).folded;
 };
 
-/** Titles, companies, names and places repeat: most of a load is folded from memory. */
-const foldOnce = remembered(fold);
-const wordsOnce = remembered((text) => [...new Set(words(text))]);
-
-/** The function with a bounded memory, emptied when full. */
-function remembered<T>(work: (text: string) => T, most = 20_000): (text: string) => T {
-  const known = new Map<string, T>();
-  return (text) => {
-    const before = known.get(text);
-    if (before !== undefined) return before;
-    const result = work(text);
-    if (text.length > 64) return result;
-    if (known.size >= most) known.clear();
-    known.set(text, result);
-    return result;
-  };
+/** A text's folded form, and the distinct words of it once they were asked for. */
+interface Folded {
+  readonly folded: string;
+  words?: string[];
 }
 
-function byMember<M extends string, T>(members: readonly M[], value: (member: M) => T): Record<M, T> {
-  const record = {} as Record<M, T>;
-  for (const member of members) record[member] = value(member);
-  return record;
+const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
+
+const known = new Map<string, Folded>();
+const mostKnown = 20_000;
+const longestKnown = 64;
+
+/** Titles, companies, names and places repeat: most of a load is folded from memory, which is emptied when full. */
+function foldOnce(text: string): Folded {
+  const before = known.get(text);
+  if (before !== undefined) return before;
+  const made: Folded = { folded: fold(text) };
+  if (text.length > longestKnown) return made;
+  if (known.size >= mostKnown) known.clear();
+  known.set(text, made);
+  return made;
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { lengthOf } from '../code-points.ts';
 import { fold } from '../fold.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
-import { textMembers, type Prospect } from '../schemas/prospects.ts';
+import type { Prospect, TextMember } from '../schemas/prospects.ts';
 import { verificationStatuses } from '../schemas/verification.ts';
 import { longestFolded } from './document.ts';
 
@@ -23,14 +23,20 @@ const longest = { text: 255, url: 2048, email: 254, emails: 50 };
 export function readPerson(given: GivenPerson, importedAt: string): Prospect {
   const work_email = text(given, 'work_email', longest.email);
   const profnet_url = optional(given, 'profnet_url', longest.url);
-  const texts = Object.fromEntries(textMembers.map((member) => [member, foldable(given, member)]));
   return {
     _id: idOf(given, profnet_url, work_email),
-    ...(texts as Pick<Prospect, (typeof textMembers)[number]>),
+    first_name: foldable(given, 'first_name'),
+    last_name: foldable(given, 'last_name'),
+    job_title: foldable(given, 'job_title'),
+    job_company_name: foldable(given, 'job_company_name'),
+    job_company_industry: foldable(given, 'job_company_industry'),
     work_email,
     emails: emails(given['emails']),
     mobile_phone: optional(given, 'mobile_phone', longest.text),
-    location_postal_code: texts['location_postal_code'] || null,
+    location_locality: foldable(given, 'location_locality'),
+    location_region: foldable(given, 'location_region'),
+    location_country: foldable(given, 'location_country'),
+    location_postal_code: foldable(given, 'location_postal_code') || null,
     social1_url: optional(given, 'social1_url', longest.url),
     profnet_url,
     social2_url: optional(given, 'social2_url', longest.url),
@@ -57,7 +63,7 @@ function keepable(value: string, name: string, most: number): string {
 
 const optional = (given: GivenPerson, name: string, most: number): string | null => text(given, name, most) || null;
 
-function foldable(given: GivenPerson, name: string): string {
+function foldable(given: GivenPerson, name: TextMember): string {
   const value = text(given, name, longest.text);
   // One character can fold to eighteen, which matters for long texts only.
   if (value.length > longestFolded / 18 && fold(value).length > longestFolded)
@@ -92,9 +98,17 @@ function score(given: unknown): number {
 
 function instant(given: unknown): string | undefined {
   if (given === undefined || given === null || given === '') return undefined;
+  if (typeof given === 'string' && isCanonical(given)) return given;
   if (typeof given !== 'string' || !isInstant(given.trim()))
     throw new BadRecord('date_verified must be an RFC 3339 date-time with an offset');
   return new Date(given.trim().toUpperCase()).toISOString();
+}
+
+/** Whether it is written as it is kept: most are, and this is the quickest way to see it. */
+function isCanonical(text: string): boolean {
+  if (text.length !== 24 || text.startsWith('0000')) return false;
+  const date = new Date(text);
+  return !Number.isNaN(date.getTime()) && date.toISOString() === text;
 }
 
 /** The given UUID, else one derived from what identifies the person elsewhere, so that importing again replaces. */
