@@ -1,8 +1,8 @@
 import { textMembers, type Suggestion, type SuggestionQuery, type TextMember } from '../schemas/prospects.ts';
 import type { Config } from '../config.ts';
+import { bulk, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { newIndex, spellingField, valuesIndex, type Names } from './elasticsearch-index.ts';
-import { bulk } from './elasticsearch-writing.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
 /** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
@@ -59,11 +59,12 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
     await nodes.work((client, options) => client.indices.delete({ index: gone, ignore_unavailable: true }, options));
 }
 
-const toOperation = ({ member, folded, value, people, words }: SuggestedValue): { id: string; lines: string[] } => {
-  const id = `${member}:${folded}`;
-  // The id may be longer than the cluster takes: it makes one itself, and the answer is not looked at.
-  return { id, lines: [JSON.stringify({ index: {} }), JSON.stringify({ member, value, people, words })] };
-};
+/** The id may be longer than the cluster takes: it makes one itself. */
+const toOperation = ({ member, folded, value, people, words }: SuggestedValue): Operation => ({
+  id: `${member}:${folded}`,
+  action: { index: {} },
+  source: { member, value, people, words },
+});
 
 /** All spellings of a member, in order of folded form, a page at a time: the cluster walks along its terms. */
 async function* spellings(nodes: SearchNodes, names: Names, member: TextMember): AsyncGenerator<Spelling> {
@@ -78,7 +79,8 @@ async function* spellings(nodes: SearchNodes, names: Names, member: TextMember):
     };
     const answer = await nodes.work((client, options) => client.search(request, options));
     const { buckets, after_key } = answer.aggregations!['spellings'] as unknown as CompositeAnswer;
-    for (const { key, doc_count } of buckets) yield { ...key, people: doc_count };
+    // Nothing is not suggested.
+    for (const { key, doc_count } of buckets) if (key.folded !== '') yield { ...key, people: doc_count };
     if (!after_key) return;
     after = after_key;
   }

@@ -4,8 +4,9 @@ import type { Database } from '../db.ts';
 import { unavailable } from '../errors.ts';
 import { customersOf, markTold } from '../queries/unlocks.ts';
 import { toDocument, toProspect, type CatalogDocument } from './document.ts';
-import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
-import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
+import { bulk, type Operation } from './elasticsearch-bulk.ts';
+import type { SearchNodes } from './elasticsearch-cluster.ts';
+import { toSource, wanted, type Names, type PersonSource } from './elasticsearch-index.ts';
 
 /** What writing needs. */
 export interface Writing {
@@ -16,9 +17,6 @@ export interface Writing {
 
 /** How long what a job waits for may take (ms): it can be tried again, and others wait for its worker. */
 export const syncPatienceMs = 10_000;
-
-/** One line or two of a bulk request, ready to be sent. */
-type Operation = { id: string; lines: string[] };
 
 /**
  * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what
@@ -39,15 +37,13 @@ const unlocksOf = ({ db }: Writing, ids: string[]): Promise<Map<string, string[]
 
 const toOperation = (document: CatalogDocument, unlockedBy: string[], condition = {}): Operation => ({
   id: document.id,
-  lines: [
-    JSON.stringify({ index: { _id: document.id, ...condition } }),
-    JSON.stringify(toSource(document, unlockedBy)),
-  ],
+  action: { index: { _id: document.id, ...condition } },
+  source: toSource(document, unlockedBy),
 });
 
 /** Takes people out; answers how many there were. */
 export async function erasePeople({ nodes, names }: Writing, ids: string[]): Promise<number> {
-  const operations = ids.map((id) => ({ id, lines: [JSON.stringify({ delete: { _id: id } })] }));
+  const operations = ids.map((id) => ({ id, action: { delete: { _id: id } } }));
   const results = await bulk(nodes, names.people, operations);
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }
@@ -87,7 +83,7 @@ async function syncIndex(writing: Writing, index: string, ids: string[]): Promis
 /** Answers the ids of documents that were changed by somebody else meanwhile. */
 async function syncOnce(writing: Writing, index: string, ids: string[]): Promise<string[]> {
   const { docs } = await writing.nodes.work(
-    (client, options) => client.mget<PersonSource>({ index, ids }, options),
+    (client, options) => client.mget<PersonSource>({ index, ids, _source_includes: wanted }, options),
     syncPatienceMs,
   );
   const customers = await unlocksOf(writing, ids);
@@ -110,54 +106,4 @@ async function noteTold({ db }: Writing, customers: Map<string, string[]>, ids: 
     (customers.get(prospectId) ?? []).map((customerId) => ({ customerId, prospectId })),
   );
   if (unlocks.length > 0) await db.transaction((sql) => markTold(sql, unlocks));
-}
-
-/** What became of one operation. */
-interface ItemResult {
-  status: number;
-  result?: string | undefined;
-}
-
-const overloaded = new Set([429, 503]);
-/** Deleting what is not there, and a version that has gone on, are answers. */
-const expected = new Set([200, 201, 404, 409]);
-
-/**
- * Sends operations, and those again that the cluster turned away because it was busy.
- * @throws DomainError `unavailable` when that lasts too long
- */
-export async function bulk(
-  nodes: SearchNodes,
-  index: string,
-  operations: Operation[],
-  patienceMs = loadPatienceMs,
-): Promise<Map<string, ItemResult>> {
-  const results = new Map<string, ItemResult>();
-  const deadline = performance.now() + patienceMs;
-  let left = operations;
-  for (let pause = 100; left.length > 0; pause = Math.min(2 * pause, 5_000)) {
-    if (results.size > 0) await sleep(pause * (0.5 + Math.random()));
-    if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
-    const answers = await bulkOnce(nodes, index, left, patienceMs);
-    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
-    left = left.filter(({ id }) => overloaded.has(results.get(id)!.status));
-  }
-  return results;
-}
-
-async function bulkOnce(
-  nodes: SearchNodes,
-  index: string,
-  operations: Operation[],
-  patienceMs: number,
-): Promise<ItemResult[]> {
-  const lines = operations.flatMap((operation) => operation.lines);
-  const request = { index, operations: lines, filter_path: 'items.*.status,items.*.result,items.*.error.type' };
-  const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
-  return items.map((item) => {
-    const { status, result, error } = Object.values(item)[0]!;
-    if (!expected.has(status) && !overloaded.has(status))
-      throw new Error(`The catalog refused a document: ${status} ${error?.type}`);
-    return { status, result };
-  });
 }

@@ -5,7 +5,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toDocument, toProspect } from './document.ts';
 import { SearchNodes } from './elasticsearch-cluster.ts';
-import { namesOf, newIndex, peopleIndex, type Names, type PersonSource } from './elasticsearch-index.ts';
+import { namesOf, newIndex, peopleIndex, wanted, type Names, type PersonSource } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import { erasePeople, syncPatienceMs, syncUnlocks, writePeople, type Writing } from './elasticsearch-writing.ts';
@@ -64,6 +64,7 @@ async function searchPeople(
         size: limit,
         ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
         track_total_hits: false,
+        _source: wanted,
         filter_path: 'hits.hits._id,hits.hits._source',
       },
       options,
@@ -91,7 +92,7 @@ async function findPeople(nodes: SearchNodes, names: Names, ids: string[]): Prom
   if (ids.length === 0) return [];
   const { hits } = await nodes.read((client, options, route) =>
     client.search<PersonSource>(
-      { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length },
+      { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length, _source: wanted },
       options,
     ),
   );
@@ -183,6 +184,7 @@ async function readBatch(
       sort: sortBy(bestFirst),
       size: batchSize,
       track_total_hits: false,
+      _source: wanted,
       ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
     },
     options,
