@@ -2,14 +2,21 @@ import type { Command } from 'commander';
 import { readConfig } from '../config.ts';
 import { loadDemo, type Demo } from '../demo/load.ts';
 import { answer } from './command.ts';
-import { withDatabase } from './database.ts';
+import { openServices } from './database.ts';
 
 /** `demo` */
 export function define(command: Command): void {
   command.action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
 }
 
-const load = (): Promise<Demo> => withDatabase((db) => loadDemo(db, readConfig()));
+async function load(): Promise<Demo> {
+  const services = await openServices();
+  try {
+    return await loadDemo(services);
+  } finally {
+    await services.close();
+  }
+}
 
 const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUBLIC_URL?: string }): string =>
   PUBLIC_URL ?? `http://${HOST}:${PORT}`;
@@ -20,6 +27,7 @@ export const describeDemo = (demo: Demo, url: string): string =>
     `Demo customer ${demo.customerId}${demo.created ? '' : ' (kept from before)'}`,
     `  login     ${demo.email}   password ${demo.password}`,
     `  API key   ${demo.key}`,
+    `  catalog   ${demo.prospects.toLocaleString('en')} prospects`,
     '',
     'Try it:',
     '',

@@ -39,7 +39,7 @@ async function serve(options: Options): Promise<Serving> {
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
-    const demo = options.demo ? await loadDemo(services.db, config) : null;
+    const demo = options.demo ? await loadDemo(services) : null;
     const app = buildApp(services);
     if (options.withWorker) workers = await startWorkersFor(app, services);
     closeAtSignal(app, services, workers);

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, Transaction } from '../db.ts';
 import { hashPassword } from '../passwords.ts';
@@ -9,6 +10,7 @@ import { findAccountByEmail, insertUser, resetPassword } from '../queries/users.
 import { commandLine } from '../schemas/audit.ts';
 import { scopes } from '../schemas/scopes.ts';
 import { mintToken } from '../tokens.ts';
+import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './people.ts';
 
 /** What a newcomer needs to try the service. */
@@ -19,16 +21,26 @@ export interface Demo {
   email: string;
   password: string;
   key: string;
+  /** How many people the prospect catalog holds. */
+  prospects: number;
 }
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
 
+/** What loading the demo needs. */
+interface Services {
+  db: Database;
+  catalog: Catalog;
+  config: Config;
+}
+
 /**
- * Makes the demo customer unless it is there. Secrets cannot be read back, so every call sets a new password and issues a
+ * Makes the demo customer and fills the prospect catalog, each unless it is there. Secrets cannot be read back, so every call sets a new password and issues a
  * further key for a week; earlier keys go on working until they expire.
  */
-export async function loadDemo(db: Database, config: Config): Promise<Demo> {
+export async function loadDemo({ db, catalog, config }: Services): Promise<Demo> {
+  const prospects = await loadDemoCatalog(db, catalog);
   const password = randomBytes(12).toString('base64url');
   const passwordHash = await hashPassword(password);
   const known = await db.lookup((sql) => findAccountByEmail(sql, adminEmail));
@@ -38,7 +50,7 @@ export async function loadDemo(db: Database, config: Config): Promise<Demo> {
     const token = mintToken(config.KEY_PREFIX);
     const request = { name: 'demo', expiration: 7 as const, permissions: [...scopes], createdBy: userId };
     await insertKey(sql, customerId, request, token, commandLine);
-    return { customerId, created: !known, email: adminEmail, password, key: token.reveal() };
+    return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
   });
 }
 

@@ -1,0 +1,46 @@
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Catalog } from '../../src/catalog/catalog.ts';
+import { toDocument } from '../../src/catalog/document.ts';
+import { loadDemoCatalog } from '../../src/demo/catalog.ts';
+import { person } from '../catalog/people.ts';
+import { startApp } from '../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+
+/** Whichever engine keeps the catalog. */
+function fills(environment: Record<string, string>): void {
+  test('fills an empty catalog with thousands of people, once, and finishes what was interrupted', async () => {
+    const { db, catalog } = await startApp(environment);
+    let writes = 0;
+    const failing: Catalog = {
+      ...catalog,
+      write: (documents) => ((writes += 1) > 2 ? Promise.reject(new Error('gone')) : catalog.write(documents)),
+    };
+    await expect(loadDemoCatalog(db, failing)).rejects.toThrow('gone');
+    expect(await loadDemoCatalog(db, catalog)).toBe(5_000);
+    const [suggested] = await catalog.suggest({ source: 'location_country', search: 'united' });
+    expect(suggested).toEqual({ type: 'location_country', value: 'United States' });
+    const untouched: Catalog = { ...catalog, write: () => Promise.reject(new Error('written again')) };
+    expect(await loadDemoCatalog(db, untouched)).toBe(5_000);
+  });
+}
+
+describe('the demo on Postgres', () => {
+  fills({});
+
+  test('leaves a catalog alone that somebody has filled', async () => {
+    const { db, catalog } = await startApp();
+    await catalog.prepare();
+    await catalog.write([toDocument(person())]);
+    await catalog.finish();
+    expect(await loadDemoCatalog(db, catalog)).toBe(1);
+    expect(await catalog.count({ criteria: [] })).toBe(1);
+  });
+});
+
+describe.skipIf(noElasticsearch)(`the demo on Elasticsearch ${need}`, async () => {
+  const own = noElasticsearch ? {} : await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
+  fills(own);
+  afterAll(async () => {
+    if (!noElasticsearch) await dropCatalog(own);
+  });
+});
