@@ -22,11 +22,21 @@ const run = async (file: string, args: string[]): Promise<string> =>
   (await promisify(execFile)(file, args, { cwd: root, env: environment, maxBuffer: 2 ** 26 })).stdout.trim();
 const compose = (...args: string[]) => (hasPlugin ? run('docker', ['compose', ...args]) : run('docker-compose', args));
 const inApi = (...command: string[]) => compose('exec', '-T', 'api', ...command);
+/** Where Elasticsearch's image cannot be had, all the rest runs without it. */
+const image = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
+const noImage = (() => {
+  try {
+    execFileSync('docker', ['image', 'inspect', image], { stdio: 'ignore' });
+    return false;
+  } catch {
+    return true;
+  }
+})();
 const idOf = (service: string) => compose('ps', '-q', service);
 
 beforeAll(async () => {
   await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
-  await compose('up', '-d');
+  await compose('up', '-d', ...(noImage ? ['proxy', 'worker'] : []));
 }, 600_000);
 afterAll(() => compose('down', '-v', '--timeout', '20'), 120_000);
 
@@ -72,6 +82,31 @@ describe('docker compose up', () => {
     ]);
     expect(events.find(({ event }) => event === 'user.login_failed')?.address).toBe(gateway);
   }, 120_000);
+
+  it.runIf(noImage)('serves all but prospects while there is no Elasticsearch', async () => {
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
+    expect([ready.status, await ready.json()]).toMatchObject([200, { checks: { catalog: 'degraded' } }]);
+  });
+
+  it.skipIf(noImage)(
+    `keeps the catalog in Elasticsearch (needs the image ${image.replace(':', ' ')})`,
+    async () => {
+      await expect
+        .poll(() => fetch(`http://127.0.0.1:${port}/readyz`).then((answer) => answer.json()), {
+          timeout: 120_000,
+          interval: 500,
+        })
+        .toMatchObject({ checks: { catalog: 'up' } });
+      const generate = 'node src/cli.ts catalog generate --count 1000 | node src/cli.ts catalog import - --json';
+      expect(JSON.parse(await inApi('sh', '-c', generate))).toMatchObject({ loaded: 1_000, bad: 0 });
+      expect(JSON.parse(await inApi('node', 'src/cli.ts', 'catalog', 'status', '--json'))).toMatchObject({
+        engine: 'elasticsearch',
+        people: 1_000,
+        details: { cluster: 'green' },
+      });
+    },
+    180_000,
+  );
 
   it('answers a body that is too large itself', async () => {
     const answer = await fetch(`http://127.0.0.1:${port}/api/auth/login`, {
