@@ -27,7 +27,7 @@ export const describeDemo = (demo: Demo, url: string): string =>
     `Demo customer ${demo.customerId}${demo.created ? '' : ' (kept from before)'}`,
     `  login     ${demo.email}   password ${demo.password}`,
     `  API key   ${demo.key}`,
-    `  catalog   ${demo.prospects.toLocaleString('en')} prospects`,
+    `  catalog   ${demo.prospects === null ? 'does not answer; run this again when it does' : `${demo.prospects.toLocaleString('en')} prospects`}`,
     '',
     'Try it:',
     '',

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, Transaction } from '../db.ts';
+import { DomainError } from '../errors.ts';
 import { hashPassword } from '../passwords.ts';
 import { insertKey } from '../queries/api-keys.ts';
 import { createContact } from '../queries/contacts.ts';
@@ -21,8 +22,8 @@ export interface Demo {
   email: string;
   password: string;
   key: string;
-  /** How many people the prospect catalog holds. */
-  prospects: number;
+  /** How many people the prospect catalog holds; null when it does not answer: the next call fills it. */
+  prospects: number | null;
 }
 
 const adminEmail = 'demo@example.com';
@@ -40,7 +41,7 @@ interface Services {
  * further key for a week; earlier keys go on working until they expire.
  */
 export async function loadDemo({ db, catalog, config }: Services): Promise<Demo> {
-  const prospects = await loadDemoCatalog(db, catalog);
+  const prospects = await loadDemoCatalog(db, catalog).catch(nullWhenDown);
   const password = randomBytes(12).toString('base64url');
   const passwordHash = await hashPassword(password);
   const known = await db.lookup((sql) => findAccountByEmail(sql, adminEmail));
@@ -52,6 +53,12 @@ export async function loadDemo({ db, catalog, config }: Services): Promise<Demo>
     await insertKey(sql, customerId, request, token, commandLine);
     return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
   });
+}
+
+/** Without its catalog the service does all the rest, and so does the demo. */
+function nullWhenDown(error: unknown): null {
+  if (error instanceof DomainError && error.code === 'unavailable') return null;
+  throw error;
 }
 
 async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {
