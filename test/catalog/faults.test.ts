@@ -7,7 +7,7 @@ import { generatePeople } from '../../src/catalog/generate.ts';
 import { loadPeople } from '../../src/catalog/load.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { need, noNodes } from '../setup/elasticsearch.ts';
+import { needNodes, noNodes } from '../setup/elasticsearch.ts';
 import { inject, type TestCustomer } from '../setup/factories.ts';
 import { person } from './people.ts';
 
@@ -21,7 +21,7 @@ const impatient = Object.fromEntries(
   ]),
 );
 
-describe.skipIf(noNodes)(`three nodes of Elasticsearch ${need}`, () => {
+describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   let cluster: SearchCluster;
   let t: TestApp;
   let customer: TestCustomer;

@@ -18,11 +18,13 @@ export interface Installation {
 
 const oldestJdk = 21;
 
-/** What is missing to run Elasticsearch here, in words for a person; undefined when nothing is. */
+/** What is missing to run Elasticsearch here, in words for a person, without brackets; undefined when nothing is. */
 export async function missing(): Promise<string | undefined> {
-  if (!(await findJdk())) return `a JDK ${oldestJdk} or newer (JAVA_HOME, or installed beside the javac on PATH)`;
-  if (!existsSync(await installationFolder()) && !onPath('mvn')) return 'Maven (mvn), once, to fetch Elasticsearch';
-  return undefined;
+  const needed = [
+    (await findJdk()) ? undefined : `a JDK ${oldestJdk} or newer, at JAVA_HOME or beside the javac on PATH`,
+    existsSync(await installationFolder()) || onPath('mvn') ? undefined : 'Maven, once, to fetch Elasticsearch',
+  ].filter((one) => one !== undefined);
+  return needed.length > 0 ? needed.join(', and ') : undefined;
 }
 
 /**

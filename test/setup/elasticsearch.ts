@@ -8,7 +8,9 @@ export const noElasticsearch = given.address === null;
 /** The same: there are no nodes that can be hurt. */
 export const noNodes = !given.nodes;
 /** What to end the name of such a group of tests with. */
-export const need = `(needs Elasticsearch: ${given.remedy})`;
+export const need = `(needs Elasticsearch: ${given.remedies.server})`;
+/** The same for nodes. Where there is no server either it is the same need, which is told once. */
+export const needNodes = noElasticsearch ? need : `(needs Elasticsearch of its own: ${given.remedies.nodes})`;
 
 /** The environment of a catalog of one's own there. */
 export async function ownCatalog(more: Record<string, string> = {}): Promise<Record<string, string>> {

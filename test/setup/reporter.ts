@@ -10,7 +10,8 @@ export default class PlainCounts implements Reporter {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
     const inState = (state: string) => tests.filter((test) => test.result().state === state);
     const missing = Map.groupBy(inState('skipped'), needOf);
-    for (const [need, { length }] of missing) print(`NOT RUN: ${length} test${length === 1 ? '' : 's'} ${need}`);
+    for (const [need, { length }] of missing)
+      print(`NOT RUN: ${length === 1 ? '1 test needs' : `${length} tests need`} ${need}`);
     const unrun = process.env['CI'] === 'true' ? inState('skipped').length : 0;
     if (unrun > 0) process.exitCode = 1;
     const broken = modules.filter((module) => module.state() === 'failed' && module.errors().length > 0).length;
@@ -23,7 +24,7 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 function needOf(test: TestCase): string {
   for (let group: TestCase | TestSuite | TestModule = test; 'parent' in group; group = group.parent) {
     const need = /\(needs ([^:)]+)(?:: ([^)]+))?\)/.exec(group.name);
-    if (need) return `need ${need[1]}${need[2] ? ` (${need[2]})` : ''}`;
+    if (need) return `${need[1]}${need[2] ? ` (${need[2]})` : ''}`;
   }
-  return `were skipped for no stated reason`;
+  return 'what its name does not say: it was skipped';
 }

@@ -13,8 +13,8 @@ declare module 'vitest' {
       address: string | null;
       /** Whether nodes can be started here, and hurt. */
       nodes: boolean;
-      /** What to do to have both. */
-      remedy: string;
+      /** What to do to have a server, and to have nodes. */
+      remedies: { server: string; nodes: string };
     };
   }
 }
@@ -37,7 +37,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   let running: Promise<Running> | undefined;
   const onDemand = start && (await listen(async () => (await (running ??= start())).url));
   const address = onDemand ? addressOf(onDemand) : null;
-  project.provide('elasticsearch', { address, nodes: lack === undefined, remedy: remedy(lack) });
+  project.provide('elasticsearch', { address, nodes: lack === undefined, remedies: remedies(lack) });
   return async () => {
     onDemand?.close();
     await (await running)?.stop();
@@ -89,5 +89,8 @@ async function listen(answer: () => Promise<string>): Promise<Server> {
 
 const addressOf = (server: Server): string => `http://127.0.0.1:${(server.address() as { port: number }).port}/`;
 
-const remedy = (lack: string | undefined): string =>
-  `set ELASTICSEARCH_URL or have the image ${image} or install ${lack ?? 'nothing more'}`.replaceAll(/[():]/g, ' ');
+/** The same where there is neither: what makes nodes possible makes both. */
+function remedies(lack = 'nothing more'): { server: string; nodes: string } {
+  const server = `install ${lack}; or set ELASTICSEARCH_URL, or pull ${image}, which does for all but tests that hurt nodes`;
+  return { server, nodes: `install ${lack}` };
+}
