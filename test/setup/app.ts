@@ -19,6 +19,7 @@ export interface TestApp {
   /** The database as its owner sees it: to age rows and to recount. */
   owner: postgres.Sql;
   ownerUrl: string;
+  superuserUrl: string;
   url: string;
   /** A fresh customer with an admin and a key of every scope. */
   customer: () => Promise<TestCustomer>;
