@@ -1,4 +1,7 @@
 import type { Command } from 'commander';
+import type { Transaction } from '../db.ts';
+import { wake } from '../jobs/wake.ts';
+import { turnQueues, type TurnQueue } from '../queues.ts';
 import {
   demandCustomer,
   insertCustomer,
@@ -50,9 +53,16 @@ const setStatus =
     withDatabase((db) =>
       db.transaction(async (sql) => {
         await setCustomerStatus(sql, options.customer, status);
-        return demandCustomer(sql, options.customer);
+        const customer = await demandCustomer(sql, options.customer);
+        if (status === 'OK') await wakeAll(sql, customer.id);
+        return customer;
       }),
     );
+
+/** The jobs of a suspended customer have waited. */
+async function wakeAll(sql: Transaction, customerId: string): Promise<void> {
+  for (const queue of Object.keys(turnQueues) as TurnQueue[]) await wake(sql, queue, customerId);
+}
 
 const print = (customers: Customer[]): string =>
   table(customers, {

@@ -60,8 +60,11 @@ export const releaseCredits = (sql: Transaction, customerId: string, jobId: stri
 };
 
 /** Gives a customer credits. */
-export const grantCredits = (sql: Transaction, customerId: string, given: Amount & { note: string | null }) =>
-  demandMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
+export const grantCredits = (
+  sql: Transaction,
+  customerId: string,
+  given: Amount & { note: string | null },
+): Promise<void> => demandMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
 
 /**
  * Puts a balance right, up or down.
@@ -128,7 +131,7 @@ export async function availableCredits(sql: Sql | Transaction, customerId: strin
 }
 
 /** Both pools, as of one instant. */
-export async function findCredits(sql: Sql, customerId: string): Promise<Credits> {
+export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved
     from credit_balances

@@ -60,6 +60,16 @@ export async function insertJob(
   return job;
 }
 
+/** A job that there is. */
+export async function readJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
+  const [job] = await sql<[JobRow]>`
+    select ${jobColumns(sql)}
+    from jobs j
+    where j.customer_id = ${customerId}
+      and j.id = ${id}`;
+  return job;
+}
+
 /** Says how much a job that begins in this transaction has to do. */
 export async function setTotal(
   sql: Transaction,

@@ -127,3 +127,31 @@ export async function skipRest(sql: Transaction, customerId: string, id: string)
     where customer_id = ${customerId}
       and id = ${id}`;
 }
+
+/** A job among those of all customers. */
+export type OwnedJob = Job & { customer_id: string };
+
+/** The latest jobs, of all customers or of one, newest first: for operators. */
+export const latestJobs = (
+  sql: Sql,
+  { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
+): Promise<OwnedJob[]> => sql<OwnedJob[]>`
+  select j.customer_id, ${projection(sql)}
+  from jobs j
+  where ${customer === undefined ? sql`true` : sql`j.customer_id = ${customer}`}
+    ${status === undefined ? sql`` : sql`and j.status = ${status}`}
+  order by j.id desc
+  limit ${limit}`;
+
+/**
+ * Whose a job is: for operators, who know its id alone.
+ * @throws not_found
+ */
+export async function ownerOf(sql: Sql | Transaction, id: string): Promise<string> {
+  const [job] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from jobs
+    where id = ${id}`;
+  if (!job) throw notFound('job');
+  return job.customer_id;
+}

@@ -43,6 +43,13 @@ describe('used wrongly, the command line exits 2, explains on stderr and prints 
     ['a password nowhere', userLine({})],
     ['a limit of 0', ['audit', 'list', '--customer', id, '--limit', '0']],
     ['a limit that is no number', ['audit', 'list', '--customer', id, '--limit', '1e2']],
+    ['an unknown pool', ['credits', 'grant', '--customer', id, '--pool', 'petty', '--amount', '1']],
+    ['a grant of nothing', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '0']],
+    ['a grant below 0', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '-1']],
+    ['a grant of a fraction', ['credits', 'grant', '--customer', id, '--pool', 'subscription', '--amount', '1.5']],
+    ['an adjustment by 0', ['credits', 'adjust', '--customer', id, '--pool', 'subscription', '--amount', '-0']],
+    ['a job that is no UUID', ['jobs', 'cancel', '--job', '1']],
+    ['an unknown state', ['jobs', 'list', '--status', 'LOST']],
     ['an unknown currency', ['pipeline', 'create', '--customer', id, '--name', 'x', '--currency', 'ABC']],
     ...['Won', 'Won:101', 'Won:-1', 'Won:1:DONE', ':10', ' :10'].map((stage): [string, string[]] => [
       `the stage ${JSON.stringify(stage)}`,

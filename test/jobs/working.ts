@@ -67,10 +67,11 @@ export async function jobRow({ owner }: TestApp, id: string) {
 }
 
 /** Waits for a job's end. */
-export const ended = (test: TestApp, id: string) =>
-  expect
+export async function ended(test: TestApp, id: string): Promise<void> {
+  await expect
     .poll(async () => (await jobRow(test, id)).status, { timeout: 60_000, interval: 20 })
     .toMatch(/COMPLETED|FAILED|CANCELLED/);
+}
 
 /** The ledger's entries of a job, in their order, as `kind amount`. */
 export async function entriesOf({ owner }: TestApp, jobId: string): Promise<string[]> {

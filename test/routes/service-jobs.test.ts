@@ -285,7 +285,7 @@ describe('verify-contacts', () => {
   }
 
   /** Many contacts, each of an address of its own. */
-  const insertContacts = (customer: TestCustomer, count: number, titleOf = (_: number) => '') =>
+  const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: number) => string = () => '') =>
     test.owner`
       insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
       select ${customer.id}, 'Ada', 'Lovelace', n || '@x.example', title,
@@ -469,8 +469,11 @@ describe('a job', () => {
     expect(body).toEqual((await read(customer, id)).body);
     const results = (await customer.post(`/service-handler/${id}/results`)).body;
     expect(results.map((one: { status: string; reason: string | null }) => [one.status, one.reason])).toEqual([
-      ...Array(2).fill(['succeeded', null]),
-      ...Array(3).fill(['skipped', 'cancelled']),
+      ['succeeded', null],
+      ['succeeded', null],
+      ['skipped', 'cancelled'],
+      ['skipped', 'cancelled'],
+      ['skipped', 'cancelled'],
     ]);
     expect(await customer.post(`/service-handler/${id}/cancel`)).toMatchObject({
       status: 409,
@@ -519,11 +522,12 @@ describe('a job', () => {
       const key = await customer.withScopes([scope]);
       const listed = (await key.post('/service-handler/list')).body;
       expect(listed.map(({ type }: { type: string }) => type).toSorted(), scope).toEqual(seen);
+      const hidden = Object.entries(jobs).filter(([type]) => !(seen as readonly string[]).includes(type));
+      for (const [, id] of hidden) expect((await key.post(`/service-handler/${id}/cancel`)).status).toBe(404);
       for (const [type, id] of Object.entries(jobs)) {
         const expected = (seen as readonly string[]).includes(type) ? 200 : 404;
         expect((await read(key, id)).status, `${scope} ${type}`).toBe(expected);
         expect((await key.post(`/service-handler/${id}/results`)).status, `${scope} ${type}`).toBe(expected);
-        if (expected === 404) expect((await key.post(`/service-handler/${id}/cancel`)).status).toBe(404);
       }
     }
   });

@@ -1,0 +1,109 @@
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import type { Database, Transaction } from '../db.ts';
+import { checkCredits, nextCustomers, type Fault } from '../queries/credit-checks.ts';
+import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';
+import { demandCustomer } from '../queries/customers.ts';
+import { pools, type Credits, type Pool } from '../schemas/credits.ts';
+import { answer, asInteger, asText, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { table } from './table.ts';
+
+/** `credits grant|adjust|check` */
+export function define(command: Command): void {
+  toMove(command, 'grant', 'give a customer credits', asInteger(1, mostCredits)).action(
+    answer(move(grantCredits), print),
+  );
+
+  toMove(command, 'adjust', "put a customer's balance right, up or down", asSigned).action(
+    answer(move(adjustCredits), print),
+  );
+
+  command
+    .command('check')
+    .description('prove of every customer that balances, jobs and results are what the ledger says; exit 1 if not')
+    .action(async (options: { json?: boolean }) => {
+      const report = await check();
+      await answer(async () => report, describe)(options);
+      if (report.faults.length > 0) throw new Error(`${report.faults.length} faults`);
+    });
+}
+
+/** More than anybody has, and far from where a JSON number is no longer exact. */
+const mostCredits = 1_000_000_000_000;
+
+function asSigned(value: string): number {
+  const [, sign, digits] = /^([+-]?)(\d+)$/.exec(value) ?? [];
+  if (digits === undefined) throw new InvalidArgumentError('It must be a whole number, such as 100 or -100.');
+  const amount = asInteger(1, mostCredits)(digits);
+  return sign === '-' ? -amount : amount;
+}
+
+const toMove = (command: Command, verb: string, about: string, asAmount: (value: string) => number): Command =>
+  command
+    .command(verb)
+    .description(about)
+    .requiredOption('--customer <id>', 'whose credits', asUuid)
+    .addOption(new Option('--pool <pool>', 'which of them').choices(pools).makeOptionMandatory())
+    .requiredOption('--amount <number>', 'how many', asAmount)
+    .option('--note <text>', 'why, for the ledger', asText(255));
+
+interface Moving {
+  customer: string;
+  pool: Pool;
+  amount: number;
+  note?: string;
+}
+
+interface Moved {
+  customer_id: string;
+  credits: Credits;
+}
+
+type Move = (
+  sql: Transaction,
+  customerId: string,
+  given: { pool: Pool; amount: number; note: string | null },
+) => Promise<void>;
+
+const move =
+  (act: Move) =>
+  ({ customer, pool, amount, note = undefined }: Moving): Promise<Moved> =>
+    withDatabase((db) =>
+      db.transaction(async (sql) => {
+        const { id } = await demandCustomer(sql, customer);
+        await act(sql, id, { pool, amount, note: note ?? null });
+        return { customer_id: id, credits: await findCredits(sql, id) };
+      }),
+    );
+
+const print = ({ credits }: Moved): string =>
+  table(pools, {
+    POOL: (pool) => pool,
+    BALANCE: (pool) => String(credits[pool].balance),
+    RESERVED: (pool) => String(credits[pool].reserved),
+  });
+
+interface Report {
+  customers: number;
+  faults: Fault[];
+}
+
+const check = (): Promise<Report> => withDatabase(checkAll);
+
+const batchSize = 1_000;
+
+async function checkAll(db: Database): Promise<Report> {
+  const report: Report = { customers: 0, faults: [] };
+  for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
+    const customers = await db.search((sql) => nextCustomers(sql, after, batchSize));
+    if (customers.length === 0) return report;
+    for (const id of customers) report.faults.push(...(await db.search((sql) => checkCredits(sql, id))));
+    report.customers += customers.length;
+    after = customers.at(-1)!;
+  }
+}
+
+const describe = ({ customers, faults }: Report): string =>
+  faults.length === 0
+    ? `The credits of ${customers} customers add up`
+    : table(faults, { CUSTOMER: (one) => one.customer_id, OF: (one) => one.of, FAULT: (one) => one.fault });

@@ -1,0 +1,124 @@
+import { describe, expect, test } from 'vitest';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { begin, contextOf, echo } from '../jobs/working.ts';
+import { startApp } from '../setup/app.ts';
+import { runCli, type Run } from '../setup/cli.ts';
+
+const t = await startApp();
+const unknownId = '01990000-0000-7000-8000-000000000000';
+
+const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: t.url });
+
+/** The one JSON value that a verb answers. */
+async function json(line: string[]) {
+  const { code, stdout, stderr } = await run([...line, '--json']);
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout);
+}
+
+const move = (verb: string, customer: string, amount: string, ...more: string[]) => [
+  'credits',
+  verb,
+  '--customer',
+  customer,
+  '--pool',
+  'subscription',
+  '--amount',
+  amount,
+  ...more,
+];
+
+describe('credits', { timeout: 90_000 }, () => {
+  test('grant and adjust move a balance, and say so in the ledger', async () => {
+    const customer = await t.customer();
+    await json(move('grant', customer.id, '100', '--note', 'plan of March'));
+    const moved = await json(move('adjust', customer.id, '-30'));
+    const none = { balance: 0, reserved: 0 };
+    expect(moved).toEqual({
+      customer_id: customer.id,
+      credits: { subscription: { balance: 70, reserved: 0 }, verification: none },
+    });
+    expect((await customer.post('/customer/credits/ledger')).body).toMatchObject([
+      { kind: 'adjust', amount: -30, balance_after: 70, note: null },
+      { kind: 'grant', amount: 100, balance_after: 100, note: 'plan of March' },
+    ]);
+    const { code, stdout } = await run(move('grant', customer.id, '1'));
+    expect([code, stdout]).toEqual([
+      0,
+      'POOL          BALANCE  RESERVED\nsubscription  71       0\nverification  0        0\n',
+    ]);
+  });
+
+  test('adjust takes no more than there is, and neither knows customers that there are not', async () => {
+    const customer = await t.customer();
+    const short = await run(move('adjust', customer.id, '-1'));
+    expect(short).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('0 are available') });
+    expect(await run(move('grant', unknownId, '1'))).toMatchObject({ code: 1, stdout: '' });
+  });
+
+  test('check is content with what the service does', async () => {
+    const customer = await t.customer();
+    const turn = (limit: number) =>
+      takeTurn('verify', { verify_email: echo(limit) })(contextOf(t), { customerId: customer.id });
+    await begin(t, customer, 5);
+    await turn(5);
+    const cancelled = await begin(t, customer, 5);
+    await turn(2);
+    await customer.post(`/service-handler/${cancelled}/cancel`);
+    await begin(t, customer, 5);
+    await turn(3);
+    await begin(t, customer, 5);
+    const { faults, customers } = await json(['credits', 'check']);
+    expect(faults).toEqual([]);
+    expect(customers).toBeGreaterThan(0);
+    expect(await run(['credits', 'check'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/add up\n$/) });
+  });
+
+  // As nobody but the owner can: what the constraints would not let pass is not tried.
+  const tampering: [what: string, text: string, fault: RegExp][] = [
+    [
+      'a balance',
+      'update credit_balances set available = available + 1 where customer_id = $1',
+      /where the ledger comes to/,
+    ],
+    ['an amount', "update credit_entries set amount = amount + 1 where customer_id = $1 and kind = 'grant'", /is due/],
+    [
+      'a missing entry',
+      "delete from credit_entries where customer_id = $1 and kind = 'charge'",
+      /has the number|is due|the ledger has/,
+    ],
+    [
+      'a balance after',
+      'update credit_entries set balance_after = balance_after + 1 where customer_id = $1 and number = 2',
+      /is due/,
+    ],
+    [
+      "a job's charge",
+      'update jobs set charged = charged - 1, refunded = refunded + 1 where customer_id = $1',
+      /and the ledger has/,
+    ],
+    [
+      "a job's count",
+      'update jobs set total = total + 1, skipped = skipped + 1 where customer_id = $1',
+      /and its results have/,
+    ],
+    ['a missing result', 'delete from job_results where customer_id = $1 and position = 1', /and its results have/],
+  ];
+
+  test.each(tampering)('check finds %s that was tampered with, and exits 1', async (_, text, fault) => {
+    const customer = await t.customer();
+    await begin(t, customer, 5);
+    await takeTurn('verify', { verify_email: echo() })(contextOf(t), { customerId: customer.id });
+    await t.owner.begin(async (sql) => {
+      await sql.unsafe(text, [customer.id]);
+    });
+    const { code, stdout, stderr } = await run(['credits', 'check', '--json']);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^error: \d+ faults?\n$/)]);
+    const found = JSON.parse(stdout).faults.filter((one: { customer_id: string }) => one.customer_id === customer.id);
+    expect(found).toContainEqual({
+      customer_id: customer.id,
+      of: expect.any(String),
+      fault: expect.stringMatching(fault),
+    });
+  });
+});

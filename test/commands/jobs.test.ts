@@ -1,0 +1,101 @@
+import { describe, expect, test } from 'vitest';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { finish } from '../../src/jobs/settle.ts';
+import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages } from '../jobs/working.ts';
+import { startApp } from '../setup/app.ts';
+import { runCli, type Run } from '../setup/cli.ts';
+import { grant, type TestCustomer } from '../setup/factories.ts';
+
+const t = await startApp();
+const unknownId = '01990000-0000-7000-8000-000000000000';
+
+const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: t.url });
+
+/** The one JSON value that a verb answers. */
+async function json(line: string[]) {
+  const { code, stdout, stderr } = await run([...line, '--json']);
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout);
+}
+
+const turn = ({ id }: TestCustomer, limit = 200) =>
+  takeTurn('verify', { verify_email: echo(limit) })(contextOf(t), { customerId: id });
+
+const fail = (customer: TestCustomer, id: string) =>
+  t.db.transaction((sql) => finish(sql, customer.id, id, { status: 'FAILED', error: 'broken' }));
+
+describe('jobs', { timeout: 90_000 }, () => {
+  test('list shows the latest, by customer and by state', async () => {
+    const customer = await t.customer();
+    const [first, second] = [await begin(t, customer, 5), await begin(t, customer, 3)];
+    await turn(customer);
+    const all = await json(['jobs', 'list', '--customer', customer.id]);
+    expect(all.map(({ id }: { id: string }) => id)).toEqual([second, first]);
+    expect(all[1]).toMatchObject({ customer_id: customer.id, type: 'verify_email', status: 'COMPLETED', processed: 5 });
+    const waiting = await json(['jobs', 'list', '--customer', customer.id, '--status', 'PENDING']);
+    expect(waiting.map(({ id }: { id: string }) => id)).toEqual([second]);
+    const { stdout } = await run(['jobs', 'list', '--limit', '1']);
+    expect(stdout).toMatch(new RegExp(`^ID +CUSTOMER .*\n${second} +${customer.id} .*0/3 +0/3 verification`));
+  });
+
+  test('cancel ends a job as its customer could, and a second time is an error', async () => {
+    const customer = await t.customer();
+    const job = await begin(t, customer, 5);
+    expect(await json(['jobs', 'cancel', '--job', job])).toMatchObject({ id: job, status: 'CANCELLED', skipped: 5 });
+    expect(await run(['jobs', 'cancel', '--job', job])).toMatchObject({ code: 1, stdout: '' });
+    expect(await run(['jobs', 'cancel', '--job', unknownId])).toMatchObject({ code: 1, stdout: '' });
+    expect(await entriesOf(t, job)).toEqual(['reserve 5', 'release 5']);
+  });
+
+  test('retry makes the rest of a failed job a new one, which pays for itself, once', async () => {
+    const customer = await t.customer();
+    const failed = await begin(t, customer, 5);
+    await turn(customer, 2);
+    await fail(customer, failed);
+    const made = await json(['jobs', 'retry', '--job', failed]);
+    expect(made).toMatchObject({ status: 'PENDING', total: 3, credits: { reserved: 3 } });
+    expect(made.id).not.toBe(failed);
+    expect(await run(['jobs', 'retry', '--job', failed])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(made.id),
+    });
+    await turn(customer);
+    const results = await t.owner`select item from job_results where job_id = ${made.id} order by position`;
+    expect(results.map(({ item }) => item)).toEqual(['2@example.com', '3@example.com', '4@example.com']);
+    expect(await entriesOf(t, failed)).toEqual(['reserve 5', 'charge 2', 'release 3']);
+    expect(await entriesOf(t, made.id)).toEqual(['reserve 3', 'charge 3']);
+  });
+
+  test('retry of a cancelled job does what was skipped, if there are credits for it', async () => {
+    const customer = await t.customer();
+    const job = await begin(t, customer, 4);
+    await customer.post(`/service-handler/${job}/cancel`);
+    await json(['credits', 'adjust', '--customer', customer.id, '--pool', 'verification', '--amount', '-1']);
+    expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('3 are available'),
+    });
+    await grant(t.app, customer.id, 'verification', 1);
+    expect(await json(['jobs', 'retry', '--job', job])).toMatchObject({ total: 4, credits: { reserved: 4 } });
+  });
+
+  test('retry of a job that waits wakes a worker for it; one that is complete has no rest', async () => {
+    const customer = await t.customer();
+    const job = await begin(t, customer, 4);
+    await t.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
+    expect(await json(['jobs', 'retry', '--job', job])).toMatchObject({ id: job, status: 'PENDING' });
+    expect(await waitingMessages(t, 'verify', customer.id)).toBe(1);
+    await turn(customer);
+    expect(await jobRow(t, job)).toMatchObject({ status: 'COMPLETED' });
+    expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({ code: 1, stdout: '' });
+  });
+
+  test('of a customer that is resumed are gone on with', async () => {
+    const customer = await t.customer();
+    await begin(t, customer, 4);
+    await json(['customer', 'suspend', '--customer', customer.id]);
+    await t.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
+    await json(['customer', 'resume', '--customer', customer.id]);
+    expect(await waitingMessages(t, 'verify', customer.id)).toBe(1);
+  });
+});
