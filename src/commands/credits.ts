@@ -67,7 +67,7 @@ type Move = (
 
 const move =
   (act: Move) =>
-  ({ customer, pool, amount, note = undefined }: Moving): Promise<Moved> =>
+  ({ customer, pool, amount, note }: Moving): Promise<Moved> =>
     withDatabase((db) =>
       db.transaction(async (sql) => {
         const { id } = await demandCustomer(sql, customer);

@@ -120,12 +120,14 @@ describe('every start', () => {
     },
   );
 
-  it('of a hundred at once, as many as there are credits for come through', async () => {
+  it('of forty at once, as many as there are credits for come through', async () => {
     const customer = await customerWith({ verification: 20 });
     const answers = await Promise.all(
       Array.from({ length: 40 }, () => verify(customer, { emails: [{ email: 'a@x.example' }] })),
     );
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([...Array(10).fill(200), ...Array(30).fill(402)]);
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(10);
+    expect(statuses.filter((status) => status === 402)).toHaveLength(30);
     expect((await creditsOf(customer)).verification).toEqual({ balance: 0, reserved: 20 });
   });
 });
@@ -501,7 +503,8 @@ describe('a job', () => {
     const customer = await customerWith({ verification: 100 });
     const id = await start(customer, 5);
     const answers = await Promise.all(Array.from({ length: 8 }, () => customer.post(`/service-handler/${id}/cancel`)));
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, ...Array(7).fill(409)]);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(answers.filter(({ status }) => status === 409)).toHaveLength(7);
     expect(await entriesOf(test, id)).toEqual(['reserve 10', 'release 10']);
   });
 
