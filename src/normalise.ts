@@ -14,3 +14,6 @@ function keep(field: string, value: unknown): unknown {
   if (names.has(field)) return value.trim();
   return codes.has(field) ? value.toUpperCase() : value;
 }
+
+/** What two spellings of the same e-mail address have in common: white space around it and case tell none apart. */
+export const addressKey = (address: string): string => address.trim().toLowerCase();

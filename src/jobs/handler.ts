@@ -3,6 +3,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
 import type { JobKind } from '../queues.ts';
+import type { Verifier } from '../verification/verifier.ts';
 import type { Jobs } from './queue.ts';
 
 /** What a job works with. */
@@ -10,6 +11,7 @@ export interface JobContext {
   config: Config;
   db: Database;
   catalog: Catalog;
+  verifier: Verifier;
   log: FastifyBaseLogger;
   /** Set when the worker is asked to stop: a long job leaves the rest to another one. */
   stopping: AbortSignal;

@@ -1,9 +1,12 @@
 import type { Slices } from './turns.ts';
 import { unlockContacts } from './unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
+import { verifyEmails } from './verify-emails.ts';
 
 /** Who does a slice of which jobs. */
 export const slices: Slices = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,
+  verify_email: verifyEmails,
+  verify_list: verifyEmails,
 };

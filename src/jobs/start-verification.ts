@@ -1,5 +1,6 @@
 import type { Config } from '../config.ts';
 import type { Transaction } from '../db.ts';
+import { addressKey } from '../normalise.ts';
 import { insertListInputs } from '../queries/list-addresses.ts';
 import { reserveCredits } from '../queries/credits.ts';
 import { insertJob, setTotal } from '../queries/jobs.ts';
@@ -28,7 +29,7 @@ export async function startEmailVerification(
   await requireReferences(sql, customerId, contacts);
   const { inputs, distinct } = toInputs(
     emails,
-    ({ email }) => email.trim().toLowerCase(),
+    ({ email }) => addressKey(email),
     ({ email, contact_id: id }) => ({ item: email, contact_ids: id === undefined ? [] : [id] }),
   );
   const given = { type: 'verify_email', sync_crm, request: {}, pool, total: inputs.length, cost } as const;

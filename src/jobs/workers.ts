@@ -5,6 +5,7 @@ import { queueSchema, type JobKind } from '../queues.ts';
 import type { Jobs } from './queue.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { slices } from './slices.ts';
+import { openVerifier } from '../verification/verifier.ts';
 import { sweepJobs } from './sweep-jobs.ts';
 import { takeTurn } from './turns.ts';
 
@@ -25,7 +26,7 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions extends Omit<JobContext, 'stopping'> {
+export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier'> {
   /** The database, as the service logs in. */
   url: string;
 }
@@ -50,15 +51,17 @@ export async function startWorkers(
     monitorIntervalSeconds: 5,
   });
   const stopping = new AbortController();
+  const verifier = openVerifier(config);
   boss.on('error', (err) => log.error({ err }, 'the job queue has trouble'));
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
   await boss.start();
   for (const kind of Object.keys(handlers) as JobKind[])
-    await startKind(boss, kind, handlers, { ...services, stopping: stopping.signal });
+    await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal });
   return {
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
+      await verifier.close();
     },
   };
 }

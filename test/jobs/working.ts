@@ -11,10 +11,11 @@ import { grant, type TestCustomer } from '../setup/factories.ts';
 const log = pino({ level: 'silent' });
 
 /** What handlers work with in this process. */
-export const contextOf = ({ config, db, catalog }: TestApp): JobContext => ({
+export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext => ({
   config,
   db,
   catalog,
+  verifier,
   log,
   stopping: new AbortController().signal,
 });

@@ -6,6 +6,7 @@ import type { Catalog } from '../../src/catalog/catalog.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig, type Config } from '../../src/config.ts';
 import { openDatabase, type Database } from '../../src/db.ts';
+import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { watchAnswers } from './conformance.ts';
 import { createDatabase } from './database.ts';
 import { makeCustomer, type TestCustomer } from './factories.ts';
@@ -16,6 +17,7 @@ export interface TestApp {
   config: Config;
   db: Database;
   catalog: Catalog;
+  verifier: Verifier;
   /** The database as its owner sees it: to age rows and to recount. */
   owner: postgres.Sql;
   ownerUrl: string;
@@ -32,6 +34,7 @@ afterAll(async () => {
   for (const { test, drop } of opened) {
     await test.app.close();
     await test.catalog.close();
+    await test.verifier.close();
     await test.db.close();
     await test.owner.end({ timeout: 1 });
     await drop();
@@ -51,11 +54,12 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
   const db = openDatabase(config, database.url);
   const catalog = openCatalog(config, db);
+  const verifier = openVerifier(config);
   const app = buildApp({ config, db, catalog });
   const faultyAnswers = watchAnswers(app);
   await app.ready();
   const owner = postgres(database.ownerUrl, { max: 2, onnotice: () => {} });
-  const test = { app, config, db, catalog, owner, ...database, customer: () => makeCustomer(app) };
+  const test = { app, config, db, catalog, verifier, owner, ...database, customer: () => makeCustomer(app) };
   opened.push({ test, drop, faultyAnswers });
   return test;
 }

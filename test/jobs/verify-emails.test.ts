@@ -1,0 +1,320 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { verifyEmails } from '../../src/jobs/verify-emails.ts';
+import { openVerifier } from '../../src/verification/verifier.ts';
+import { parseConfig } from '../../src/config.ts';
+import { recount } from '../queries/recount.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
+import { startMailServer } from '../setup/mail-server.ts';
+import { randomDomain, startNameServer } from '../setup/name-server.ts';
+import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+import { contextOf } from './working.ts';
+
+const names = await startNameServer();
+/** Recipients that are asked for wait here while it is set. */
+let held: Promise<void> | undefined;
+const mail = await startMailServer(async (recipient) => {
+  await held;
+  return /^(ada|bob|eve)/.test(recipient) ? undefined : { code: 550, text: '5.1.1 No such user here' };
+});
+const environment = {
+  VERIFY_DNS_SERVERS: names.address,
+  VERIFY_DNS_TIMEOUT_MS: '500',
+  VERIFY_SMTP: 'on',
+  VERIFY_SMTP_PORT: `${mail.port}`,
+  VERIFY_PRIVATE_ADDRESSES: 'on',
+  VERIFY_DOMAIN_INTERVAL_MS: '0',
+};
+
+let test: TestApp;
+let customer: TestCustomer;
+/** Takes mail for ada, bob and eve, and whoever is called like them. */
+let domain: string;
+
+beforeAll(async () => {
+  test = await startApp();
+});
+
+beforeEach(async () => {
+  held = undefined;
+  domain = names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
+  customer = await funded();
+});
+
+async function funded(): Promise<TestCustomer> {
+  const one = await test.customer();
+  await grant(test.app, one.id, 'verification', 10_000);
+  return one;
+}
+
+const startWorker = (more: Record<string, string> = {}) =>
+  startServerProcess(test.url, { ...environment, ...more }, ['src/cli.ts', 'work', '--json']);
+
+async function verify(emails: (string | { email: string; contact_id: string })[], sync_crm = false, by = customer) {
+  const given = emails.map((email) => (typeof email === 'string' ? { email } : email));
+  const answer = await by.post('/service-handler/verify-email', { emails: given, sync_crm });
+  expect(answer).toMatchObject({ status: 200, body: { status: 'PENDING' } });
+  return answer.body.id as string;
+}
+
+const readJob = async (id: string, by = customer) => (await by.get(`/service-handler/${id}`)).body;
+const ended = async (id: string, by = customer): Promise<void> => {
+  await expect.poll(async () => (await readJob(id, by)).status, { timeout: 60_000, interval: 50 }).toBe('COMPLETED');
+};
+const results = async (id: string, by = customer) =>
+  (await by.post(`/service-handler/${id}/results`, { paginate: { limit: 100 } })).body;
+const outcomes = async (id: string) =>
+  (await results(id)).map((one: any) => [one.item, one.status, one.reason ?? one.result.status, one.charged]); // eslint-disable-line typescript/no-explicit-any
+
+/** Nothing was charged twice or forgotten: rows, job, ledger and balance say the same. */
+async function expectSettled(id: string, by = customer): Promise<void> {
+  const [sums] = await test.owner`
+    select
+      j.total, j.reserved, j.charged, j.refunded,
+      (select count(*) from job_inputs i where i.job_id = j.id) as inputs,
+      (select count(*) from job_results r where r.job_id = j.id) as rows,
+      (select sum(charged) from job_results r where r.job_id = j.id) as by_rows,
+      (select sum(amount) from credit_entries e where e.job_id = j.id and kind = 'charge') as by_ledger,
+      (select reserved from credit_balances b where b.customer_id = j.customer_id and pool = 'verification') as still_reserved
+    from jobs j
+    where j.customer_id = ${by.id}
+      and j.id = ${id}`;
+  const { total, reserved, charged, refunded, inputs, rows, by_rows, by_ledger } = sums!;
+  expect([Number(inputs), Number(rows)]).toEqual([total, total]);
+  expect([Number(by_rows), Number(by_ledger ?? 0)]).toEqual([Number(charged), Number(charged)]);
+  expect(Number(charged) + Number(refunded)).toBe(Number(reserved));
+  expect(Number(sums!['still_reserved'])).toBe(0);
+}
+
+describe('with a worker', () => {
+  let worker: ServerProcess;
+  beforeAll(async () => {
+    worker = await startWorker({ VERIFY_DOMAIN_CONNECTIONS: '3' });
+  });
+  afterAll(() => worker.stop());
+
+  it('every address gets what its checks say, in the order given, and what nobody knows is free', async () => {
+    const unknown = names.name('servfail');
+    const nowhere = names.name({ mx: [[0, '']] });
+    const anybody = names.name({ mx: [[1, 'localhost.test']] });
+    names.name({ aaaa: [] }, 'localhost.test');
+    const id = await verify([
+      `ada@${domain}`,
+      'nobody',
+      'x@mailinator.com',
+      `info@${domain}`,
+      `ada@${nowhere}`,
+      ` ADA@${domain.toUpperCase()} `,
+      `ada@${unknown}`,
+      `zoe@${domain}`,
+      `ada@${anybody}`,
+    ]);
+    await ended(id);
+    expect(await outcomes(id)).toEqual([
+      [`ada@${domain}`, 'succeeded', 'verified', 1],
+      ['nobody', 'succeeded', 'invalid', 1],
+      ['x@mailinator.com', 'succeeded', 'disposable', 1],
+      [`info@${domain}`, 'succeeded', 'do_not_mail', 1],
+      [`ada@${nowhere}`, 'succeeded', 'invalid', 1],
+      [` ADA@${domain.toUpperCase()} `, 'skipped', 'duplicate', 0],
+      [`ada@${unknown}`, 'succeeded', 'unknown', 0],
+      [`zoe@${domain}`, 'succeeded', 'invalid', 1],
+      [`ada@${anybody}`, 'succeeded', 'unknown', 0],
+    ]);
+    expect(await readJob(id)).toMatchObject({
+      total: 9,
+      succeeded: 8,
+      skipped: 1,
+      failed: 0,
+      credits: { pool: 'verification', reserved: 8, charged: 6, refunded: 2 },
+    });
+    const [first] = await results(id);
+    expect(first.result.checks).toMatchObject({ mx: { status: 'passed' }, smtp: { status: 'passed', code: 250 } });
+    await expectSettled(id);
+  });
+
+  it('with sync_crm the outcome is written to the contact whose work e-mail it is, and to no other', async () => {
+    const contact = (more: object) => make(customer, '/contacts', contactBody(more));
+    const ada = await contact({ work_email: `Ada@${domain}` });
+    const twin = await contact({ work_email: `ada@${domain}` });
+    const bob = await contact({ work_email: `bob@${domain}`, personal_email: `eve@${domain}` });
+    const zoe = await contact({ work_email: `zoe@${domain}` });
+    const gone = await contact({ work_email: `eva@${domain}` });
+    const started = Date.now();
+    await customer.delete(`/contacts/${gone}`).then(() => undefined);
+    const rules = [{ field: 'verification_status', operator: 'equals', value: 'verified' }];
+    const list = (await customer.post('/list-contact', { name: 'Good', rules })).body.id;
+    const id = await verify(
+      [
+        { email: `ada@${domain}`, contact_id: ada },
+        { email: `ADA@${domain}`, contact_id: twin },
+        { email: `eve@${domain}`, contact_id: bob },
+        { email: `zoe@${domain}`, contact_id: zoe },
+        `bob@${domain}`,
+      ],
+      true,
+    );
+    await ended(id);
+    const read = async (contactId: string) => (await customer.get(`/contacts/${contactId}`)).body;
+    for (const one of [ada, twin]) {
+      const { verification_status, last_verified, crm_synced_at } = await read(one);
+      expect(verification_status).toBe('verified');
+      expect(Date.parse(last_verified)).toBeGreaterThan(started - 1_000);
+      expect(crm_synced_at).toBe(last_verified);
+    }
+    expect(await read(zoe)).toMatchObject({ verification_status: 'invalid' });
+    expect(await read(bob)).toMatchObject({ verification_status: 'unverified', crm_synced_at: null });
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(2);
+    const { members, shouldBe, wrong } = (await recount(test.owner, customer.id)).lists.find((one) => one.id === list)!;
+    expect([wrong, members]).toEqual([[], shouldBe]);
+    expect((await results(id)).map((one: { contact_id: string | null }) => one.contact_id)).toEqual([
+      ada,
+      twin,
+      bob,
+      zoe,
+      null,
+    ]);
+  });
+
+  it('without it contacts are left alone', async () => {
+    const ada = await make(customer, '/contacts', contactBody({ work_email: `ada@${domain}` }));
+    const before = (await customer.get(`/contacts/${ada}`)).body;
+    await ended(await verify([{ email: `ada@${domain}`, contact_id: ada }]));
+    expect((await customer.get(`/contacts/${ada}`)).body).toEqual(before);
+  });
+
+  it('a contact that was deleted, or has another address by now, is passed over', async () => {
+    let go = () => undefined as void;
+    held = new Promise<void>((resolve) => (go = resolve));
+    const [ada, bob] = [
+      await make(customer, '/contacts', contactBody({ work_email: `ada@${domain}` })),
+      await make(customer, '/contacts', contactBody({ work_email: `bob@${domain}` })),
+    ];
+    const id = await verify(
+      [
+        { email: `ada@${domain}`, contact_id: ada },
+        { email: `bob@${domain}`, contact_id: bob },
+      ],
+      true,
+    );
+    await expect.poll(() => mail.recipients.filter((one) => one.endsWith(domain)).length, { timeout: 20_000 }).toBe(2);
+    expect((await customer.delete(`/contacts/${ada}`)).status).toBe(200);
+    expect((await customer.patch(`/contacts/${bob}`, { work_email: `eve@${domain}` })).status).toBe(200);
+    go();
+    await ended(id);
+    expect(await readJob(id)).toMatchObject({ succeeded: 2, credits: { charged: 2 } });
+    expect((await customer.get(`/contacts/${bob}`)).body).toMatchObject({ verification_status: 'unverified' });
+  });
+
+  it("a list's addresses are verified once each, and written to all its members", async () => {
+    const emails = [`ada@${domain}`, ` ADA@${domain}`.trim(), `zoe@${domain}`, `info@${domain}`];
+    const contacts = [];
+    for (const work_email of emails) contacts.push(await make(customer, '/contacts', contactBody({ work_email })));
+    const outside = await make(customer, '/contacts', contactBody({ work_email: `ada@${domain}` }));
+    const list = (await customer.post('/list-contact', { name: 'All' })).body.id;
+    await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: contacts });
+    const answer = await customer.post(`/list-contact/verify-contacts/${list}`);
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { status: 'PENDING' } } });
+    const { id } = answer.body.data;
+    await ended(id);
+    expect(await readJob(id)).toMatchObject({ type: 'verify_list', sync_crm: true, total: 3, succeeded: 3 });
+    const statuses = [];
+    for (const one of [...contacts, outside])
+      statuses.push((await customer.get(`/contacts/${one}`)).body.verification_status);
+    expect(statuses).toEqual(['verified', 'verified', 'invalid', 'do_not_mail', 'unverified']);
+    await expectSettled(id);
+  });
+
+  it('what is verified can be read while the rest is under way', async () => {
+    let go = () => undefined as void;
+    held = new Promise<void>((resolve) => (go = resolve));
+    const id = await verify([`ada@${domain}`, 'nobody', `info@${domain}`]);
+    await expect
+      .poll(async () => await readJob(id), { timeout: 20_000 })
+      .toMatchObject({ status: 'PROCESSING', processed: 2, credits: { charged: 2, refunded: 0 } });
+    expect(await outcomes(id)).toEqual([
+      ['nobody', 'succeeded', 'invalid', 1],
+      [`info@${domain}`, 'succeeded', 'do_not_mail', 1],
+    ]);
+    go();
+    await ended(id);
+    await expectSettled(id);
+  });
+
+  it('the limits of a domain hold over the jobs of two customers', async () => {
+    const other = await funded();
+    mail.mostAtOnce = 0;
+    const of = (prefix: string) => Array.from({ length: 40 }, (_, i) => `${prefix}${i}@${domain}`);
+    const [mine, theirs] = [await verify(of('ada')), await verify(of('bob'), false, other)];
+    await ended(mine);
+    await ended(theirs, other);
+    expect(mail.mostAtOnce).toBe(3);
+    await expectSettled(mine);
+    await expectSettled(theirs, other);
+  });
+});
+
+describe('a worker that goes', () => {
+  const addresses = () => Array.from({ length: 120 }, (_, i) => `ada${i}@${domain}`);
+  /** The lease and the message of a worker that died are seen as such after a while; here at once. */
+  const age = async () => {
+    await test.owner`update jobs set leased_until = leased_until - interval '1 minute' where lease is not null`;
+    await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+  };
+
+  it.each(['SIGKILL', 'SIGTERM'] as const)(
+    'by %s in the middle has its job resumed, and nothing charged twice',
+    { timeout: 120_000 },
+    async (signal) => {
+      const worker = await startWorker({ VERIFY_DOMAIN_INTERVAL_MS: '10', VERIFY_DOMAIN_CONNECTIONS: '4' });
+      const id = await verify(addresses());
+      await expect
+        .poll(async () => (await readJob(id)).processed, { timeout: 30_000, interval: 20 })
+        .toBeGreaterThan(0);
+      expect(await worker.stop(signal)).toBe(signal === 'SIGKILL' ? null : 0);
+      const { status, processed, credits } = await readJob(id);
+      expect(status).toBe('PROCESSING');
+      expect(processed).toBeLessThan(120);
+      expect(credits.charged).toBe(processed);
+      if (signal === 'SIGKILL') await age();
+      const next = await startWorker({ VERIFY_DOMAIN_CONNECTIONS: '20' });
+      await ended(id);
+      expect(await readJob(id)).toMatchObject({ succeeded: 120, credits: { charged: 120, refunded: 0 } });
+      await expectSettled(id);
+      expect(await next.stop()).toBe(0);
+    },
+  );
+});
+
+it('addresses that wait for their turn at a slow domain are left to later turns, and come to an end', async () => {
+  const verifier = openVerifier(parseConfig({ ...environment, VERIFY_DOMAIN_INTERVAL_MS: '250' }));
+  const stopping = new AbortController();
+  const context = { ...contextOf(test), verifier, stopping: stopping.signal };
+  const turn = takeTurn('verify', { verify_email: verifyEmails });
+  const id = await verify([...Array.from({ length: 40 }, (_, i) => `ada${i}@${domain}`), 'nobody']);
+  await turn(context, { customerId: customer.id });
+  const { processed, status } = await readJob(id);
+  expect(status).toBe('PROCESSING');
+  expect(processed).toBeGreaterThan(5);
+  expect(processed).toBeLessThan(41);
+  for (let turns = 0; turns < 10 && (await readJob(id)).status !== 'COMPLETED'; turns += 1)
+    await turn(context, { customerId: customer.id });
+  expect(await readJob(id)).toMatchObject({ status: 'COMPLETED', succeeded: 41 });
+  await expectSettled(id);
+  await verifier.close();
+}, 60_000);
+
+it('a turn that is told to stop settles what is verified and leaves the rest at once', async () => {
+  held = new Promise<void>(() => undefined);
+  const verifier = openVerifier(parseConfig(environment));
+  const stopping = new AbortController();
+  const context = { ...contextOf(test), verifier, stopping: stopping.signal };
+  const id = await verify([`ada@${domain}`, 'nobody', `ada@${randomDomain()}`]);
+  const turn = takeTurn('verify', { verify_email: verifyEmails })(context, { customerId: customer.id });
+  await expect.poll(() => mail.recipients).toContain(`ada@${domain}`);
+  stopping.abort();
+  await turn;
+  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 2 });
+  await verifier.close();
+});
