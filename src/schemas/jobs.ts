@@ -2,7 +2,8 @@ import { Type, type Static } from '@sinclair/typebox';
 import { pools } from './credits.ts';
 import { PaginateOrContinue } from './filters.ts';
 import type { Scope } from './scopes.ts';
-import { ProspectQuery } from './prospects.ts';
+import { Prospect, ProspectQuery } from './prospects.ts';
+import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 
 /** What jobs do. */
@@ -69,9 +70,9 @@ export const JobItem = Type.Object(
     status: Enum(itemStatuses),
     reason: Nullable(Enum([...skipReasons, ...failReasons])),
     charged: Type.Integer(),
-    result: Nullable(
-      Type.Object({}, { additionalProperties: true, description: 'the unlocked prospect, or the verification' }),
-    ),
+    result: Type.Union([Prospect, Verification, Type.Null()], {
+      description: 'the unlocked prospect, or the verification',
+    }),
     finished_at: Instant(),
   },
   { title: 'ServiceJobItem' },
