@@ -11,6 +11,8 @@ export interface FaultyProxy {
   thaw(): void;
   /** Resets one connection, chosen at random; false when there is none. */
   resetOne(): boolean;
+  /** Resets all connections. */
+  resetAll(): void;
   /** Accepts new connections and closes them at once, without an error. */
   hangUp(on: boolean): void;
   close(): Promise<void>;
@@ -49,6 +51,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       pair?.client.resetAndDestroy();
       return pair !== undefined;
     },
+    resetAll: () => pairs.forEach(({ client }) => client.resetAndDestroy()),
     close: async () => {
       for (const { client, server } of pairs) [client, server].forEach((socket) => socket.destroy());
       await new Promise((resolve) => listener.close(resolve));
