@@ -94,6 +94,13 @@ create table companies (
 create index companies_name on companies using btree (customer_id, (folded ->> 'company_name') collate "C", id);
 create index companies_score on companies using btree (customer_id, score, id);
 create index companies_updated_at on companies using btree (customer_id, updated_at, id);
+create statistics companies_industry on ((folded ->> 'industry') collate "C") from companies;
+create statistics companies_location_country on ((folded ->> 'location_country') collate "C") from companies;
+create statistics companies_location_locality on ((folded ->> 'location_locality') collate "C") from companies;
+create statistics companies_location_postal_code on ((folded ->> 'location_postal_code') collate "C") from companies;
+create statistics companies_location_region on ((folded ->> 'location_region') collate "C") from companies;
+create statistics companies_size on ((folded ->> 'size') collate "C") from companies;
+create statistics companies_type on ((folded ->> 'type') collate "C") from companies;
 grant delete, insert, select, update on companies to sales_data_api;
 
 create table contacts (
@@ -142,6 +149,14 @@ create index contacts_prospect on contacts using btree (customer_id, prospect_id
 create index contacts_score on contacts using btree (customer_id, score, id);
 create index contacts_updated_at on contacts using btree (customer_id, updated_at, id);
 create index contacts_work_email on contacts using btree (customer_id, (folded ->> 'work_email') collate "C", id);
+create statistics contacts_first_name on ((folded ->> 'first_name') collate "C") from contacts;
+create statistics contacts_gender on ((folded ->> 'gender') collate "C") from contacts;
+create statistics contacts_industry on ((folded ->> 'industry') collate "C") from contacts;
+create statistics contacts_job_title on ((folded ->> 'job_title') collate "C") from contacts;
+create statistics contacts_location_country on ((folded ->> 'location_country') collate "C") from contacts;
+create statistics contacts_location_locality on ((folded ->> 'location_locality') collate "C") from contacts;
+create statistics contacts_location_postal_code on ((folded ->> 'location_postal_code') collate "C") from contacts;
+create statistics contacts_location_region on ((folded ->> 'location_region') collate "C") from contacts;
 grant delete, insert, select, update on contacts to sales_data_api;
 
 create table counters (

@@ -20,7 +20,7 @@ const load = `
     select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
       case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
       jsonb_build_object('first_name', 'ada', 'last_name', 'name ' || g % 5000, 'work_email', g || '@example.com',
-        'job_title', 'title ' || g % 9, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
+        'job_title', 'title ' || g % 9, 'industry', 'industry ' || g % 7, 'location_country', 'country ' || g % 11, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
     from tenants t
     cross join generate_series(1, t.size) g
     left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);
@@ -160,7 +160,18 @@ describe.each(modes)('with %s', (mode) => {
     }
   });
 
+  test('a page of three filters that every 92nd contact passes stops when it is full', async () => {
+    const filters = { industry: 'industry 3', location_country: 'country 5', score: { lt: 50 } };
+    for (const { customer } of tenants) {
+      const { sequential, rows } = readingsOf(await explain(printedPage(contactSource, customer, { filters }), mode));
+      expect(sequential).toEqual([]);
+      expect(rows).toBeLessThanOrEqual(3 * 25 * 92);
+    }
+  });
+
   test.each<[string, ListRequest]>([
+    ['a value that nobody has', { filters: { job_title: 'nobody' } }],
+    ['a value that few have', { filters: { industry: 'industry 3', location_country: 'country 5', score: 99 } }],
     ['a search', { filters: { search: 'nobody' } }],
     ['a part of a text', { filters: { job_title: { contains: 'x' } } }],
     ['a sort without an index', { order_by: { job_title: 'ASC' } }],

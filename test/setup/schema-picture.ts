@@ -65,7 +65,9 @@ async function tables(sql: postgres.Sql): Promise<string[]> {
 
 async function table(sql: postgres.Sql, oid: number, name: string): Promise<string> {
   const members = [...aligned(await columns(sql, oid)), ...(await constraints(sql, oid)).map(({ text }) => text)];
-  const after = [...(await indexes(sql, oid)), ...(await grants(sql, oid))].map(({ text }) => `${text};\n`);
+  const after = [...(await indexes(sql, oid)), ...(await statistics(sql, oid)), ...(await grants(sql, oid))].map(
+    ({ text }) => `${text};\n`,
+  );
   return tidy(`create table ${name} (\n  ${members.join(',\n  ')}\n);\n${after.join('')}`);
 }
 
@@ -121,6 +123,12 @@ const indexes = (sql: postgres.Sql, table: number) => sql<Lines>`
   where i.indrelid = ${table}
     and not exists (select from pg_constraint c where c.conindid = i.indexrelid and c.contype in ('p', 'u', 'x'))
   order by i.indexrelid::regclass::text collate "C"`;
+
+const statistics = (sql: postgres.Sql, table: number) => sql<Lines>`
+  select replace(pg_get_statisticsobjdef(oid), 'public.', '') as text
+  from pg_statistic_ext
+  where stxrelid = ${table}
+  order by stxname`;
 
 /** Of the whole table first, then of single columns. */
 const grants = (sql: postgres.Sql, table: number) => sql<Lines>`
