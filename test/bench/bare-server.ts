@@ -1,14 +1,19 @@
+import { hash } from 'node:crypto';
 import fastify from 'fastify';
 import postgres from 'postgres';
 import type { Database, Sql, Transaction } from '../../src/db.ts';
+import { gather } from '../../src/gather.ts';
+import { findKeys } from '../../src/queries/api-keys.ts';
 import { createContact, findContact, listContacts } from '../../src/queries/contacts.ts';
 import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../../src/schemas/contacts.ts';
 import { done, DoneWithId } from '../../src/schemas/wire.ts';
+import type { TokenHash } from '../../src/tokens.ts';
 import { registerArrays, wireTypes } from '../../src/wire-types.ts';
 
 // The ceiling: the same statements through the same driver, answered with the same schemas by a bare Fastify. No key, no
-// validation, no log, no gate, no limit.
-const [url, customerId] = process.argv.slice(2) as [string, string];
+// validation, no log, no gate, no limit. With a third argument it also looks up the key of every request, and does nothing
+// with it: what no service that is protected by keys can beat.
+const [url, customerId, withKeys] = process.argv.slice(2) as [string, string, string?];
 const connect = (max: number): Sql => {
   const connection = { role: 'sales_data_api', TimeZone: 'UTC' };
   const sql = postgres(url, { max, types: wireTypes, fetch_types: false, connection }) as unknown as Sql;
@@ -23,7 +28,18 @@ const db: Database = {
   close: async () => {},
 };
 
+const findKey = gather(
+  (keyHash: TokenHash) => keyHash.toString('latin1'),
+  (hashes) => findKeys(reads, hashes),
+  (key) => key.key_hash,
+);
+
 const app = fastify();
+if (withKeys)
+  app.addHook('onRequest', async ({ headers }) => {
+    const key = headers.authorization!.split(' ')[1]!;
+    if (!(await findKey(hash('sha256', key, 'buffer') as TokenHash))) throw new Error('There is no such key');
+  });
 app.get<{ Params: { id: string } }>('/contacts/:id', { schema: { response: { 200: ContactDetail } } }, (request) =>
   db.lookup((sql) => findContact(sql, customerId, request.params.id)),
 );

@@ -5,5 +5,11 @@ const options = JSON.parse(process.argv[2]!) as autocannon.Options;
 const result = await autocannon(options);
 const failed = result.non2xx + result.errors + result.timeouts;
 process.stdout.write(
-  JSON.stringify({ rate: result.requests.average, p50: result.latency.p50, p99: result.latency.p99, failed }),
+  JSON.stringify({
+    requests: result['2xx'],
+    rate: result['2xx'] / result.duration,
+    p50: result.latency.p50,
+    p99: result.latency.p99,
+    failed,
+  }),
 );

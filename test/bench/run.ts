@@ -9,22 +9,30 @@ const root = join(import.meta.dirname, '..', '..');
 /** A server under load, in a process of its own. */
 export interface Server {
   url: string;
+  /** Processor time that the process has used so far, in µs: of all its threads, of the system on its behalf too. */
+  cpu(): Promise<number>;
   stop(): void;
 }
 
 /** Starts a script that prints `{"url": …}` when it listens. */
 export async function startServer(entry: string[], environment: Record<string, string> = {}): Promise<Server> {
-  const child = spawn(process.execPath, entry, {
+  const child = spawn(process.execPath, ['--import', join(import.meta.dirname, 'cpu.ts'), ...entry], {
     cwd: root,
     env: { PATH: process.env['PATH'], ...environment },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   });
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  return { url: (JSON.parse(line) as { url: string }).url, stop: () => void child.kill('SIGTERM') };
+  const [line] = (await once(createInterface(child.stdout!), 'line')) as [string];
+  const cpu = async () => {
+    child.send('cpu');
+    const [used] = (await once(child, 'message')) as [number];
+    return used;
+  };
+  return { url: (JSON.parse(line) as { url: string }).url, cpu, stop: () => void child.kill('SIGTERM') };
 }
 
-/** Requests a second, and latencies in ms. */
+/** Requests answered, how many a second, and latencies in ms. */
 export interface Load {
+  requests: number;
   rate: number;
   p50: number;
   p99: number;
@@ -72,8 +80,18 @@ export async function alternate<K extends string>(
   rounds: number,
   measures: Record<K, () => Promise<number>>,
 ): Promise<Record<K, number>> {
+  const results = await inTurn(rounds, measures);
+  const medians = Object.entries<number[]>(results).map(([name, values]) => [name, median(values)]);
+  return Object.fromEntries(medians) as Record<K, number>;
+}
+
+/** The same, every result of each. */
+export async function inTurn<K extends string, T>(
+  rounds: number,
+  measures: Record<K, () => Promise<T>>,
+): Promise<Record<K, T[]>> {
   const names = Object.keys(measures) as K[];
-  const results = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<K, number[]>;
+  const results = Object.fromEntries(names.map((name) => [name, [] as T[]])) as Record<K, T[]>;
   for (let round = 0; round < rounds; round += 1) for (const name of names) results[name].push(await measures[name]());
-  return Object.fromEntries(names.map((name) => [name, median(results[name])])) as Record<K, number>;
+  return results;
 }
