@@ -108,7 +108,8 @@ const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
 /** A contact as a statement is given it: the columns that a prospect can fill in, and the folded texts. */
-export const toRow = (contact: SyncedContact): Record<string, postgres.JSONValue> => ({
-  ...Object.fromEntries(columns.map((column) => [column, contact[column]])),
-  folded: foldContact(contact),
-});
+export function toRow(contact: SyncedContact): Record<string, postgres.JSONValue> {
+  const row: Record<string, postgres.JSONValue> = { folded: foldContact(contact) };
+  for (const column of columns) row[column] = contact[column];
+  return row;
+}
