@@ -42,15 +42,15 @@ const closeTimeout = 10;
 /** Opens the service's database; connects when first asked. */
 export function openDatabase(config: Config, url: string): Database {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
-  const lookup = shared(connect(config, url, { max: config.DATABASE_LOOKUP_CONNECTIONS, prepare: true }), {
+  const lookup = shared(connect(config, url, { max: config.DATABASE_LOOKUP_CONNECTIONS }), {
     limit: config.DATABASE_LOOKUP_CONNECTIONS * pipelineDepth,
     ...limits,
   });
-  const search = exclusive(() => connect(config, url, { max: 1, prepare: false }), {
+  const search = exclusive(() => connect(config, url, { max: 1, ...plannedAnew }), {
     limit: config.DATABASE_SEARCH_CONNECTIONS,
     ...limits,
   });
-  const transaction = exclusive(() => connect(config, url, { max: 1, prepare: true }), {
+  const transaction = exclusive(() => connect(config, url, { max: 1 }), {
     limit: config.DATABASE_TRANSACTION_CONNECTIONS,
     ...limits,
   });
@@ -104,10 +104,20 @@ async function closeLane(gate: Gate, connections: () => Sql[]): Promise<void> {
   await Promise.all(connections().map((sql) => sql.end({ timeout: 1 })));
 }
 
-/** Options of the driver that its type declarations leave out; `silence_timeout` comes with our patch. */
-type Options = postgres.Options<typeof wireTypes> & { silence_timeout: number };
+/** What is particular to a lane's connections; `describe_first` comes with our patch. */
+interface LaneOptions {
+  max: number;
+  prepare?: boolean;
+  describe_first?: boolean;
+}
 
-function connect(config: Config, url: string, lane: { max: number; prepare: boolean }): Sql {
+/** Planned for the values given, nothing kept; and in one round trip, since values that are texts need no asking for types. */
+const plannedAnew = { prepare: false, describe_first: false };
+
+/** Options of the driver that its type declarations leave out; `silence_timeout` comes with our patch. */
+type Options = postgres.Options<typeof wireTypes> & LaneOptions & { silence_timeout: number };
+
+function connect(config: Config, url: string, lane: LaneOptions): Sql {
   const options: Options = {
     ...lane,
     types: wireTypes,
@@ -128,7 +138,7 @@ function connect(config: Config, url: string, lane: { max: number; prepare: bool
     },
   };
   const sql = postgres(url, options) as unknown as Sql;
-  if (!('silence_timeout' in sql.options)) throw new Error('The PostgreSQL driver lacks its patch: run `npm ci` again');
+  if (!('describe_first' in sql.options)) throw new Error('The PostgreSQL driver lacks its patch: run `npm ci` again');
   registerArrays(sql);
   return sql;
 }

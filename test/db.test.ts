@@ -7,6 +7,7 @@ import { parseConfig } from '../src/config.ts';
 import { openDatabase, type Database } from '../src/db.ts';
 import { notFound } from '../src/errors.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from './setup/database.ts';
+import { startFaultyProxy } from './setup/faulty-proxy.ts';
 
 let database: TestDatabase;
 let owner: postgres.Sql;
@@ -114,6 +115,23 @@ describe('the lanes', () => {
       select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
     expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
     expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
+  });
+
+  test('search in one round trip, whatever the values but arrays', async () => {
+    const proxy = await startFaultyProxy(database.url);
+    const through = openDatabase(parseConfig({}), proxy.through(database.url));
+    await through.search((sql) => sql`select 1`);
+    const before = proxy.sendings();
+    const [row] = await through.search<postgres.Row[]>((sql) => {
+      const [text, id, instant] = ['ü', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', '2026-03-14T09:26:53.589Z'];
+      return sql`
+        select ${text}::text as text, ${7}::bigint as number, ${id}::uuid as id, ${instant}::timestamptz as instant,
+          ${null}::text as none, ${true}::boolean as flag`;
+    });
+    expect(row).toMatchObject({ text: 'ü', number: 7, instant: '2026-03-14T09:26:53.589Z', none: null, flag: true });
+    expect(proxy.sendings() - before).toBe(1);
+    await through.close();
+    await proxy.close();
   });
 
   test('answer beside one that is full, which answers 503 in bounded time and recovers', async () => {

@@ -13,6 +13,8 @@ export interface FaultyProxy {
   resetOne(): boolean;
   /** Resets all connections. */
   resetAll(): void;
+  /** How many times clients have sent something so far. */
+  sendings(): number;
   /** Accepts new connections and closes them at once, without an error. */
   hangUp(on: boolean): void;
   close(): Promise<void>;
@@ -30,7 +32,9 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   const pairs = new Set<Pair>();
   let frozen = false;
   let hangingUp = false;
+  let sendings = 0;
   const accept = (client: Socket) => {
+    client.on('data', () => (sendings += 1));
     const pair: Pair = { client, server: connect(Number(port), hostname), silent: frozen };
     pairs.add(pair);
     join(pair, () => pairs.delete(pair));
@@ -45,6 +49,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       for (const pair of pairs) pair.silent = true;
     },
     thaw: () => (frozen = false),
+    sendings: () => sendings,
     hangUp: (on) => (hangingUp = on),
     resetOne: () => {
       const pair = [...pairs][Math.floor(Math.random() * pairs.size)];
