@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { preconditionFailed } from './errors.ts';
 
 /** The strong entity tag of a record as it is answered (RFC 9110 §8.8.3): it changes with anything that the answer shows. */
 export const etagOf = (record: object): string =>
-  `"${createHash('sha256').update(JSON.stringify(record)).digest('base64url').slice(0, 27)}"`;
+  `"${hash('sha256', JSON.stringify(record), 'base64url').slice(0, 27)}"`;
 
 /**
  * Holds a record that exists against `If-Match` (RFC 9110 §13.1.1): `*`, or a list of tags of which one must be the record's.

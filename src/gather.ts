@@ -29,8 +29,9 @@ export function gather<K, V>(
   };
 
   return async (key) => {
+    const name = keyOf(key);
     batch ??= open();
-    batch.keys.set(keyOf(key), key);
-    return (await batch.loaded).get(keyOf(key));
+    batch.keys.set(name, key);
+    return (await batch.loaded).get(name);
   };
 }
