@@ -43,9 +43,14 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
   await nodes.work((client, options) =>
     client.indices.create({ index, ...valuesIndex(config) }, { ...options, ignore: [400] }),
   );
-  for (const member of textMembers)
-    for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member)), batchSize))
-      await bulk(nodes, index, values.map(toOperation));
+  const members = textMembers.values();
+  const countMembers = async (): Promise<void> => {
+    for (const member of members)
+      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member)), batchSize))
+        await bulk(nodes, index, values.map(toOperation));
+  };
+  // One waits for the cluster while the other writes.
+  await Promise.all([countMembers(), countMembers()]);
   await nodes.work((client, options) => client.indices.refresh({ index }, options));
   const before = await nodes.work((client, options) => client.indices.get({ index: `${names.values}-*` }, options));
   const shown = Object.keys(before).filter((name) => before[name]!.aliases?.[names.values]);
