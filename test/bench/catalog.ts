@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
+import { wanted } from '../../src/catalog/elasticsearch-index.ts';
 import { matching, sortBy } from '../../src/catalog/elasticsearch-query.ts';
 import { toSearch } from '../../src/catalog/listing.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
@@ -15,98 +16,141 @@ import { openDatabase, type Database } from '../../src/db.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
 import { migrate } from '../../src/migrate.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
-import type { ProspectQuery } from '../../src/schemas/prospects.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { makeCustomer } from '../setup/factories.ts';
 import { load, median, startServer } from './run.ts';
 
 const callers = 16;
 const unlocked = 100_000;
+/** So many lines are imported first: what many more need beside it must be little. */
+const fewLines = 100_000;
 const root = join(import.meta.dirname, '..', '..');
 
 /**
- * The catalog on one node of Elasticsearch, or on Postgres: its import with peak memory, then lists, net-new, counts and
- * suggestions through the service, and the service's own share of a list over asking the cluster directly.
+ * The catalog on one node of Elasticsearch: its import with peak memory, then lists, net-new, counts and suggestions
+ * through the service, and the service's own share of a list over asking the cluster directly.
+ * @param seconds of each measurement
  */
-export async function benchCatalog(
-  engine: 'elasticsearch' | 'postgres',
-  count: number,
-  seconds: number,
-): Promise<void> {
-  print(`${count.toLocaleString('en')} prospects on ${engine}, ${callers} callers`);
+export async function benchCatalog(count: number, seconds: number): Promise<void> {
   const server = await openEmbeddedPostgres('', { throwaway: true });
   await migrate(server.ownerUrl);
-  const cluster = engine === 'elasticsearch' ? await SearchCluster.start({ heap: '2g' }) : undefined;
+  const cluster = await SearchCluster.start({ heap: '2g' });
   const environment = {
     DATABASE_URL: server.serviceUrl,
     LOG_LEVEL: 'warn',
-    RATE_LIMITS: 'off',
-    ...(cluster ? { ELASTICSEARCH_URL: cluster.url, ELASTICSEARCH_REPLICAS: '0' } : {}),
+    ELASTICSEARCH_URL: cluster.url,
+    ELASTICSEARCH_REPLICAS: '0',
   };
-  const file = join(tmpdir(), `bench-${process.pid}.ndjson`);
-  await verb(['generate', '--count', String(count), '--seed', '1', '--output', file], environment);
-  const imported = await verb(['import', file], environment);
-  print(`import, suggestions included`, {
-    'people/s': count / imported.seconds,
-    'peak MiB': imported.peakMiB,
-    seconds: imported.seconds,
-  });
-  await rm(file);
+  try {
+    // Into a catalog of its own, which also warms the cluster up.
+    const few = await importPeople({ ...environment, ELASTICSEARCH_INDEX: 'few' }, Math.min(fewLines, count), 2);
+    const many = await importPeople(environment, count, 1);
+    print('peak memory of the larger import', { 'MiB more': many - few });
+    await benchCalls(environment, server.serviceUrl, count, seconds, cluster.url);
+  } finally {
+    await cluster.stop();
+    await server.close();
+  }
+}
 
+/** The same on Postgres, whose catalog grows from one size to the next. */
+export async function benchPostgresCatalog(sizes: number[], seconds: number): Promise<void> {
+  const server = await openEmbeddedPostgres('', { throwaway: true });
+  await migrate(server.ownerUrl);
+  const environment = { DATABASE_URL: server.serviceUrl, LOG_LEVEL: 'warn' };
+  let before = 0;
+  try {
+    for (const [i, size] of sizes.entries()) {
+      await importPeople(environment, size - before, i + 1);
+      await benchCalls(environment, server.serviceUrl, size, seconds);
+      before = size;
+    }
+  } finally {
+    await server.close();
+  }
+}
+
+/** Makes people up and imports them; answers the peak memory of that (MiB). */
+async function importPeople(environment: Environment, count: number, seed: number): Promise<number> {
+  const file = join(tmpdir(), `bench-${process.pid}.ndjson`);
+  try {
+    await verb(['generate', '--count', String(count), '--seed', String(seed), '--output', file], environment);
+    const { seconds, peakMiB } = await verb(['import', file], environment);
+    const name = `import of ${count.toLocaleString('en')}, with suggestions`;
+    print(name, { 'people/s': count / seconds, 'peak MiB': peakMiB, seconds });
+    return peakMiB;
+  } finally {
+    await rm(file, { force: true });
+  }
+}
+
+type Environment = Record<string, string>;
+
+/** What callers wait for, with the best 100,000 (half of a smaller catalog) unlocked by one of two customers. */
+async function benchCalls(
+  environment: Environment,
+  databaseUrl: string,
+  count: number,
+  seconds: number,
+  clusterUrl?: string,
+): Promise<void> {
   const config = parseConfig(environment);
-  const db = openDatabase(config, server.serviceUrl);
+  const db = openDatabase(config, databaseUrl);
   const catalog = openCatalog(config, db);
   const app = buildApp({ config, db, catalog });
   await app.ready();
   const [fresh, heavy] = [await makeCustomer(app), await makeCustomer(app)];
-  const syncing = await unlockBest(db, catalog, heavy.id, Math.min(unlocked, count / 2));
-  print('unlocks written and told', { 'prospects/s': syncing });
-
+  const most = Math.min(unlocked, count / 2);
+  print(`${most.toLocaleString('en')} unlocked, and the catalog told`, {
+    'prospects/s': await unlockBest(db, catalog, heavy.id, most),
+  });
   const service = await startServer(['src/cli.ts', 'serve', '--json'], { ...environment, PORT: '0' });
-  const filtered = { job_title: ['sales manager'], location_country: ['Germany', 'France'] };
-  const calls: [name: string, key: string, path: string, body: ProspectQuery | object][] = [
-    ['list', fresh.key, '/prospect/list', { all_contacts: true }],
-    ['list, page 200', fresh.key, '/prospect/list', { all_contacts: true, paginate: { page: 200, limit: 25 } }],
-    ['list, filtered', fresh.key, '/prospect/list', { all_contacts: true, filters: filtered }],
-    ['list, by last name', fresh.key, '/prospect/list', { all_contacts: true, order_by: { last_name: 'ASC' } }],
-    ['list, net-new, none unlocked', fresh.key, '/prospect/list', {}],
-    ['list, net-new, 100,000 best unlocked', heavy.key, '/prospect/list', {}],
-    ['list, net-new, filtered', heavy.key, '/prospect/list', { filters: filtered }],
-    ['metadata', fresh.key, '/prospect/metadata', { all_contacts: true }],
-    ['metadata, net-new, filtered', heavy.key, '/prospect/metadata', { filters: filtered }],
-    ['suggestions, "s" in titles', fresh.key, '/prospect/filters', { source: 'job_title', search: 's' }],
-    ['suggestions, "mar" in all', fresh.key, '/prospect/filters', { source: 'all', search: 'mar' }],
-    ['suggestions, most frequent', fresh.key, '/prospect/filters', { source: 'all' }],
-  ];
-  for (const [name, key, path, body] of calls) {
+  print(`${count.toLocaleString('en')} prospects on ${catalog.engine}, ${callers} callers`);
+  for (const [name, key, path, body] of calls(fresh.key, heavy.key)) {
     const requests = [{ method: 'POST' as const, path: `/api/ext${path}`, body }];
     const headers = { authorization: `X-API-Key ${key}` };
     await load(service.url, requests, callers, 2, headers);
     const { rate, p50, p99 } = await load(service.url, requests, callers, seconds, headers);
     print(name, { 'p50 ms': p50, 'p99 ms': p99, 'per s': rate });
   }
-  if (cluster) await printShare(service.url, heavy.key, heavy.id, cluster.url);
-
+  if (clusterUrl) await printShare(service.url, heavy.key, heavy.id, clusterUrl);
   service.stop();
   await app.close();
   await catalog.close();
   await db.close();
-  await cluster?.stop();
-  await server.close();
+}
+
+type Called = [name: string, key: string, path: string, body: object];
+
+function calls(fresh: string, heavy: string): Called[] {
+  const filters = { job_title: ['sales manager'], location_country: ['Germany', 'France'] };
+  return [
+    ['list', fresh, '/prospect/list', { all_contacts: true }],
+    ['list, page 200', fresh, '/prospect/list', { all_contacts: true, paginate: { page: 200, limit: 25 } }],
+    ['list, filtered', fresh, '/prospect/list', { all_contacts: true, filters }],
+    ['list, by last name', fresh, '/prospect/list', { all_contacts: true, order_by: { last_name: 'ASC' } }],
+    ['list, net-new, none unlocked', fresh, '/prospect/list', {}],
+    ['list, net-new, many unlocked', heavy, '/prospect/list', {}],
+    ['list, net-new, many unlocked, filtered', heavy, '/prospect/list', { filters }],
+    ['metadata', fresh, '/prospect/metadata', { all_contacts: true }],
+    ['metadata, many unlocked, filtered', heavy, '/prospect/metadata', { filters }],
+    ['suggestions, "s" in titles', fresh, '/prospect/filters', { source: 'job_title', search: 's' }],
+    ['suggestions, "mar" in all', fresh, '/prospect/filters', { source: 'all', search: 'mar' }],
+    ['suggestions, most frequent', fresh, '/prospect/filters', { source: 'all' }],
+  ];
 }
 
 /** Runs a verb of `catalog`, watching its memory. */
-async function verb(
-  words: string[],
-  environment: Record<string, string>,
-): Promise<{ seconds: number; peakMiB: number }> {
+async function verb(words: string[], environment: Environment): Promise<{ seconds: number; peakMiB: number }> {
   const startedAt = performance.now();
   const env = { PATH: process.env['PATH'], ...environment };
   const child = spawn(process.execPath, ['src/cli.ts', 'catalog', ...words, '--json'], {
     cwd: root,
     env,
-    stdio: ['ignore', 'ignore', 'inherit'],
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said = (said + text).slice(-2_000)));
   let peakMiB = 0;
   const ended = once(child, 'exit');
   for (let done = false; !done;) {
@@ -114,7 +158,7 @@ async function verb(
     const status = await readFile(`/proc/${child.pid}/status`, 'utf8').catch(() => '');
     peakMiB = Math.max(peakMiB, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
   }
-  if (child.exitCode !== 0) throw new Error(`catalog ${words.join(' ')} failed`);
+  if (child.exitCode !== 0) throw new Error(`catalog ${words.join(' ')} failed:\n${said}`);
   return { seconds: (performance.now() - startedAt) / 1000, peakMiB };
 }
 
@@ -134,10 +178,17 @@ async function unlockBest(db: Database, catalog: Catalog, customerId: string, co
   return (done * 1000) / (performance.now() - startedAt);
 }
 
-/** One caller, in turn through the service and directly. */
+/** One caller, in turn through the service and directly, asking the cluster for the same. */
 async function printShare(serviceUrl: string, key: string, customerId: string, clusterUrl: string): Promise<void> {
   const search = toSearch(customerId, {});
-  const body = { query: matching(search), sort: sortBy(search.order), size: 25, from: 0, track_total_hits: false };
+  const body = {
+    query: matching(search),
+    sort: sortBy(search.order),
+    size: 25,
+    from: 0,
+    track_total_hits: false,
+    _source: wanted,
+  };
   const post = async (url: string, given: object, headers = {}): Promise<number> => {
     const startedAt = performance.now();
     const answer = await fetch(url, {
@@ -151,7 +202,9 @@ async function printShare(serviceUrl: string, key: string, customerId: string, c
   const [through, direct]: [number[], number[]] = [[], []];
   for (let i = 0; i < 600; i += 1) {
     through.push(await post(`${serviceUrl}/api/ext/prospect/list`, {}, { authorization: `X-API-Key ${key}` }));
-    direct.push(await post(`${clusterUrl}/sales-data-prospects/_search`, body));
+    direct.push(
+      await post(`${clusterUrl}/sales-data-prospects/_search?filter_path=hits.hits._id,hits.hits._source`, body),
+    );
   }
   const [service, cluster] = [median(through.slice(100)), median(direct.slice(100))];
   print('net-new list, one caller, p50 ms', { service, 'cluster directly': cluster, share: service - cluster });

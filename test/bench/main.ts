@@ -1,15 +1,16 @@
-import { benchCatalog } from './catalog.ts';
+import { benchCatalog, benchPostgresCatalog } from './catalog.ts';
 import { benchContacts } from './contacts.ts';
 import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 
-// `make bench` runs every suite; `make bench ONLY=contacts` one. Figures are ratios taken in one run: only those travel.
+// `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
+const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);
 const suites: Record<string, () => Promise<void>> = {
   contacts: () => benchContacts([10_000, 1_000_000], 5, 2),
   lists: () => benchLists(1_000_000, 5),
   jobs: () => benchJobs(5),
-  catalog: () => benchCatalog('elasticsearch', 2_000_000, 5),
-  'catalog-postgres': () => benchCatalog('postgres', 200_000, 5),
+  catalog: () => benchCatalog(size ?? 2_000_000, 5),
+  'catalog-postgres': () => benchPostgresCatalog(size === undefined ? [100_000, 200_000, 500_000] : [size], 5),
 };
 
 const only = process.env['ONLY'];
