@@ -7,10 +7,10 @@ const given = inject('elasticsearch');
 export const noElasticsearch = given.address === null;
 /** The same: there are no nodes that can be hurt. */
 export const noNodes = !given.nodes;
-/** What to end the name of such a group of tests with. */
-export const need = `(needs Elasticsearch: ${given.remedies.server})`;
+/** What to end the name of such a group of tests with: nothing where they can run. */
+export const need = noElasticsearch ? `(needs Elasticsearch: ${given.remedies.server})` : '';
 /** The same for nodes. Where there is no server either it is the same need, which is told once. */
-export const needNodes = noElasticsearch ? need : `(needs Elasticsearch of its own: ${given.remedies.nodes})`;
+export const needNodes = need === '' && noNodes ? `(needs Elasticsearch of its own: ${given.remedies.nodes})` : need;
 
 /** The environment of a catalog of one's own there. */
 export async function ownCatalog(more: Record<string, string> = {}): Promise<Record<string, string>> {
