@@ -1,6 +1,6 @@
 import type { Transaction } from '../db.ts';
 import { turnQueues, type TurnQueue } from '../queues.ts';
-import { delayTurns, secondsToNextTurn } from '../queries/turns.ts';
+import { delayTurns, findNextTurn } from '../queries/turns.ts';
 import { enqueueOnce } from './queue.ts';
 
 /**
@@ -14,11 +14,10 @@ export async function wake(sql: Transaction, queue: TurnQueue, customerId: strin
 
 /** Has the customer's next turn taken as soon as there is something to do, if there will be. */
 export async function wakeForRest(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  const seconds = await secondsToNextTurn(sql, customerId, { queue, types: turnQueues[queue] });
-  if (seconds === undefined) return;
-  if (seconds === 0) return wake(sql, queue, customerId);
+  const next = await findNextTurn(sql, customerId, { queue, types: turnQueues[queue] });
+  if (!next) return;
+  if (next.seconds <= 0) return wake(sql, queue, customerId);
   // A key of its own, so that it does not keep a turn from being taken sooner; one a second is enough.
-  const startAfter = Math.ceil(seconds);
-  const singletonKey = `${customerId} ${Math.ceil(Date.now() / 1000) + startAfter}`;
-  await enqueueOnce(sql, queue, { customerId }, { singletonKey, startAfter });
+  const singletonKey = `${customerId} ${next.at}`;
+  await enqueueOnce(sql, queue, { customerId }, { singletonKey, startAfter: next.seconds });
 }

@@ -117,24 +117,38 @@ export async function restJob(
       and lease = ${job.lease}`;
 }
 
+/** When a turn can begin. */
+export interface NextTurn {
+  /** Seconds from now; 0 when there is something to do. */
+  seconds: number;
+  /** The same as a time, rounded up: seconds of the epoch. */
+  at: number;
+}
+
 /**
- * When the customer's next turn at jobs of these types can begin, in seconds from now: 0 when one waits, else when the first
- * lease ends; undefined when all jobs have ended, or the customer is suspended.
+ * When the customer's next turn at jobs of these types can begin: now, or when the first lease ends; undefined when all jobs
+ * have ended, or the customer is suspended.
  */
-export async function secondsToNextTurn(
+export async function findNextTurn(
   sql: Transaction,
   customerId: string,
   { types }: Turns,
-): Promise<number | undefined> {
-  const [row] = await sql<[{ seconds: number | null }]>`
-    select min(greatest(0, extract(epoch from coalesce(j.leased_until, clock_timestamp()) - clock_timestamp()))) as seconds
-    from jobs j
-    join customers c on c.id = j.customer_id
-    where j.customer_id = ${customerId}
-      and j.finished_at is null
-      and j.type = any(${types as string[]})
-      and c.status = 'OK'`;
-  return row.seconds ?? undefined;
+): Promise<NextTurn | undefined> {
+  const [next] = await sql<NextTurn[]>`
+    select
+      ceil(extract(epoch from due - clock_timestamp())) as seconds,
+      ceil(extract(epoch from due)) as at
+    from (
+      select min(greatest(coalesce(j.leased_until, clock_timestamp()), clock_timestamp())) as due
+      from jobs j
+      join customers c on c.id = j.customer_id
+      where j.customer_id = ${customerId}
+        and j.finished_at is null
+        and j.type = any(${types as string[]})
+        and c.status = 'OK'
+    ) first
+    where due is not null`;
+  return next;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { unavailable } from '../../src/errors.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
@@ -108,26 +108,17 @@ describe('a start', () => {
     expect(await jobRow(test, await starting)).toMatchObject({ status: 'COMPLETED' });
   });
 
-  it('leaves no message, job or entry when it is undone', async () => {
+  it('that is undone leaves no message, job or entry', async () => {
     const customer = await test.customer();
-    const before = await test.owner`select from jobs`;
-    const begun = begin(test, customer, 0).then(() => undefined);
-    await begun;
-    const undone = test.db.transaction(async (sql) => {
-      await startJob(sql, customer.id, {
-        type: 'verify_email',
-        sync_crm: false,
-        request: {},
-        pool: 'verification',
-        total: 1,
-        cost: 1,
-        reserved: 1,
-        inputs: [],
-      });
-    });
-    await expect(undone).rejects.toThrow(/1 verification credits/);
-    expect((await test.owner`select from jobs`).count).toBe(before.count + 1);
-    expect((await test.owner`select from credit_entries where customer_id = ${customer.id}`).count).toBe(0);
+    const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
+    const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
+    const undone = test.db.transaction((sql) =>
+      startJob(sql, customer.id, { ...given, total: 1, reserved: 1, inputs }),
+    );
+    await expect(undone).rejects.toMatchObject({ code: 'insufficient_credits' });
+    for (const table of ['jobs', 'job_inputs', 'credit_entries'])
+      expect((await test.owner`select from ${test.owner(table)} where customer_id = ${customer.id}`).count).toBe(0);
+    expect(await waitingMessages(test, 'verify', customer.id)).toBe(0);
   });
 
   /** Leaves a message waiting, and nothing to do. */
@@ -153,6 +144,34 @@ describe('a turn', () => {
     expect(await jobRow(test, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4, failures: 0 });
     await turnOf(customer, echo());
     expect(await entriesOf(test, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
+  });
+
+  it('that takes long keeps its lease, and is told when it has lost it', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const customer = await test.customer();
+    const job = await begin(test, customer, 10);
+    const told = gate();
+    const { slice, begun, open } = held();
+    const turn = turnOf(customer, async (context, job, signal) => {
+      signal.addEventListener('abort', told.open);
+      await slice(context, job, signal);
+    });
+    await begun;
+    await test.owner`update jobs set leased_until = now() + interval '1 second' where id = ${job}`;
+    vi.advanceTimersByTime(5_000);
+    const isKept = async () => {
+      const [row] =
+        await test.owner`select leased_until > now() + interval '5 seconds' as kept from jobs where id = ${job}`;
+      return row!['kept'] as boolean;
+    };
+    await expect.poll(isKept).toBe(true);
+    await test.owner`update jobs set lease = gen_random_uuid() where id = ${job}`;
+    vi.advanceTimersByTime(5_000);
+    await told.opened;
+    open();
+    await turn;
+    expect(await jobRow(test, job)).toMatchObject({ succeeded: 0 });
   });
 
   it('that meets a cancelled job settles nothing, and the rest is given back once', async () => {
