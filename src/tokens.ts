@@ -25,7 +25,7 @@ export class RawToken {
 
   hash(): TokenHash {
     // By way of a text, into memory that buffers share: once a request, one of its own is several times dearer.
-    return Buffer.from(hash('sha256', this.#text, 'latin1'), 'latin1') as TokenHash;
+    return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
   /** The prefix and the first four characters: enough for people to tell keys apart, of no use to a thief. */
