@@ -4,11 +4,11 @@ import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
-import { startApp } from '../setup/app.ts';
+import { patient, startApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages } from './working.ts';
 
-const test = await startApp();
+const test = await startApp(patient);
 const context = contextOf(test);
 
 /** One worker of the verify queue, which does one turn at a time. */

@@ -8,10 +8,10 @@ import {
 } from '../../src/queries/credits.ts';
 import { insertJob } from '../../src/queries/jobs.ts';
 import type { Transaction } from '../../src/db.ts';
-import { startApp } from '../setup/app.ts';
+import { patient, startApp } from '../setup/app.ts';
 import { grant } from '../setup/factories.ts';
 
-const test = await startApp();
+const test = await startApp(patient);
 const pool = 'subscription';
 
 const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => test.db.transaction(work);

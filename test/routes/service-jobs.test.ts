@@ -9,10 +9,10 @@ import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person } from '../catalog/people.ts';
 import { echo, entriesOf, jobRow, contextOf, waitingMessages } from '../jobs/working.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { startApp } from '../setup/app.ts';
+import { patient, startApp } from '../setup/app.ts';
 import { contactBody, grant, inject, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
-const test = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2' });
+const test = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2', ...patient });
 const noSuch = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 /** Twelve people of one town, which only this file knows. */

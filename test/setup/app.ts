@@ -43,6 +43,9 @@ afterAll(async () => {
   if (faults.size > 0) throw new Error(`Answers are not as their routes declare them:\n${[...faults].join('\n')}`);
 });
 
+/** For tests that send many requests at once and want them answered, however slow the machine is. */
+export const patient = { DATABASE_QUEUE_MS: '60000' };
+
 /**
  * Builds the app as `serve` does, for the tests of one file; everything is closed and dropped after them, and every answer
  * it gave must have been as its route declares.
