@@ -5,14 +5,19 @@ import type { Database, Transaction } from '../db.ts';
 import { DomainError } from '../errors.ts';
 import { hashPassword } from '../passwords.ts';
 import { insertKey } from '../queries/api-keys.ts';
+import { startUnlock } from '../jobs/start-unlock.ts';
 import { createContact } from '../queries/contacts.ts';
+import { grantCredits } from '../queries/credits.ts';
 import { insertCustomer } from '../queries/customers.ts';
 import { findAccountByEmail, insertUser, resetPassword } from '../queries/users.ts';
 import { commandLine } from '../schemas/audit.ts';
+import { pools } from '../schemas/credits.ts';
+import type { UnlockContacts } from '../schemas/jobs.ts';
 import { scopes } from '../schemas/scopes.ts';
 import { mintToken } from '../tokens.ts';
 import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './people.ts';
+import { makeDemoSales } from './sales.ts';
 
 /** What a newcomer needs to try the service. */
 export interface Demo {
@@ -28,6 +33,8 @@ export interface Demo {
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
+/** A job whose progress, ledger entries and results can be looked at. */
+const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
 /** What loading the demo needs. */
 interface Services {
@@ -47,6 +54,7 @@ export async function loadDemo({ db, catalog, config }: Services): Promise<Demo>
   const known = await db.lookup((sql) => findAccountByEmail(sql, adminEmail));
   return db.transaction(async (sql) => {
     const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
+    if (!known && prospects) await startUnlock(sql, customerId, config, firstJob, prospects);
     if (known) await resetPassword(sql, customerId, userId, passwordHash);
     const token = mintToken(config.KEY_PREFIX);
     const request = { name: 'demo', expiration: 7 as const, permissions: [...scopes], createdBy: userId };
@@ -69,9 +77,12 @@ async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise
       { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
     ].map((user) => insertUser(sql, customer.id, { ...user, passwordHash }, commandLine)),
   );
+  const contactIds: string[] = [];
   for (const [index, contact] of demoContacts(contactCount).entries()) {
     const assigned_to = users[index % 3]?.id;
-    await createContact(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) });
+    contactIds.push(await createContact(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }));
   }
+  for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
+  await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });
   return { id: users[0]!.id, customer_id: customer.id };
 }

@@ -1,0 +1,93 @@
+import { faker } from '@faker-js/faker/locale/en';
+import type { Transaction } from '../db.ts';
+import { findContact } from '../queries/contacts.ts';
+import { addMembers } from '../queries/list-hands.ts';
+import { createList } from '../queries/lists.ts';
+import { createOpportunity } from '../queries/opportunities.ts';
+import { listPipelinesWithStages } from '../queries/pipelines.ts';
+import { createProduct } from '../queries/products.ts';
+import type { ListCreate } from '../schemas/lists.ts';
+import { priorities } from '../schemas/opportunities.ts';
+import type { ProductCreate } from '../schemas/products.ts';
+
+/** Whose sales they are. */
+interface Team {
+  customerId: string;
+  /** The first is the lists' owner. */
+  userIds: string[];
+  contactIds: string[];
+}
+
+const lists: ListCreate[] = [
+  {
+    name: 'Germany',
+    description: 'Everybody who sits in Germany',
+    rules: [{ field: 'location_country', operator: 'equals', value: 'DE' }],
+  },
+  {
+    name: 'Engineers and developers',
+    description: 'By job title, whoever they work for',
+    rules: [
+      { field: 'job_title', operator: 'contains', value: 'engineer' },
+      { field: 'job_title', operator: 'contains', value: 'developer', logic_operator: 'OR' },
+    ],
+  },
+  {
+    name: 'Software and finance in Europe',
+    description: 'AND binds tighter than OR',
+    rules: [
+      { field: 'company.industry', operator: 'in', value: 'Software, Financial Services' },
+      { field: 'location_country', operator: 'not_in', value: 'US, BR' },
+    ],
+  },
+];
+
+const products: ProductCreate[] = [
+  { name: 'Starter plan', price: 29, unit: 'seat', currency: 'EUR' },
+  { name: 'Team plan', price: 79.5, unit: 'seat', currency: 'EUR' },
+  { name: 'Onboarding workshop', price: 1250, unit: 'day', currency: 'EUR' },
+  { name: 'Data import', price: 0.0125, unit: 'record', currency: 'EUR' },
+  { name: 'Priority support', price: 490, unit: 'month', currency: 'EUR' },
+  { name: 'Printed handbook', price: 19.99, unit: 'piece', currency: 'EUR', active: false },
+];
+
+/** Lists by rules and by hand, products, and opportunities in every stage of the pipeline. The same every time, but for the dates. */
+export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
+  faker.seed(20_260_102);
+  const { customerId, userIds, contactIds } = team;
+  for (const list of lists) await createList(sql, customerId, userIds[0]!, list);
+  const fair = await createList(sql, customerId, userIds[0]!, {
+    name: 'Met at the fair',
+    description: 'Put in by hand',
+  });
+  await addMembers(sql, customerId, { list_id: fair.id, contact_ids: contactIds.slice(0, 40) });
+  const productIds: string[] = [];
+  for (const product of products) productIds.push(await createProduct(sql, customerId, product));
+  const [pipeline] = await listPipelinesWithStages(sql, customerId);
+  for (const [i, stage] of pipeline!.stages.entries())
+    for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage.id, productIds);
+}
+
+async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {
+  const { customerId, userIds, contactIds } = team;
+  const contacts_ids = faker.helpers.arrayElements(contactIds, { min: 1, max: 3 });
+  const contact = await findContact(sql, customerId, contacts_ids[0]!);
+  const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
+  const name = `${products[sold[0]!]!.name} for ${contact!.company?.company_name ?? contact!.last_name}`;
+  const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();
+  await createOpportunity(sql, customerId, {
+    name,
+    stage_id,
+    contacts_ids,
+    user_id_assigned: faker.helpers.arrayElement(userIds),
+    products: sold.map((at) => ({
+      id: productIds[at]!,
+      price: products[at]!.price,
+      quantity: faker.number.int({ min: 1, max: 40 }),
+    })),
+    estimated_closing_date,
+    close_date: estimated_closing_date,
+    priority: faker.helpers.arrayElement(priorities),
+    ...(contact!.company?.id ? { company_id: contact!.company.id } : {}),
+  });
+}

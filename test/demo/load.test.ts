@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest';
+import { loadDemo } from '../../src/demo/load.ts';
+import { startApp } from '../setup/app.ts';
+import { inject } from '../setup/factories.ts';
+
+const t = await startApp();
+const demo = await loadDemo(t);
+
+const call = async (method: string, path: string, body?: unknown) =>
+  (await inject(t.app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${demo.key}` })).body;
+
+describe('the demo customer', () => {
+  it('has people in every list, by rules and by hand', async () => {
+    const lists = await call('POST', '/list-contact/list', {});
+    expect(lists.map(({ source }: { source: string }) => source).toSorted()).toEqual([
+      'MANUAL',
+      'RULES',
+      'RULES',
+      'RULES',
+    ]);
+    for (const { contacts_count } of lists) expect(contacts_count).toBeGreaterThan(10);
+  });
+
+  it('sells products in every stage of its pipeline', async () => {
+    const [pipeline] = await call('GET', '/pipelines');
+    const stages = await call('POST', '/stages/list', { pipeline_id: pipeline.id });
+    expect(stages).toHaveLength(6);
+    for (const { total_opportunities } of stages) expect(total_opportunities).toBeGreaterThan(2);
+    expect(await call('POST', '/products/list', {})).toHaveLength(6);
+  });
+
+  it('has a catalog, and a job that spends some of its credits', async () => {
+    expect(demo.prospects).toBe(5_000);
+    expect(await call('POST', '/service-handler/list', {})).toMatchObject([
+      { type: 'unlock_contacts', total: 60, credits: { reserved: 60 } },
+    ]);
+    expect(await call('GET', '/customer/credits')).toMatchObject({ subscription: { balance: 940, reserved: 60 } });
+  });
+
+  it('stays what it is when it is loaded again, with a further key', async () => {
+    const again = await loadDemo(t);
+    expect(again).toMatchObject({ customerId: demo.customerId, created: false, prospects: 5_000 });
+    expect(again.key).not.toBe(demo.key);
+    expect(await call('POST', '/service-handler/list', {})).toHaveLength(1);
+  });
+});
