@@ -87,7 +87,7 @@ async function startServers(url: string, { id, key }: TestCustomer): Promise<Sub
     target,
     load: (requests, seconds) => load(`${target.url}${prefix}`, requests, callers, seconds, headers),
   });
-  const environment = { DATABASE_URL: url, PORT: '0', LOG_LEVEL: 'warn', RATE_LIMITS: 'off', ...patience };
+  const environment = { DATABASE_URL: url, PORT: '0', LOG_LEVEL: 'warn', ...patience };
   return {
     service: subject(await startServer(['src/cli.ts', 'serve', '--json'], environment), '/api/ext'),
     keyed: subject(await startServer(['test/bench/bare-server.ts', url, id, 'keyed']), ''),

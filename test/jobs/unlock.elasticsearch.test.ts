@@ -5,7 +5,7 @@ import { unlocks } from './unlocking.ts';
 
 describe.skipIf(noElasticsearch)(`unlocking from the catalog on Elasticsearch ${need}`, async () => {
   const environment = noElasticsearch ? {} : await ownCatalog();
-  const t = await startApp({ RATE_LIMITS: 'off', ...environment });
+  const t = await startApp(environment);
   unlocks(t);
   afterAll(async () => {
     if (!noElasticsearch) await dropCatalog(environment);

@@ -101,7 +101,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospect
   beforeAll(async () => {
     environment = await ownCatalog();
     proxy = await startFaultyProxy(environment['ELASTICSEARCH_URL']!);
-    t = await startApp({ RATE_LIMITS: 'off', ...environment });
+    t = await startApp({ ...environment });
   });
   afterAll(async () => {
     await proxy.close();

@@ -2,6 +2,8 @@ import { describe } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { unlocks } from './unlocking.ts';
 
-const t = await startApp({ RATE_LIMITS: 'off' });
+const t = await startApp();
 
-describe('unlocking from the catalog on Postgres', () => unlocks(t));
+describe('unlocking from the catalog on Postgres', () => {
+  unlocks(t);
+});
