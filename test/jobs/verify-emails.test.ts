@@ -20,7 +20,6 @@ const mail = await startMailServer(async (recipient) => {
 });
 const environment = {
   VERIFY_DNS_SERVERS: names.address,
-  VERIFY_DNS_TIMEOUT_MS: '500',
   VERIFY_SMTP: 'on',
   VERIFY_SMTP_PORT: `${mail.port}`,
   VERIFY_PRIVATE_ADDRESSES: 'on',
