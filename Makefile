@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test test-only test-image check bench schema format clean node_modules
+.PHONY: help run test test-only test-image check chaos bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@PATH="$$PWD/node_modules/.bin:$$PATH" exec node src/cli.ts serve --with-worker --migrate --demo
@@ -16,6 +16,9 @@ test-image: node_modules ## build the image and try compose.yaml on a Docker eng
 
 check: node_modules ## type check, lint and format check alone
 	@npm run --silent check
+
+chaos: node_modules ## kill and freeze everything under jobs that spend credits, then go through the books (CHAOS_SECONDS=600)
+	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npm run --silent test -- test/chaos
 
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench

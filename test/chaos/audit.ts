@@ -1,0 +1,143 @@
+import type postgres from 'postgres';
+
+// The books, gone through by plain SQL that shares no code with the service, on purpose.
+
+/** What is wrong, a line each; none when all is well. */
+export interface Findings {
+  [question: string]: unknown[];
+}
+
+/** Every question has an answer of no rows when all is well. */
+const questions: Record<string, string> = {
+  'a balance is negative': `
+    select * from credit_balances where available < 0 or reserved < 0`,
+  'a balance is not the sum of its ledger': `
+    select b.customer_id, b.pool, b.available, b.reserved, e.available as entries_available, e.reserved as entries_reserved
+    from credit_balances b
+    left join (
+      select customer_id, pool,
+        sum(case kind when 'grant' then amount when 'adjust' then amount when 'release' then amount when 'reserve' then -amount else 0 end) as available,
+        sum(case kind when 'reserve' then amount when 'release' then -amount when 'charge' then -amount else 0 end) as reserved
+      from credit_entries
+      group by customer_id, pool
+    ) e using (customer_id, pool)
+    where b.available <> coalesce(e.available, 0) or b.reserved <> coalesce(e.reserved, 0)`,
+  'an entry shows another balance than those before it add up to': `
+    select *
+    from (
+      select id, balance_after, reserved_after,
+        sum(case kind when 'grant' then amount when 'adjust' then amount when 'release' then amount when 'reserve' then -amount else 0 end) over chain as available,
+        sum(case kind when 'reserve' then amount when 'release' then -amount when 'charge' then -amount else 0 end) over chain as reserved
+      from credit_entries
+      window chain as (partition by customer_id, pool order by id)
+    ) entries
+    where balance_after <> available or reserved_after <> reserved`,
+  'a job and the ledger disagree': `
+    select j.customer_id, j.id, j.reserved, j.charged, j.refunded, e.*
+    from jobs j
+    left join lateral (
+      select
+        coalesce(sum(amount) filter (where kind = 'reserve'), 0) as entries_reserved,
+        coalesce(sum(amount) filter (where kind = 'charge'), 0) as entries_charged,
+        coalesce(sum(amount) filter (where kind = 'release'), 0) as entries_released,
+        count(*) filter (where kind = 'reserve') as reservations,
+        count(*) filter (where kind = 'release') as releases
+      from credit_entries e
+      where e.customer_id = j.customer_id and e.job_id = j.id
+    ) e on true
+    where j.reserved <> entries_reserved or j.charged <> entries_charged or j.refunded <> entries_released
+      or reservations > 1 or releases > 1`,
+  'a job and its results disagree': `
+    select j.customer_id, j.id, j.succeeded, j.failed, j.skipped, j.charged, r.*
+    from jobs j
+    left join lateral (
+      select
+        count(*) filter (where status = 'succeeded') as rows_succeeded,
+        count(*) filter (where status = 'failed') as rows_failed,
+        count(*) filter (where status = 'skipped') as rows_skipped,
+        coalesce(sum(charged), 0) as rows_charged
+      from job_results r
+      where r.customer_id = j.customer_id and r.job_id = j.id
+    ) r on true
+    where j.succeeded <> rows_succeeded or j.failed <> rows_failed or j.skipped <> rows_skipped or j.charged <> rows_charged`,
+  'a job is stuck or not settled': `
+    select customer_id, id, type, status, lease, leased_until, failures, error, reserved, charged, refunded
+    from jobs
+    where finished_at is null or reserved <> charged + refunded or status = 'FAILED'`,
+  'something given has no result, or more than one': `
+    select i.customer_id, i.job_id, i.position, j.type, j.status
+    from job_inputs i
+    join jobs j on j.customer_id = i.customer_id and j.id = i.job_id
+    where (
+      select count(*) from job_results r
+      where r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
+    ) <> 1`,
+  'a prospect was delivered to a customer twice': `
+    select r.customer_id, r.item, count(*), sum(r.charged)
+    from job_results r
+    join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+    where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+    group by r.customer_id, r.item
+    having count(*) > 1`,
+  'an address was charged twice in a job': `
+    select r.customer_id, r.job_id, lower(btrim(r.item)), count(*)
+    from job_results r
+    join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+    where j.type in ('verify_email', 'verify_list') and r.charged > 0
+    group by r.customer_id, r.job_id, lower(btrim(r.item))
+    having count(*) > 1`,
+  'what is unlocked and what was delivered differ': `
+    select customer_id, item
+    from (
+      select customer_id, prospect_id::text as item from unlocks
+      except all
+      select r.customer_id, r.item
+      from job_results r
+      join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+      where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+    ) undelivered
+    union all
+    select customer_id, item
+    from (
+      select r.customer_id, r.item
+      from job_results r
+      join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+      where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+      except all
+      select customer_id, prospect_id::text from unlocks
+    ) locked`,
+  'a prospect became two contacts': `
+    select customer_id, prospect_id, count(*)
+    from contacts
+    where prospect_id is not null
+    group by customer_id, prospect_id
+    having count(*) > 1`,
+  'a prospect that was to become a contact did not': `
+    select r.customer_id, r.item
+    from job_results r
+    join jobs j on j.customer_id = r.customer_id and j.id = r.job_id and j.sync_crm
+    where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+      and r.result ->> 'work_email' <> ''
+      and not exists (
+        select from contacts c
+        where c.customer_id = r.customer_id
+          and (c.prospect_id = r.item::uuid or lower(c.work_email) = lower(r.result ->> 'work_email'))
+      )`,
+  'a company was made twice for one name': `
+    select customer_id, folded ->> 'company_name' as name, count(*)
+    from companies
+    group by customer_id, folded ->> 'company_name'
+    having count(*) > 1`,
+  'the search cluster was not told of an unlock': `
+    select customer_id, prospect_id from unlocks where not in_catalog`,
+};
+
+/** Goes through the books. */
+export async function audit(owner: postgres.Sql): Promise<Findings> {
+  const findings: Findings = {};
+  for (const [question, text] of Object.entries(questions)) {
+    const rows = await owner.unsafe(text);
+    if (rows.length > 0) findings[question] = rows.slice(0, 5);
+  }
+  return findings;
+}

@@ -1,0 +1,186 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { toDocument } from '../../src/catalog/document.ts';
+import { generatePeople } from '../../src/catalog/generate.ts';
+import { grantCredits } from '../../src/queries/credits.ts';
+import { recount } from '../queries/recount.ts';
+import { SearchCluster } from '../search-cluster/cluster.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { need, noNodes } from '../setup/elasticsearch.ts';
+import { startNameServer } from '../setup/name-server.ts';
+import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { audit } from './audit.ts';
+import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
+import { doHarm, type Damage } from './faults.ts';
+import { Tenacious } from './rig.ts';
+
+// Proof by violence: clients with retries and duplicates over two servers, workers, servers, database connections and the
+// search cluster killed and frozen under them, and then the books gone through. `make chaos` goes on for longer.
+const seconds = Number(process.env['CHAOS_SECONDS'] ?? 40);
+/** Longest wait until all jobs have ended once the harm has. */
+const recovery = 150_000;
+
+describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
+  let cluster: SearchCluster;
+  let t: TestApp;
+  let superuser: postgres.Sql;
+  let clients: Client[];
+  let prospects: string[];
+  let domains: string[];
+  let workers: Tenacious[] = [];
+  let servers: Tenacious[] = [];
+
+  beforeAll(async () => {
+    cluster = await SearchCluster.start({ heap: '512m' });
+    const search = {
+      ELASTICSEARCH_URL: cluster.url,
+      ELASTICSEARCH_REPLICAS: '0',
+      ELASTICSEARCH_TIMEOUT_MS: '1500',
+      ELASTICSEARCH_BULK_TIMEOUT_MS: '5000',
+    };
+    const names = await startNameServer();
+    domains = [
+      ...Array.from({ length: 4 }, () => names.name({ mx: [[10, 'mail.example']] })),
+      ...Array.from({ length: 3 }, () => names.name({})),
+      names.name('silent'),
+      names.name('servfail'),
+    ];
+    t = await startApp(search);
+    superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
+    // To see the proof fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect.
+    const without = process.env['CHAOS_WITHOUT'];
+    if (without) await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
+    await t.catalog.prepare();
+    const people = [...generatePeople(6_000, 7)];
+    await t.catalog.write(people.map(toDocument));
+    await t.catalog.finish();
+    prospects = people.map(({ _id }) => _id);
+    clients = await Promise.all(
+      [t.customer(), t.customer(), t.customer()].map(async (one) => furnish(t, await one, domains)),
+    );
+    const dns = { VERIFY_DNS_SERVERS: names.address, VERIFY_DNS_TIMEOUT_MS: '300' };
+    const environment = { ...search, ...dns, DATABASE_URL: t.url, LOG_LEVEL: 'error', OVERLOAD_MS: '0', PORT: '0' };
+    servers = [1, 2].map(() => new Tenacious(['test/setup/dying-server.ts'], environment));
+    workers = [1, 2].map(() => new Tenacious(['src/cli.ts', 'work', '--json'], environment));
+  }, 240_000);
+
+  afterAll(async () => {
+    await Promise.all([...servers, ...workers].map((one) => one.stop()));
+    await superuser?.end({ timeout: 1 });
+    await cluster?.stop();
+  }, 120_000);
+
+  it(
+    `for ${seconds} s: nothing is lost, nothing is done twice, the books are right`,
+    async () => {
+      const journal = emptyJournal();
+      const damage = await liveThrough(journal);
+      await expect.poll(() => unfinished(t), { timeout: recovery, interval: 500 }).toBe(0);
+      await settleDown();
+      process.stdout.write(`chaos: ${JSON.stringify({ ...counts(journal), ...damage, ...(await done(t)) })}\n`);
+      expect(await audit(t.owner)).toEqual({});
+      expect(journal.surprises).toEqual([]);
+      expect(journal.started.size).toBeGreaterThan(seconds / 3);
+      expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
+      expect(await orphans(t, journal)).toEqual([]);
+      for (const { customerId } of clients) {
+        const books = await recount(t.owner, customerId);
+        expect(books.contacts.kept).toBe(books.contacts.real);
+        expect(books.companies.kept).toBe(books.companies.real);
+        for (const list of books.lists) expect(list).toMatchObject({ wrong: [], kept: list.members.length });
+        expect(await netNew(t, customerId)).toBe(prospects.length - (await unlocked(t, customerId)));
+      }
+      expect(damage.workerKills).toBeGreaterThan(seconds / 15);
+    },
+    seconds * 1_000 + recovery + 120_000,
+  );
+
+  async function liveThrough(journal: Journal): Promise<Damage> {
+    const stopping = new AbortController();
+    const world = { servers, journal, prospects, domains };
+    const callers = clients.flatMap((client) => [1, 2, 3].map(() => new Caller(client, world).work(stopping.signal)));
+    const victims = { workers, servers, cluster, superuser, database: new URL(t.url).pathname.slice(1) };
+    const harm = doHarm(victims, seconds, stopping.signal);
+    await sleep(seconds * 1_000);
+    stopping.abort();
+    const damage = await harm;
+    await Promise.all(callers);
+    return damage;
+  }
+
+  /** Nothing runs any more, so that what is read next does not change while it is read. */
+  async function settleDown(): Promise<void> {
+    await Promise.all(workers.map((worker) => worker.ready()));
+    await t.catalog.refresh();
+  }
+});
+
+/** A customer with credits for some of what they will ask for, and lists with contacts to verify. */
+async function furnish(t: TestApp, customer: TestCustomer, domains: string[]): Promise<Client> {
+  await t.db.transaction(async (sql) => {
+    await grantCredits(sql, customer.id, { pool: 'verification', amount: 100_000, note: null });
+    await grantCredits(sql, customer.id, { pool: 'subscription', amount: 4_000, note: null });
+  });
+  const lists = await Promise.all([makeList(t.app, customer), makeList(t.app, customer)]);
+  await customer.post('/list-contact', {
+    name: 'Good ones',
+    rules: [{ field: 'score', operator: 'greater_than', value: '60' }],
+  });
+  for (const [i, list] of lists.entries())
+    for (let n = 0; n < 25; n += 1)
+      await make(
+        customer,
+        '/contacts',
+        contactBody({ work_email: `contact${n}@${domains[(n + i) % domains.length]}`, list_ids: [list] }),
+      );
+  return { customerId: customer.id, key: customer.key, lists };
+}
+
+const counts = ({ started, requests, retries, refused, cancelled }: Journal) => ({
+  startsAcknowledged: started.size,
+  requests,
+  retries,
+  refused,
+  cancelled,
+});
+
+const one = async (t: TestApp, text: string): Promise<number> =>
+  ((await t.owner.unsafe(text)) as unknown as [{ count: number }])[0].count;
+
+const unfinished = (t: TestApp): Promise<number> =>
+  one(t, 'select count(*)::integer as count from jobs where finished_at is null');
+
+/** What came of it all. */
+async function done({ owner }: TestApp): Promise<object> {
+  const [row] = await owner`
+    select
+      (select count(*)::integer from jobs) as jobs,
+      (select count(*)::integer from jobs where status = 'CANCELLED') as "jobsCancelled",
+      (select count(*)::integer from job_results) as items,
+      (select count(*)::integer from unlocks) as unlocks,
+      (select sum(charged)::integer from jobs) as charged,
+      (select count(*)::integer from credit_entries) as "ledgerEntries"`;
+  return row!;
+}
+
+/** Jobs that no client knows of: of a key whose answer never came there may be one, of no key there may be none. */
+async function orphans(t: TestApp, { started }: Journal): Promise<unknown[]> {
+  const known = [...started.values()].flatMap((ids) => [...ids]);
+  const rows = await t.owner`
+    select j.id
+    from jobs j
+    where j.id <> all(${known}::uuid[])
+      and not exists (
+        select from idempotency_records r
+        where r.customer_id = j.customer_id
+          and j.id::text in (r.body ->> 'id', r.body -> 'data' ->> 'id')
+      )`;
+  return [...rows];
+}
+
+const netNew = (t: TestApp, customerId: string): Promise<number> =>
+  t.catalog.count({ criteria: [], netNewFor: customerId });
+
+const unlocked = (t: TestApp, customerId: string): Promise<number> =>
+  one(t, `select count(*)::integer as count from unlocks where customer_id = '${customerId}'`);

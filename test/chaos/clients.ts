@@ -1,0 +1,171 @@
+import { randomInt, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** A customer's developer, as the service knows them. */
+export interface Client {
+  customerId: string;
+  key: string;
+  lists: string[];
+}
+
+/** What the clients saw, to be compared with the books. */
+export interface Journal {
+  /** Ids of jobs by the Idempotency-Key that started them: more than one is wrong. */
+  started: Map<string, Set<string>>;
+  /** Requests sent, retries and duplicates too. */
+  requests: number;
+  retries: number;
+  /** Starts refused for want of credits. */
+  refused: number;
+  cancelled: number;
+  /** Answers that no client should ever see. */
+  surprises: string[];
+}
+
+/** Where the service is, as far as it is anywhere at the moment. */
+export type Servers = readonly { url: string | undefined }[];
+
+export const emptyJournal = (): Journal => ({
+  started: new Map(),
+  requests: 0,
+  retries: 0,
+  refused: 0,
+  cancelled: 0,
+  surprises: [],
+});
+
+const pick = <T>(items: readonly T[]): T => items[randomInt(items.length)]!;
+const chance = (percent: number): boolean => randomInt(100) < percent;
+
+/** What a client can ask for. */
+interface Wish {
+  path: string;
+  body?: object;
+}
+
+export class Caller {
+  readonly #client: Client;
+  readonly #servers: Servers;
+  readonly #journal: Journal;
+  readonly #prospects: readonly string[];
+  readonly #domains: readonly string[];
+
+  constructor(
+    client: Client,
+    world: { servers: Servers; journal: Journal; prospects: readonly string[]; domains: readonly string[] },
+  ) {
+    this.#client = client;
+    this.#servers = world.servers;
+    this.#journal = world.journal;
+    this.#prospects = world.prospects;
+    this.#domains = world.domains;
+  }
+
+  /** Starts jobs, one after the other, until told to stop: insists on each, and now and then asks twice at once. */
+  async work(stopping: AbortSignal): Promise<void> {
+    while (!stopping.aborted) {
+      const wish = this.#wish();
+      const key = randomUUID();
+      const callers = chance(20) ? 3 : 1;
+      await Promise.all(Array.from({ length: callers }, () => this.#insist(wish, key, stopping)));
+      if (chance(10)) await this.#cancelSomething();
+      await sleep(randomInt(60));
+    }
+  }
+
+  #wish(): Wish {
+    const kind = randomInt(10);
+    if (kind < 4)
+      return {
+        path: '/service-handler/unlock-contacts',
+        body: {
+          filters: chance(50) ? { score: { gte: randomInt(100) } } : {},
+          order_by: { score: pick(['ASC', 'DESC']) },
+          total_records: randomInt(1, 400),
+          sync_crm: chance(70),
+        },
+      };
+    if (kind < 7) {
+      const from = randomInt(this.#prospects.length - 60);
+      const ids = this.#prospects.slice(from, from + randomInt(1, 60));
+      return { path: '/service-handler/unlock-selected-contacts', body: { ids, sync_crm: chance(70) } };
+    }
+    if (kind < 9)
+      return {
+        path: '/service-handler/verify-email',
+        body: {
+          emails: Array.from({ length: randomInt(1, 40) }, () => ({
+            email: `${pick(['ada', 'Ada', 'bob', 'zoe'])}${randomInt(9)}@${pick(this.#domains)}`,
+          })),
+          sync_crm: true,
+        },
+      };
+    return { path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` };
+  }
+
+  /** Asks until there is an answer that stands. */
+  async #insist(wish: Wish, key: string, stopping: AbortSignal): Promise<void> {
+    let patience = 100; // even after the end, since a client wants to know what became of it
+    for (let attempt = 0; ; attempt += 1) {
+      if (stopping.aborted && (patience -= 1) === 0) return;
+      if (attempt > 0) this.#journal.retries += 1;
+      const answer = await this.#post(wish, { 'idempotency-key': key });
+      if (answer && this.#isFinal(answer, key)) return;
+      await sleep(randomInt(20, 150));
+    }
+  }
+
+  #isFinal({ status, body }: Answer, key: string): boolean {
+    if (status === 503) return false;
+    if (status === 409 && body.code === 'conflict') return false;
+    if (status === 402) this.#journal.refused += 1;
+    else if (status === 200) this.#note(key, (body.id ?? body.data?.id)!);
+    else this.#journal.surprises.push(`${status} ${JSON.stringify(body)}`);
+    return true;
+  }
+
+  #note(key: string, id: string): void {
+    const ids = this.#journal.started.get(key) ?? new Set();
+    this.#journal.started.set(key, ids.add(id));
+  }
+
+  async #cancelSomething(): Promise<void> {
+    const listed = await this.#post({ path: '/service-handler/list', body: { paginate: { limit: 10 } } });
+    const jobs = listed?.status === 200 ? (listed.body as unknown as { id: string; status: string }[]) : [];
+    const running = jobs.filter(({ status }) => status === 'PENDING' || status === 'PROCESSING');
+    if (running.length === 0) return;
+    const answer = await this.#post({ path: `/service-handler/${pick(running).id}/cancel` });
+    if (answer?.status === 200) this.#journal.cancelled += 1;
+    else if (answer && ![409, 503].includes(answer.status))
+      this.#journal.surprises.push(`cancel: ${answer.status} ${JSON.stringify(answer.body)}`);
+  }
+
+  /** One request to one of the servers; undefined when nothing came of it. */
+  async #post({ path, body }: Wish, headers: Record<string, string> = {}): Promise<Answer | undefined> {
+    const { url } = pick(this.#servers);
+    if (!url) return undefined;
+    this.#journal.requests += 1;
+    try {
+      const answer = await fetch(`${url}/api/ext${path}`, {
+        method: 'POST',
+        headers: {
+          authorization: `X-API-Key ${this.#client.key}`,
+          'content-type': 'application/json',
+          // Now and then the server dies, if it gets so far, between its commit and its answer.
+          ...(headers['idempotency-key'] && chance(1) ? { 'x-die-before-answer': '1' } : {}),
+          ...headers,
+        },
+        ...(body ? { body: JSON.stringify(body) } : {}),
+        signal: AbortSignal.timeout(30_000),
+      });
+      return { status: answer.status, body: (await answer.json()) as Answer['body'] };
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+interface Answer {
+  status: number;
+  body: { id?: string; code?: string; data?: { id?: string } };
+}

@@ -1,0 +1,107 @@
+import { randomInt } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type postgres from 'postgres';
+import type { SearchCluster } from '../search-cluster/cluster.ts';
+import type { Tenacious } from './rig.ts';
+
+/** What was done to the system. */
+export interface Damage {
+  /** All workers killed at once while jobs were in their hands. */
+  workerKills: number;
+  serverKills: number;
+  backendsKilled: number;
+  clusterFreezes: number;
+  clusterKills: number;
+}
+
+export interface Victims {
+  workers: Tenacious[];
+  servers: Tenacious[];
+  cluster: SearchCluster;
+  /** As the superuser, who may end other people's connections. */
+  superuser: postgres.Sql;
+  database: string;
+}
+
+/** Does harm of every kind, a few times a second, until told to stop; leaves everything running. */
+export async function doHarm(victims: Victims, seconds: number, stopping: AbortSignal): Promise<Damage> {
+  const damage: Damage = {
+    workerKills: 0,
+    serverKills: 0,
+    backendsKilled: 0,
+    clusterFreezes: 0,
+    clusterKills: 0,
+  };
+  await Promise.all([
+    repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
+    repeat(stopping, [400, 1_200], () => killBackends(victims, damage)),
+    repeat(stopping, [10_000, 20_000], () => killServer(victims, damage)),
+    repeat(stopping, [seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
+  ]);
+  return damage;
+}
+
+async function repeat(stopping: AbortSignal, [from, to]: [number, number], harm: () => Promise<void>): Promise<void> {
+  for (;;) {
+    await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
+    if (stopping.aborted) return;
+    await harm();
+  }
+}
+
+/** Waits until jobs are in their hands, stops them where they stand, and kills them all if they still are. */
+async function killWorkers({ workers, superuser }: Victims, damage: Damage): Promise<void> {
+  await Promise.all(workers.map((worker) => worker.ready()));
+  for (const deadline = performance.now() + 5_000; performance.now() < deadline; await sleep(10)) {
+    if ((await heldJobs(superuser)) === 0) continue;
+    for (const worker of workers) worker.signal('SIGSTOP');
+    if ((await heldJobs(superuser)) > 0) {
+      for (const worker of workers) worker.signal('SIGKILL');
+      damage.workerKills += 1;
+      return;
+    }
+    for (const worker of workers) worker.signal('SIGCONT');
+  }
+}
+
+/** Jobs that a worker is at: a lease that rests after an error is nobody's. */
+async function heldJobs(superuser: postgres.Sql): Promise<number> {
+  const [held] = await superuser<[{ jobs: number }]>`
+    select count(*)::integer as jobs
+    from jobs
+    where lease is not null and leased_until > clock_timestamp() + interval '5 seconds' and failures = 0`;
+  return held.jobs;
+}
+
+async function killBackends({ superuser, database }: Victims, damage: Damage): Promise<void> {
+  const killed = await superuser`
+    select pg_terminate_backend(pid)
+    from (
+      select pid
+      from pg_stat_activity
+      where datname = ${database} and application_name like 'sales-data-api%'
+      order by random()
+      limit ${randomInt(1, 4)}
+    ) victims`;
+  damage.backendsKilled += killed.length;
+}
+
+async function killServer({ servers }: Victims, damage: Damage): Promise<void> {
+  servers[randomInt(servers.length)]!.signal('SIGKILL');
+  damage.serverKills += 1;
+}
+
+/** In turn: a freeze that outlasts the service's patience, and a death. */
+async function hurtCluster({ cluster }: Victims, damage: Damage): Promise<void> {
+  if (damage.clusterFreezes <= damage.clusterKills) {
+    cluster.freeze(0);
+    await sleep(randomInt(3_000, 6_000));
+    cluster.thaw(0);
+    damage.clusterFreezes += 1;
+    return;
+  }
+  await cluster.kill(0);
+  await sleep(randomInt(500, 2_000));
+  await cluster.restart(0);
+  damage.clusterKills += 1;
+}

@@ -1,0 +1,75 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** A process of the service that is started again whenever it ends. */
+export class Tenacious {
+  readonly #entry: string[];
+  readonly #environment: Record<string, string>;
+  #child: ChildProcess | undefined;
+  #isWanted = true;
+  /** What it printed when it was ready. */
+  #said: Promise<unknown> = Promise.resolve();
+  #url: string | undefined;
+  /** How often it ended although it was wanted. */
+  restarts = 0;
+  /** What it wrote to stderr at the level of a fault of its own. */
+  readonly complaints: string[] = [];
+
+  constructor(entry: string[], environment: Record<string, string>) {
+    this.#entry = entry;
+    this.#environment = environment;
+    this.#start();
+  }
+
+  #start(): void {
+    const child = spawn(process.execPath, this.#entry, {
+      cwd: root,
+      env: { PATH: process.env['PATH'], ...this.#environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child = child;
+    createInterface(child.stderr).on('line', (line) => this.complaints.push(line));
+    this.#said = once(createInterface(child.stdout), 'line').then(([line]) => JSON.parse(line as string) as unknown);
+    this.#said.then(
+      (said) => (this.#url = (said as { url?: string }).url),
+      () => undefined,
+    );
+    child.once('exit', () => {
+      this.#url = undefined;
+      if (!this.#isWanted) return;
+      this.restarts += 1;
+      this.#start();
+    });
+  }
+
+  /** Where it serves; undefined while it does not. */
+  get url(): string | undefined {
+    return this.#url;
+  }
+
+  /** Resolves when it has said that it works. */
+  ready(): Promise<unknown> {
+    return this.#said;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child?.kill(signal);
+  }
+
+  /** Ends it for good; answers the code it ended with. */
+  async stop(): Promise<number | null> {
+    this.#isWanted = false;
+    const child = this.#child!;
+    if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
+    const [code] = (await ended) as [number | null];
+    clearTimeout(timer);
+    return code;
+  }
+}
