@@ -116,8 +116,9 @@ export class SearchNodes {
     try {
       return await call(node.client, { requestTimeout, maxRetries: 0 }, this.#route());
     } catch (error) {
-      if (isSilence(error) && this.#nodes.length > 1) {
-        // A call that was given seconds may have waited for another node than the one that was asked.
+      if (isWorthRetry(error) && this.#nodes.length > 1) {
+        // A call that was given seconds may have waited for another node than the one that was asked, and a node that
+        // answers that a shard failed may have lost another node: the retry must not go there.
         await this.#probeAll();
         this.#watch();
       }

@@ -1,15 +1,18 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { toDocument } from '../../src/catalog/document.ts';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { loadPeople } from '../../src/catalog/load.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
+import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { needNodes, noNodes } from '../setup/elasticsearch.ts';
 import { inject, type TestCustomer } from '../setup/factories.ts';
 import { person } from './people.ts';
+
+runAlone();
 
 const patience = 180_000;
 
@@ -33,7 +36,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       ELASTICSEARCH_URL: cluster.url,
       ELASTICSEARCH_SHARDS: '3',
       ELASTICSEARCH_REPLICAS: '1',
-      ELASTICSEARCH_TIMEOUT_MS: '3000',
+      ELASTICSEARCH_TIMEOUT_MS: '6000',
       ELASTICSEARCH_BULK_TIMEOUT_MS: '10000',
     });
     customer = await t.customer();
@@ -44,6 +47,11 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   }, patience);
 
   afterAll(() => cluster.stop());
+
+  // Also after a failure, so that the next test has three nodes to hurt.
+  afterEach(async () => {
+    await cluster.revive();
+  }, patience);
 
   const search = () =>
     customer.post('/prospect/list', { filters: { last_name: ['constant'] }, paginate: { limit: 50 } });
@@ -106,8 +114,6 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       expect(wrong).toEqual([]);
       expect(searches).toBeGreaterThan(20);
       await allFound(ids);
-      await cluster.restart(1);
-      await cluster.healthy();
     },
   );
 
@@ -121,8 +127,6 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       expect(wrong).toEqual([]);
       expect(searches).toBeGreaterThan(20);
       await allFound(ids);
-      cluster.thaw(2);
-      await cluster.healthy();
     },
   );
 
@@ -133,7 +137,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       for (const node of [0, 1, 2]) cluster.freeze(node);
       const startedAt = performance.now();
       const answers = await Promise.all(Array.from({ length: 20 }, search));
-      expect(performance.now() - startedAt).toBeLessThan(10_000);
+      expect(performance.now() - startedAt).toBeLessThan(30_000);
       for (const { status, headers, body } of answers) {
         expect([status, body.code]).toEqual([503, 'unavailable']);
         expect(Number(headers['retry-after'])).toBeGreaterThan(0);

@@ -6,6 +6,7 @@ import { generatePeople } from '../../src/catalog/generate.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { recount } from '../queries/recount.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
+import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { need, noNodes } from '../setup/elasticsearch.ts';
 import { startNameServer } from '../setup/name-server.ts';
@@ -14,6 +15,8 @@ import { audit } from './audit.ts';
 import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
 import { doHarm, type Damage } from './faults.ts';
 import { Tenacious } from './rig.ts';
+
+runAlone();
 
 // Proof by violence: clients with retries and duplicates over two servers, workers, servers, database connections and the
 // search cluster killed and frozen under them, and then the books gone through. `make chaos` goes on for longer.

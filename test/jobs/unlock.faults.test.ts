@@ -8,12 +8,15 @@ import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person } from '../catalog/people.ts';
 import { recount } from '../queries/recount.ts';
+import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { unique, type TestCustomer } from '../setup/factories.ts';
 import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { creditsOf, customerWithCredits, ended, readJob, resultsOf, startUnlock } from './spending.ts';
+
+runAlone();
 
 const many = 1_500;
 

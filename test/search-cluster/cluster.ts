@@ -97,6 +97,15 @@ export class SearchCluster {
     this.#nodes[index]!.process!.kill('SIGCONT');
   }
 
+  /** Brings back every node that was killed or frozen, and waits until all is well. */
+  async revive(): Promise<void> {
+    for (const [index, { process }] of this.#nodes.entries()) {
+      this.thaw(index);
+      if (process!.exitCode !== null || process!.signalCode !== null) await this.#launch(index, false);
+    }
+    await this.healthy();
+  }
+
   /** Waits until every node is there and every copy of every shard is where it belongs. */
   async healthy(): Promise<void> {
     await this.#formed();
