@@ -26,7 +26,7 @@ const rules = Array.from({ length: 13 }, (_, i) => [
 ]);
 
 /** Ids of one customer's records. */
-type Ids = Record<'contact' | 'company' | 'list' | 'product' | 'opportunity' | 'pipeline', string>;
+type Ids = Record<'contact' | 'company' | 'list' | 'product' | 'opportunity' | 'pipeline' | 'job', string>;
 
 type Call = (customer: TestCustomer, ids: Ids) => Promise<Answer>;
 
@@ -105,6 +105,17 @@ const calls: [string, number, Call][] = [
   ],
   ['the pipelines', 50, (one) => one.get('/pipelines')],
   ['a pipeline', 50, (one, { pipeline }) => one.get(`/pipelines/${pipeline}`)],
+  ['the credits', 50, (one) => one.get('/customer/credits')],
+  ['a page of the ledger', 100, (one) => one.post('/customer/credits/ledger', {})],
+  ['a page of jobs', 200, (one) => one.post('/service-handler/list', {})],
+  ['a page of unfinished jobs', 2_000, (one) => one.post('/service-handler/list', { filters: { status: 'PENDING' } })],
+  ['a job', 50, (one, { job }) => one.get(`/service-handler/${job}`)],
+  ["a page of a job's results", 100, (one, { job }) => one.post(`/service-handler/${job}/results`, {})],
+  [
+    'the start of a job',
+    200,
+    (one, { contact }) => one.post('/service-handler/unlock-selected-contacts', { ids: [contact] }),
+  ],
   ['the end of an opportunity', 200, (one, { opportunity }) => one.delete(`/opportunities/${opportunity}`)],
   ['the end of a contact', 200, (one, { contact }) => one.delete(`/contacts/${contact}`)],
   ['the end of a company', 500, (one, { company }) => one.delete(`/company/${company}`)],
@@ -137,7 +148,8 @@ async function idsOf({ id }: TestCustomer): Promise<Ids> {
       (select id from lists where customer_id = ${id} and name in ('Large', 'Renamed') limit 1) as list,
       line.product_id as product,
       line.opportunity_id as opportunity,
-      (select id from pipelines where customer_id = ${id} limit 1) as pipeline
+      (select id from pipelines where customer_id = ${id} limit 1) as pipeline,
+      (select id from jobs where customer_id = ${id} and type = 'unlock_contacts' offset 10 limit 1) as job
     from opportunity_lines line
     join products p on p.customer_id = line.customer_id and p.id = line.product_id
     where line.customer_id = ${id} and p.deleted_at is null

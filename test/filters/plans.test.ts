@@ -4,26 +4,15 @@ import { companySource, contactSource, type Source } from '../../src/filters/col
 import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
 import { pageClauses } from '../../src/filters/page.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { peopleOfTenants } from '../setup/tenants.ts';
+import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
 import { printed, printer, type Printed } from './printed.ts';
 
 /** Records of 20 customers, the first with half of all; two thirds of the scores and half of the times of change are tied. */
 const load = `
   create temporary table tenants as
     select uuidv7() as id, n, case when n = 1 then 100000 else 56000 / n end as size from generate_series(1, 20) n;
-  insert into companies (customer_id, company_name, score, folded)
-    select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
-      jsonb_build_object('company_name', 'company ' || g, 'industry', '')
-    from tenants t, generate_series(1, t.size / 10) g;
-  create temporary table numbered as
-    select customer_id, id, row_number() over (partition by customer_id order by id) as n from companies;
-  insert into contacts (customer_id, first_name, last_name, work_email, company_id, score, updated_at, folded)
-    select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
-      case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
-      jsonb_build_object('first_name', 'ada', 'last_name', 'name ' || g % 5000, 'work_email', g || '@example.com',
-        'job_title', 'title ' || g % 9, 'industry', 'industry ' || g % 7, 'location_country', 'country ' || g % 11, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
-    from tenants t
-    cross join generate_series(1, t.size) g
-    left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);
+  ${peopleOfTenants}
   insert into customers (id, business_name) select id, 'Tenant ' || n from tenants;
   insert into users (customer_id, email, email_folded, name, role, password_hash)
     select id, 'a@' || id, 'a@' || id, 'Ada', 'admin', '' from tenants;
@@ -51,29 +40,6 @@ afterAll(async () => {
   await sql.end({ timeout: 1 });
   await database.drop();
 });
-
-interface PlanNode {
-  'Node Type': string;
-  'Relation Name'?: string;
-  'Actual Rows': number;
-  'Actual Loops': number;
-  'Rows Removed by Filter'?: number;
-  Plans?: PlanNode[];
-}
-
-const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
-
-/** What a plan does to tables: which it reads from end to end, and how many rows it looks at. */
-function readingsOf(plan: PlanNode): { sequential: string[]; rows: number } {
-  const scans = nodesOf(plan).filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
-  const rows = scans.map(
-    (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
-  );
-  return {
-    sequential: scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']!),
-    rows: rows.reduce((sum, one) => sum + one, 0),
-  };
-}
 
 const literal = (value: unknown): string => {
   if (Array.isArray(value)) return `array[${value.map(literal).join(', ')}]`;

@@ -36,9 +36,12 @@ const small = `
   insert into counters (customer_id, counted, shard, records)
     select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
   insert into products (customer_id, name, price, currency, unit)
-    select id, 'Product', 1, 'USD', 'piece' from beginners, generate_series(1, 3)`;
+    select id, 'Product', 1, 'USD', 'piece' from beginners, generate_series(1, 3);
+  insert into jobs (customer_id, type, sync_crm, pool, total, cost, reserved)
+    select id, 'verify_email', false, 'verification', 1, 1, 0 from beginners`;
 
-const large = `
+/** Contacts and companies of the table `tenants`, each as many as its `size` says; two thirds of the scores and half of the times of change are tied. */
+export const peopleOfTenants = `
   insert into companies (customer_id, company_name, score, folded)
     select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
       jsonb_build_object('company_name', 'company ' || g, 'industry', '')
@@ -49,10 +52,13 @@ const large = `
     select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
       case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
       jsonb_build_object('first_name', 'ada', 'last_name', 'name ' || g % 5000, 'work_email', g || '@example.com',
-        'job_title', 'title ' || g % 9, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
+        'job_title', 'title ' || g % 9, 'industry', 'industry ' || g % 7, 'location_country', 'country ' || g % 11, 'search', 'ada name ' || g % 5000 || ' ' || g || '@example.com')
     from tenants t
     cross join generate_series(1, t.size) g
-    left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);
+    left join numbered co on co.customer_id = t.id and co.n = 1 + g % (t.size / 10);`;
+
+const large = `
+  ${peopleOfTenants}
   insert into lists (customer_id, name, owner_id)
     select t.id, 'Large', u.id from tenants t join users u on u.customer_id = t.id;
   insert into list_members (customer_id, list_id, contact_id, by_hand)
@@ -83,6 +89,17 @@ const large = `
     from (select *, row_number() over (partition by customer_id order by id) as n from opportunities) o
     join (select customer_id, id, row_number() over (partition by customer_id order by id) as n from contacts) c
       using (customer_id, n);
+  insert into jobs (customer_id, type, status, sync_crm, pool, total, cost, reserved, started_at, finished_at)
+    select id, 'unlock_contacts', 'COMPLETED', false, 'subscription', 20, 1, 0, now(), now()
+    from tenants, generate_series(1, size / 100);
+  insert into job_results (customer_id, job_id, position, item, status, charged)
+    select customer_id, id, g, id::text, 'succeeded', 1
+    from jobs, generate_series(1, 20) g
+    where type = 'unlock_contacts';
+  insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after)
+    select t.id, 'subscription', g, 'grant', 1, g, 0 from tenants t, generate_series(1, t.size / 10) g;
+  update credit_balances b set available = t.size / 10, entries = t.size / 10
+    from tenants t where b.customer_id = t.id and b.pool = 'subscription';
   insert into counters (customer_id, counted, shard, records)
     select customer_id, 'contacts', 50, count(*) from contacts group by customer_id
     union all
