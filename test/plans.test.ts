@@ -107,7 +107,7 @@ const calls: [string, number, Call][] = [
   ['a pipeline', 50, (one, { pipeline }) => one.get(`/pipelines/${pipeline}`)],
   ['the credits', 50, (one) => one.get('/customer/credits')],
   ['a page of the ledger', 100, (one) => one.post('/customer/credits/ledger', {})],
-  ['a page of jobs', 200, (one) => one.post('/service-handler/list', {})],
+  ['a page of jobs', 2_000, (one) => one.post('/service-handler/list', {})],
   ['a page of unfinished jobs', 2_000, (one) => one.post('/service-handler/list', { filters: { status: 'PENDING' } })],
   ['a job', 50, (one, { job }) => one.get(`/service-handler/${job}`)],
   ["a page of a job's results", 100, (one, { job }) => one.post(`/service-handler/${job}/results`, {})],
@@ -126,6 +126,8 @@ const modes = ['force_custom_plan', 'force_generic_plan'];
 
 let test: TestApp;
 let customers: TestCustomer[];
+/** Those with rows of every customer: the queue's own, and that of the tiers, are short. */
+let tables: Set<string>;
 
 beforeAll(async () => {
   test = await startApp();
@@ -137,6 +139,11 @@ beforeAll(async () => {
     made.map(({ id }) => id),
   );
   customers = [made[0]!, made[3]!, made[19]!];
+  const rows = await test.owner<{ name: string }[]>`
+    select table_name as name
+    from information_schema.columns
+    where table_schema = 'public' and column_name = 'customer_id'`;
+  tables = new Set(['customers', ...rows.map(({ name }) => name)]);
 }, 300_000);
 
 /** Some records of a customer, from the middle of what they have. */
@@ -190,9 +197,9 @@ describe.each(modes)('with plan_cache_mode %s', (mode) => {
       for (const { text, plan } of plans) {
         const { sequential, rows } = readingsOf(plan);
         expect(
-          sequential.filter((table) => table !== 'subscription_tiers'),
+          sequential.filter((table) => tables.has(table)),
           text,
-        ).toEqual([]); // it has one row
+        ).toEqual([]);
         expect(rows, text).toBeLessThanOrEqual(most);
       }
     }

@@ -96,6 +96,7 @@ const large = `
     select customer_id, id, g, id::text, 'succeeded', 1
     from jobs, generate_series(1, 20) g
     where type = 'unlock_contacts';
+  insert into unlocks (customer_id, prospect_id) select id, uuidv7() from tenants, generate_series(1, size / 10);
   insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after)
     select t.id, 'subscription', g, 'grant', 1, g, 0 from tenants t, generate_series(1, t.size / 10) g;
   update credit_balances b set available = t.size / 10, entries = t.size / 10
