@@ -42,7 +42,7 @@ const closeTimeout = 10;
 /** Opens the service's database; connects when first asked. */
 export function openDatabase(config: Config, url: string): Database {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
-  const lookup = shared(connect(config, url, { max: config.DATABASE_LOOKUP_CONNECTIONS }), {
+  const lookup = shared(connect(config, url, { max: config.DATABASE_LOOKUP_CONNECTIONS, ...plannedOnce }), {
     limit: config.DATABASE_LOOKUP_CONNECTIONS * pipelineDepth,
     ...limits,
   });
@@ -50,7 +50,7 @@ export function openDatabase(config: Config, url: string): Database {
     limit: config.DATABASE_SEARCH_CONNECTIONS,
     ...limits,
   });
-  const transaction = exclusive(() => connect(config, url, { max: 1 }), {
+  const transaction = exclusive(() => connect(config, url, { max: 1, ...plannedOnce }), {
     limit: config.DATABASE_TRANSACTION_CONNECTIONS,
     ...limits,
   });
@@ -107,17 +107,26 @@ async function closeLane(gate: Gate, connections: () => Sql[]): Promise<void> {
 /** What is particular to a lane's connections; `describe_first` comes with our patch. */
 interface LaneOptions {
   max: number;
+  /** Settings of the planner. */
+  planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
 }
 
+/**
+ * Planned without regard to the values, and kept. Statistics are as old as the last `analyze`: by them a customer who began
+ * later has a row, if any, and a table is as small as it was. What is planned for that reads all there is by now for each
+ * row it looks for, statements of foreign keys included. No statement of these lanes reads a table from end to end.
+ */
+const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
+
 /** Planned for the values given, nothing kept; and in one round trip, since values that are texts need no asking for types. */
-const plannedAnew = { prepare: false, describe_first: false };
+const plannedAnew = { planner: { plan_cache_mode: 'force_custom_plan' }, prepare: false, describe_first: false };
 
 /** Options of the driver that its type declarations leave out; `silence_timeout` comes with our patch. */
-type Options = postgres.Options<typeof wireTypes> & LaneOptions & { silence_timeout: number };
+type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
 
-function connect(config: Config, url: string, lane: LaneOptions): Sql {
+function connect(config: Config, url: string, { planner, ...lane }: LaneOptions): Sql {
   const options: Options = {
     ...lane,
     types: wireTypes,
@@ -134,6 +143,7 @@ function connect(config: Config, url: string, lane: LaneOptions): Sql {
       statement_timeout: config.STATEMENT_TIMEOUT_MS,
       lock_timeout: config.STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout: config.STATEMENT_TIMEOUT_MS,
+      ...planner,
       jit: 'off', // it compiles for longer than such statements run; the driver does not send a false
     },
   };

@@ -18,11 +18,7 @@ export function postgresCatalog(db: Database): Catalog {
   return {
     engine: 'postgres',
     search: async (search, slice) => toProspects(await db.search((sql) => selectSlice(sql, search, slice))),
-    count: (search) =>
-      db.search(async (sql) => {
-        const [row] = await sql<[{ count: number }]>`select count(*) from prospects p where ${matching(sql, search)}`;
-        return row.count;
-      }),
+    count: (search) => db.search((sql) => count(sql, search)),
     find: async (ids) =>
       toProspects(
         await db.lookup((sql) => sql<Row[]>`select id, person from prospects where id = any(${ids}::uuid[])`),
@@ -64,6 +60,19 @@ function selectSlice(sql: Sql, search: Search, { limit, skip = 0, after }: Slice
     order by ${orderBy(sql, search.order)}
     limit ${limit}
     offset ${skip}`;
+}
+
+/** Net-new is counted as those that match less those of them that are unlocked, which are mostly few. */
+async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
+  const isMatch = matching(sql, { criteria });
+  const unlocked = sql`
+    select count(*)
+    from unlocks u
+    join prospects p on p.id = u.prospect_id
+    where u.customer_id = ${netNewFor ?? null}::uuid and ${isMatch}`;
+  const [row] = await sql<[{ count: number }]>`
+    select (select count(*) from prospects p where ${isMatch}) ${netNewFor === undefined ? sql`` : sql`- (${unlocked})`} as count`;
+  return row.count;
 }
 
 async function selectSuggestions(sql: Sql, { source, search = '' }: SuggestionQuery): Promise<Suggestion[]> {

@@ -1,23 +1,31 @@
 import type postgres from 'postgres';
 
-/**
- * Fills customers with records of every kind, the first with half of all, and beside them so many small customers that no
- * table is small enough to be read as a whole. Two thirds of the scores are tied. Counts are kept, rules are not evaluated.
- */
-export async function fillTenants(sql: postgres.Sql, customerIds: string[]): Promise<void> {
-  await sql.unsafe(`create temporary table tenants (id uuid, n integer, size integer)`);
-  const sizes = customerIds.map((_, i) => (i === 0 ? 100_000 : Math.floor(56_000 / (i + 1))));
-  await sql`
-    insert into tenants
-    select id, n, size
-    from unnest(${customerIds}::uuid[], ${sizes}::integer[]) with ordinality t (id, size, n)`;
-  await sql.unsafe(small).simple();
-  await sql.unsafe(large).simple();
-  await sql.unsafe('vacuum analyze');
+/** A customer that there is, and how many contacts they get. */
+export interface Tenant {
+  id: string;
+  size: number;
 }
 
+/** Of so many customers the first has half of all. */
+export const unequal = (ids: string[]): Tenant[] =>
+  ids.map((id, i) => ({ id, size: i === 0 ? 100_000 : Math.floor(56_000 / (i + 1)) }));
+
+/** Fills customers with records of every kind. Two thirds of the scores are tied. Counts are kept, rules are not evaluated. */
+export async function fillTenants(sql: postgres.Sql, tenants: Tenant[]): Promise<void> {
+  await sql`drop table if exists tenants`;
+  await sql`create temporary table tenants (id uuid, size integer)`;
+  await sql`
+    insert into tenants
+    select *
+    from unnest(${tenants.map(({ id }) => id)}::uuid[], ${tenants.map(({ size }) => size)}::integer[])`;
+  await sql.unsafe(large).simple();
+}
+
+/** Adds so many customers that no table is small enough to be read as a whole. */
+export const addBeginners = async (sql: postgres.Sql): Promise<void> => void (await sql.unsafe(beginners).simple());
+
 /** 2,000 customers who have begun and no more. */
-const small = `
+const beginners = `
   create temporary table beginners as select uuidv7() as id, n from generate_series(1, 2000) n;
   insert into customers (id, business_name) select id, 'Beginner ' || n from beginners;
   insert into subscriptions (customer_id, tier_id) select b.id, t.id from beginners b, subscription_tiers t;
@@ -46,8 +54,10 @@ export const peopleOfTenants = `
     select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,
       jsonb_build_object('company_name', 'company ' || g, 'industry', '')
     from tenants t, generate_series(1, t.size / 10) g;
+  drop table if exists numbered;
   create temporary table numbered as
-    select customer_id, id, row_number() over (partition by customer_id order by id) as n from companies;
+    select customer_id, c.id, row_number() over (partition by customer_id order by c.id) as n
+    from companies c join tenants t on t.id = c.customer_id;
   insert into contacts (customer_id, first_name, last_name, work_email, company_id, score, updated_at, folded)
     select t.id, 'Ada', 'Name ' || g % 5000, g || '@example.com', co.id, case g % 3 when 0 then g % 101 else 0 end,
       case g % 2 when 0 then '2026-01-01' else clock_timestamp() end,
@@ -63,7 +73,7 @@ const large = `
     select t.id, 'Large', u.id from tenants t join users u on u.customer_id = t.id;
   insert into list_members (customer_id, list_id, contact_id, by_hand)
     select customer_id, l.id, c.id, true
-    from lists l join contacts c using (customer_id)
+    from tenants t join lists l on l.customer_id = t.id join contacts c using (customer_id)
     where l.name = 'Large' and hashtext(c.id::text) % 3 = 0;
   insert into products (customer_id, name, price, currency, unit)
     select t.id, 'Product ' || g, 1, 'USD', 'piece' from tenants t, generate_series(1, t.size / 100) g;
@@ -75,9 +85,10 @@ const large = `
     join users u on u.customer_id = t.id
     join stages s on s.customer_id = t.id and s.position = 1
     join numbered co on co.customer_id = t.id and co.n = g;
+  drop table if exists sold;
   create temporary table sold as
-    select customer_id, id, row_number() over (partition by customer_id order by id) as n
-    from products where name like 'Product _%';
+    select customer_id, p.id, row_number() over (partition by customer_id order by p.id) as n
+    from products p join tenants t on t.id = p.customer_id where name like 'Product _%';
   insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
     select o.customer_id, o.id, p.id, s.pipeline_id, 1, 1, 1
     from (select *, row_number() over (partition by customer_id order by id) as n from opportunities) o
@@ -87,14 +98,15 @@ const large = `
   insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
     select o.customer_id, o.id, c.id, 1
     from (select *, row_number() over (partition by customer_id order by id) as n from opportunities) o
+    join tenants t on t.id = o.customer_id
     join (select customer_id, id, row_number() over (partition by customer_id order by id) as n from contacts) c
       using (customer_id, n);
   insert into jobs (customer_id, type, status, sync_crm, pool, total, cost, reserved, started_at, finished_at)
     select id, 'unlock_contacts', 'COMPLETED', false, 'subscription', 20, 1, 0, now(), now()
     from tenants, generate_series(1, size / 100);
   insert into job_results (customer_id, job_id, position, item, status, charged)
-    select customer_id, id, g, id::text, 'succeeded', 1
-    from jobs, generate_series(1, 20) g
+    select customer_id, j.id, g, j.id::text, 'succeeded', 1
+    from jobs j join tenants t on t.id = j.customer_id, generate_series(1, 20) g
     where type = 'unlock_contacts';
   insert into unlocks (customer_id, prospect_id) select id, uuidv7() from tenants, generate_series(1, size / 10);
   insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after)
@@ -102,8 +114,10 @@ const large = `
   update credit_balances b set available = t.size / 10, entries = t.size / 10
     from tenants t where b.customer_id = t.id and b.pool = 'subscription';
   insert into counters (customer_id, counted, shard, records)
-    select customer_id, 'contacts', 50, count(*) from contacts group by customer_id
+    select id, 'contacts', 50, (select count(*) from contacts where customer_id = t.id) from tenants t
     union all
-    select customer_id, 'companies', 50, count(*) from companies group by customer_id
+    select id, 'companies', 50, (select count(*) from companies where customer_id = t.id) from tenants t
     union all
-    select customer_id, list_id::text, 50, count(*) from list_members group by customer_id, list_id`;
+    select customer_id, list_id::text, 50, count(*)
+    from list_members m join tenants t on t.id = m.customer_id
+    group by customer_id, list_id`;

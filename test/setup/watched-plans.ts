@@ -28,12 +28,12 @@ export interface PlanWatch {
 }
 
 /**
- * The plans are those of the very statements that the service sends, parameters, plan mode and all: the server's own
+ * The plans are those of the very statements that the service sends, parameters, settings and all: the server's own
  * `auto_explain` sends each as a notice, and a proxy reads along.
  */
-export async function watchPlans(url: string, planCacheMode: string): Promise<PlanWatch> {
+export async function watchPlans(url: string): Promise<PlanWatch> {
   const { hostname, port, pathname } = new URL(url);
-  await explainAutomatically(pathname.slice(1), planCacheMode);
+  await explainAutomatically(pathname.slice(1));
   const plans: WatchedPlan[] = [];
   const listener = createServer((client) => {
     const server = connect(Number(port), hostname);
@@ -53,7 +53,7 @@ export async function watchPlans(url: string, planCacheMode: string): Promise<Pl
   };
 }
 
-const explainAutomatically = (database: string, planCacheMode: string): Promise<void> =>
+const explainAutomatically = (database: string): Promise<void> =>
   asSuperuser(async (sql) => {
     const settings = {
       session_preload_libraries: 'auto_explain',
@@ -63,7 +63,6 @@ const explainAutomatically = (database: string, planCacheMode: string): Promise<
       'auto_explain.log_nested_statements': 'on',
       'auto_explain.log_format': 'json',
       'auto_explain.log_level': 'notice',
-      plan_cache_mode: planCacheMode,
     };
     for (const [name, value] of Object.entries(settings))
       await sql.unsafe(`alter database ${database} set ${name} = '${value}'`);
@@ -93,8 +92,10 @@ const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).fla
 
 /** What a plan does to tables: which it reads from end to end, and how many rows it looks at. */
 export function readingsOf(plan: PlanNode): { sequential: string[]; rows: number } {
-  const scans = nodesOf(plan).filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
-  const rows = scans.map(
+  const nodes = nodesOf(plan);
+  const scans = nodes.filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
+  const kept = nodes.filter((node) => node['Node Type'] === 'Materialize'); // and gone through again and again
+  const rows = [...scans, ...kept].map(
     (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
   );
   return {
