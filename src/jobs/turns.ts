@@ -1,6 +1,6 @@
 import { DomainError } from '../errors.ts';
 import { turnQueues, type TurnQueue } from '../queues.ts';
-import { awaitStarts, dropLease, leaseJob, renewLease, restJob, type LeasedJob } from '../queries/turns.ts';
+import { awaitStarts, dropLease, leaseJob, othersWait, renewLease, restJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobType } from '../schemas/jobs.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { finish, LeaseLost } from './settle.ts';
@@ -17,7 +17,7 @@ import { wakeForRest } from './wake.ts';
 export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal) => Promise<void>;
 
 /** Who does a slice of which jobs. */
-export type Slices = Partial<Record<JobType, Slice>>;
+export type Slices = Record<JobType, Slice>;
 
 /** Errors in a row after which a job has failed. */
 const mostFailures = 5;
@@ -25,27 +25,39 @@ const mostFailures = 5;
 /** Milliseconds between renewals of a lease in a slice that takes long. */
 const renewalMs = 5_000;
 
-/** Takes a turn of a customer: one slice of the job that has waited longest. */
+/** Seconds after which a turn ends with the slice in hand, though nobody waits for it to: well before its message counts as lost. */
+const turnSeconds = 30;
+
+/**
+ * Takes a turn of a customer: one slice of the job that has waited longest, and more while no other customer waits. What is
+ * left is another turn's, behind those that wait by now.
+ */
 export const takeTurn =
-  <Q extends TurnQueue>(queue: Q, slices: Slices): Handler<Q> =>
+  <Q extends TurnQueue>(queue: Q, slices: Slices, seconds = turnSeconds): Handler<Q> =>
   async (context, { customerId }) => {
     const turns = { queue, types: turnQueues[queue] };
-    const job = await context.db.transaction(async (sql) => {
-      // Sent together. The second statement's snapshot is taken after the first one's lock is there.
-      const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
-      return leased;
-    });
-    if (job) await work(context, job, slices[job.type]);
-    await context.db.transaction(async (sql) => {
-      if (job) await dropLease(sql, customerId, job);
-      await wakeForRest(sql, queue, customerId);
-    });
+    const end = performance.now() + seconds * 1000;
+    for (;;) {
+      const job = await context.db.transaction(async (sql) => {
+        // Sent together. The second statement's snapshot is taken after the first one's lock is there.
+        const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
+        return leased;
+      });
+      if (job) await work(context, job, slices[job.type]);
+      const mayGoOn = job !== undefined && !context.stopping.aborted && performance.now() < end;
+      const goesOn = await context.db.transaction(async (sql) => {
+        if (job) await dropLease(sql, customerId, job);
+        if (mayGoOn && !(await othersWait(sql, customerId, turns))) return true;
+        await wakeForRest(sql, queue, customerId);
+        return false;
+      });
+      if (!goesOn) return;
+    }
   };
 
-async function work(context: JobContext, job: LeasedJob, slice: Slice | undefined): Promise<void> {
+async function work(context: JobContext, job: LeasedJob, slice: Slice): Promise<void> {
   const lease = keepLease(context, job);
   try {
-    if (!slice) throw new Error(`Nobody knows how to do a job of type ${job.type}`);
     await slice(context, job, AbortSignal.any([context.stopping, lease.lost]));
   } catch (error) {
     await recover(context, job, error);

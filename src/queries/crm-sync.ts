@@ -167,6 +167,7 @@ async function updateContacts(sql: Transaction, customerId: string, kept: readon
     set ${constant(sql, updates.join(', '))}, folded = given.folded, crm_synced_at = clock_timestamp(), updated_at = clock_timestamp()
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
     where c.customer_id = ${customerId}
+      and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
       and c.id = given.id`;
 }
 

@@ -34,17 +34,14 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
  * Takes a lease on the customer's job of these types whose last turn was longest ago, if one waits. Jobs of a suspended
  * customer wait until it is resumed.
  */
-export async function leaseJob(sql: Transaction, customerId: string, { types }: Turns): Promise<LeasedJob | undefined> {
+export async function leaseJob(sql: Transaction, customerId: string, turns: Turns): Promise<LeasedJob | undefined> {
   const [job] = await sql<LeasedJob[]>`
     with next as (
       select j.id
       from jobs j
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}
-        and j.finished_at is null
-        and j.type = any(${types as string[]})
-        and (j.leased_until is null or j.leased_until <= clock_timestamp())
-        and c.status = 'OK'
+        and ${isWaiting(sql, turns)}
       order by j.served_at nulls first, j.id
       limit 1
       for no key update of j skip locked
@@ -151,25 +148,38 @@ export async function findNextTurn(
   return next;
 }
 
+/** Whether a customer other than this one has a job of these types that waits and nobody works at. */
+export async function othersWait(sql: Transaction, customerId: string, turns: Turns): Promise<boolean> {
+  const [row] = await sql<[{ wait: boolean }]>`
+    select exists (
+      select from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, turns)} and c.id <> ${customerId}
+    ) as wait`;
+  return row.wait;
+}
+
 /**
  * Customers, of all, with jobs of these types that wait and nobody works at, in the order of their ids.
  * @param after the last customer of the batch before
  */
 export async function customersWaiting(
   sql: Sql | Transaction,
-  { types }: Turns,
+  turns: Turns,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const rows = await sql<{ customer_id: string }[]>`
     select distinct j.customer_id
     from jobs j
     join customers c on c.id = j.customer_id
-    where j.finished_at is null
+    where ${isWaiting(sql, turns)}
       and j.customer_id > ${after}
-      and j.type = any(${types as string[]})
-      and (j.leased_until is null or j.leased_until <= clock_timestamp())
-      and c.status = 'OK'
     order by j.customer_id
     limit ${limit}`;
   return rows.map((row) => row.customer_id);
 }
+
+/** A job `j` of a customer `c` can be worked at, and is not. */
+const isWaiting = (sql: Sql | Transaction, { types }: Turns) => sql`
+  j.finished_at is null
+  and j.type = any(${types as string[]})
+  and (j.leased_until is null or j.leased_until <= clock_timestamp())
+  and c.status = 'OK'`;

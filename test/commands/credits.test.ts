@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { takeTurn } from '../../src/jobs/turns.ts';
-import { begin, contextOf, echo } from '../jobs/working.ts';
+import { begin, contextOf, echo, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
 
@@ -58,8 +57,7 @@ describe('credits', { timeout: 90_000 }, () => {
 
   test('check is content with what the service does', async () => {
     const customer = await t.customer();
-    const turn = (limit: number) =>
-      takeTurn('verify', { verify_email: echo(limit) })(contextOf(t), { customerId: customer.id });
+    const turn = (limit: number) => verifyTurn(echo(limit))(contextOf(t), { customerId: customer.id });
     await begin(t, customer, 5);
     await turn(5);
     const cancelled = await begin(t, customer, 5);
@@ -108,7 +106,7 @@ describe('credits', { timeout: 90_000 }, () => {
   test.each(tampering)('check finds %s that was tampered with, and exits 1', async (_, text, fault) => {
     const customer = await t.customer();
     await begin(t, customer, 5);
-    await takeTurn('verify', { verify_email: echo() })(contextOf(t), { customerId: customer.id });
+    await verifyTurn(echo())(contextOf(t), { customerId: customer.id });
     await t.owner.begin(async (sql) => {
       await sql.unsafe(text, [customer.id]);
     });

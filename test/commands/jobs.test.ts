@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { takeTurn } from '../../src/jobs/turns.ts';
 import { finish } from '../../src/jobs/settle.ts';
-import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages } from '../jobs/working.ts';
+import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
@@ -18,8 +17,7 @@ async function json(line: string[]) {
   return JSON.parse(stdout);
 }
 
-const turn = ({ id }: TestCustomer, limit = 200) =>
-  takeTurn('verify', { verify_email: echo(limit) })(contextOf(t), { customerId: id });
+const turn = ({ id }: TestCustomer, limit = 200) => verifyTurn(echo(limit))(contextOf(t), { customerId: id });
 
 const fail = (customer: TestCustomer, id: string) =>
   t.db.transaction((sql) => finish(sql, customer.id, id, { status: 'FAILED', error: 'broken' }));

@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { toDocument } from '../../src/catalog/document.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { takeTurn } from '../../src/jobs/turns.ts';
 import { customersOf, insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
 import { person } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
-import { begin, contextOf, echo, jobRow, waitingMessages } from './working.ts';
+import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const test = await startApp();
 const sweep = () => sweepJobs(contextOf(test), {});
@@ -23,7 +22,7 @@ describe('the sweep', () => {
     const jobs = new Map<string, string>();
     for (const customer of [lost!, waiting!, leased!, suspended!, ended!])
       jobs.set(customer.id, await begin(test, customer, 5));
-    await takeTurn('verify', { verify_email: echo() })(contextOf(test), { customerId: ended!.id });
+    await verifyTurn(echo())(contextOf(test), { customerId: ended!.id });
     await test.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
     await test.owner`
       update jobs set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 seconds'
@@ -45,13 +44,13 @@ describe('the sweep', () => {
       where id = ${job}`;
     await sweep();
     expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
-    await takeTurn('verify', { verify_email: echo() })(contextOf(test), { customerId: customer.id });
+    await verifyTurn(echo())(contextOf(test), { customerId: customer.id });
     expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
   });
 
   it('removes inputs and results 30 days after the end, and leaves the job and the ledger', async () => {
     const customer = await test.customer();
-    const turn = () => takeTurn('verify', { verify_email: echo(20_000) })(contextOf(test), { customerId: customer.id });
+    const turn = () => verifyTurn(echo(20_000))(contextOf(test), { customerId: customer.id });
     const old = await begin(test, customer, 12_000);
     await turn();
     const young = await begin(test, customer, 5);

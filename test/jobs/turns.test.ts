@@ -2,11 +2,12 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { unavailable } from '../../src/errors.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
+import { slices } from '../../src/jobs/slices.ts';
 import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import { patient, startApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
-import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages } from './working.ts';
+import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const test = await startApp(patient);
 const context = contextOf(test);
@@ -15,11 +16,10 @@ const context = contextOf(test);
 const startWorker = (slice: Slice): Promise<Workers> =>
   startWorkers(
     { ...context, url: test.url },
-    { verify: { handle: takeTurn('verify', { verify_email: slice }), atOnce: 1 } },
+    { verify: { handle: takeTurn('verify', { ...slices, verify_email: slice }), atOnce: 1 } },
   );
 
-const turnOf = ({ id }: TestCustomer, slice: Slice): Promise<void> =>
-  takeTurn('verify', { verify_email: slice })(context, { customerId: id });
+const turnOf = ({ id }: TestCustomer, slice: Slice): Promise<void> => verifyTurn(slice)(context, { customerId: id });
 
 /** Lets a lease, or a rest, end now. */
 const endLease = (job: string) =>
@@ -57,6 +57,24 @@ describe('one worker', () => {
     await ended(test, long);
     await worker.stop();
     expect(await jobRow(test, long)).toMatchObject({ status: 'COMPLETED', succeeded: 10_000, charged: '10000' });
+  });
+
+  it('leaves a job that it goes on with once another customer waits', async () => {
+    const [busy, modest] = [await test.customer(), await test.customer()];
+    const long = await begin(test, busy, 10_000);
+    const worker = await startWorker(echo());
+    await expect.poll(async () => (await jobRow(test, long)).succeeded).toBeGreaterThan(1_000);
+    const short = await begin(test, modest, 10);
+    await ended(test, short);
+    const [between] = await test.owner<[{ items: number }]>`
+      select count(*)::integer as items
+      from job_results r
+      join jobs j on j.id = ${short}
+      where r.job_id = ${long} and r.finished_at between j.created_at and j.finished_at`;
+    expect(between.items).toBeLessThan(500);
+    expect(await jobRow(test, long)).toMatchObject({ status: 'PROCESSING' });
+    await ended(test, long);
+    await worker.stop();
   });
 
   it('serves the jobs of one customer in turn', async () => {

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { takeTurn } from '../../src/jobs/turns.ts';
 import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { parseConfig } from '../../src/config.ts';
@@ -9,7 +8,7 @@ import { contactBody, grant, make, type TestCustomer } from '../setup/factories.
 import { startMailServer } from '../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
-import { contextOf } from './working.ts';
+import { contextOf, verifyTurn } from './working.ts';
 
 const names = await startNameServer();
 /** Recipients that are asked for wait here while it is set. */
@@ -290,7 +289,7 @@ it('addresses that wait for their turn at a slow domain are left to later turns,
   const verifier = openVerifier(parseConfig({ ...environment, VERIFY_DOMAIN_INTERVAL_MS: '250' }));
   const stopping = new AbortController();
   const context = { ...contextOf(test), verifier, stopping: stopping.signal };
-  const turn = takeTurn('verify', { verify_email: verifyEmails });
+  const turn = verifyTurn(verifyEmails);
   const id = await verify([...Array.from({ length: 40 }, (_, i) => `ada${i}@${domain}`), 'nobody']);
   await turn(context, { customerId: customer.id });
   const { processed, status } = await readJob(id);
@@ -310,7 +309,7 @@ it('a turn that is told to stop settles what is verified and leaves the rest at 
   const stopping = new AbortController();
   const context = { ...contextOf(test), verifier, stopping: stopping.signal };
   const id = await verify([`ada@${domain}`, 'nobody', `ada@${randomDomain()}`]);
-  const turn = takeTurn('verify', { verify_email: verifyEmails })(context, { customerId: customer.id });
+  const turn = verifyTurn(verifyEmails)(context, { customerId: customer.id });
   await expect.poll(() => mail.recipients).toContain(`ada@${domain}`);
   stopping.abort();
   await turn;

@@ -1,9 +1,10 @@
 import { pino } from 'pino';
 import { expect } from 'vitest';
-import type { JobContext } from '../../src/jobs/handler.ts';
+import type { Handler, JobContext } from '../../src/jobs/handler.ts';
 import { settle } from '../../src/jobs/settle.ts';
+import { slices } from '../../src/jobs/slices.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
-import type { Slice } from '../../src/jobs/turns.ts';
+import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
 import { nextInputs } from '../../src/queries/jobs.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
@@ -88,3 +89,7 @@ export async function waitingMessages({ owner }: TestApp, queue: string, custome
     where name = ${queue} and state = 'created' and data ->> 'customerId' = ${customerId} and start_after <= now()`;
   return count;
 }
+
+/** A turn of one slice, of a job that verifies contacts' e-mails, done so. */
+export const verifyTurn = (slice: Slice): Handler<'verify'> =>
+  takeTurn('verify', { ...slices, verify_email: slice }, 0);

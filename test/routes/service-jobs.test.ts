@@ -7,8 +7,7 @@ import { parseConfig } from '../../src/config.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person } from '../catalog/people.ts';
-import { echo, entriesOf, jobRow, contextOf, waitingMessages } from '../jobs/working.ts';
-import { takeTurn } from '../../src/jobs/turns.ts';
+import { echo, entriesOf, jobRow, contextOf, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { patient, startApp } from '../setup/app.ts';
 import { contactBody, grant, inject, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
@@ -402,8 +401,7 @@ describe('Idempotency-Key', () => {
 });
 
 describe('a job', () => {
-  const turn = ({ id }: TestCustomer, limit: number) =>
-    takeTurn('verify', { verify_email: echo(limit) })(contextOf(test), { customerId: id });
+  const turn = ({ id }: TestCustomer, limit: number) => verifyTurn(echo(limit))(contextOf(test), { customerId: id });
 
   const start = async (customer: TestCustomer, count: number): Promise<string> =>
     (await verify(customer, { emails: Array.from({ length: count }, (_, i) => ({ email: `${i}@x.example` })) })).body
