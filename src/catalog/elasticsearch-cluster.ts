@@ -19,10 +19,13 @@ export interface Route {
   preference?: string;
 }
 
+/** It has answered; it was late to, as a busy node may be; it could not be reached, or broke off. */
+type Doubt = 0 | 1 | 2;
+
 interface Node {
   client: Client;
-  /** Did not answer in time, or could not be reached, when last asked. */
-  isDoubtful: boolean;
+  /** How little is to be hoped of it, by its last sign of life. */
+  doubt: Doubt;
   /** By which the cluster calls it; known once it has answered. */
   id: string | undefined;
 }
@@ -54,8 +57,9 @@ export class SearchNodes {
   constructor(config: Config) {
     const auth = config.ELASTICSEARCH_API_KEY ? { auth: { apiKey: config.ELASTICSEARCH_API_KEY } } : {};
     this.#nodes = config.ELASTICSEARCH_URL!.split(',').map((node) => ({
-      client: new Client({ node, ...auth, maxRetries: 0 }),
-      isDoubtful: false,
+      // What it answers is what was written here: nothing in it can be a prototype.
+      client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),
+      doubt: 0,
       id: undefined,
     }));
     this.#readMs = config.ELASTICSEARCH_TIMEOUT_MS;
@@ -126,18 +130,18 @@ export class SearchNodes {
     }
   }
 
-  /** In turn, those in doubt only when all are. */
+  /** In turn, of those there is least doubt about. */
   #pick(): Node {
-    const sound = this.#nodes.filter((node) => !node.isDoubtful);
-    const among = sound.length > 0 ? sound : this.#nodes;
+    const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
+    const among = this.#nodes.filter(({ doubt }) => doubt === least);
     this.#next += 1;
     return among[this.#next % among.length]!;
   }
 
   /** While some are in doubt, the others' copies are asked where they have any. */
   #route(): Route {
-    const sound = this.#nodes.flatMap(({ isDoubtful, id }) => (isDoubtful || id === undefined ? [] : [id]));
-    if (sound.length === 0 || this.#nodes.every((node) => !node.isDoubtful)) return {};
+    const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
+    if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
@@ -151,7 +155,7 @@ export class SearchNodes {
     this.#watching = true;
     const { signal } = this.#closing;
     const again = async (): Promise<void> => {
-      while (this.#nodes.some((node) => node.isDoubtful)) {
+      while (this.#nodes.some(({ doubt }) => doubt > 0)) {
         await sleep(probeMs, undefined, { signal, ref: false });
         await this.#probeAll();
       }
@@ -172,10 +176,15 @@ async function probe(node: Node): Promise<void> {
       { requestTimeout: probeMs, maxRetries: 0 },
     );
     node.id = Object.keys(answer.nodes)[0];
-    node.isDoubtful = false;
+    node.doubt = 0;
   } catch (error) {
-    node.isDoubtful = isSilence(error);
+    node.doubt = doubtAfter(error);
   }
+}
+
+function doubtAfter(error: unknown): Doubt {
+  if (error instanceof errors.TimeoutError) return 1;
+  return isSilence(error) ? 2 : 0;
 }
 
 /** No answer came: too late, no connection, or one that broke. */
