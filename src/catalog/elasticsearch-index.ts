@@ -53,7 +53,7 @@ export const peopleIndex = (
   settings: {
     ...copies(config),
     // What must be seen is refreshed when it is written.
-    refresh_interval: '30s',
+    refresh_interval: '5s',
     sort: { field: ['score', 'id'], order: ['desc', 'asc'] },
   },
   mappings: {
@@ -119,10 +119,7 @@ export const toSource = (
   unlocked_by: unlockedBy.length > 0 ? unlockedBy : undefined,
 });
 
-/** What is asked of the source. */
-export const wanted = ['person'];
-
-/** What the index of people gives back. */
+/** What is read of a source. */
 export interface PersonSource {
   person: Omit<Prospect, '_id'>;
 }

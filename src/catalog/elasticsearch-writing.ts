@@ -6,7 +6,7 @@ import { customersOf, markTold } from '../queries/unlocks.ts';
 import { toDocument, toProspect, type CatalogDocument } from './document.ts';
 import { bulk, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
-import { toSource, wanted, type Names, type PersonSource } from './elasticsearch-index.ts';
+import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
 
 /** What writing needs. */
 export interface Writing {
@@ -83,7 +83,7 @@ async function syncIndex(writing: Writing, index: string, ids: string[]): Promis
 /** Answers the ids of documents that were changed by somebody else meanwhile. */
 async function syncOnce(writing: Writing, index: string, ids: string[]): Promise<string[]> {
   const { docs } = await writing.nodes.work(
-    (client, options) => client.mget<PersonSource>({ index, ids, _source_includes: wanted }, options),
+    (client, options) => client.mget<PersonSource>({ index, ids }, options),
     syncPatienceMs,
   );
   const customers = await unlocksOf(writing, ids);

@@ -5,7 +5,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toDocument, toProspect } from './document.ts';
 import { SearchNodes } from './elasticsearch-cluster.ts';
-import { namesOf, newIndex, peopleIndex, wanted, type Names, type PersonSource } from './elasticsearch-index.ts';
+import { namesOf, newIndex, peopleIndex, type Names, type PersonSource } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import { erasePeople, syncPatienceMs, syncUnlocks, writePeople, type Writing } from './elasticsearch-writing.ts';
@@ -47,6 +47,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 
 const common = { ignore_unavailable: true, allow_partial_search_results: false } as const;
 
+/** All of the source, though only the person is read: to pick from it costs the cluster more than the rest of the search. */
 async function searchPeople(
   nodes: SearchNodes,
   index: string,
@@ -64,8 +65,6 @@ async function searchPeople(
         size: limit,
         ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
         track_total_hits: false,
-        _source: wanted,
-        filter_path: 'hits.hits._id,hits.hits._source',
       },
       options,
     ),
@@ -92,7 +91,7 @@ async function findPeople(nodes: SearchNodes, names: Names, ids: string[]): Prom
   if (ids.length === 0) return [];
   const { hits } = await nodes.read((client, options, route) =>
     client.search<PersonSource>(
-      { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length, _source: wanted },
+      { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length },
       options,
     ),
   );
@@ -184,7 +183,6 @@ async function readBatch(
       sort: sortBy(bestFirst),
       size: batchSize,
       track_total_hits: false,
-      _source: wanted,
       ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
     },
     options,

@@ -20,7 +20,10 @@ function maskEmail(email: string): string {
 /** Only the last two digits stay what they are. */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);
-  const digits = characters.flatMap((character, i) => (/\p{Nd}/u.test(character) ? [i] : []));
-  const shown = new Set(digits.length > 2 ? digits.slice(-2) : []);
-  return characters.map((character, i) => (shown.has(i) ? character : dot)).join('');
+  let left = phone.match(digits)?.length ?? 0;
+  const shown = left > 2 ? 2 : 0;
+  return characters.map((character) => (digit.test(character) && (left -= 1) < shown ? character : dot)).join('');
 }
+
+const digit = /\p{Nd}/u;
+const digits = /\p{Nd}/gu;
