@@ -70,17 +70,19 @@ interface Folded {
 
 const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
 
-const known = new Map<string, Folded>();
+/** What was folded lately, and what was before that: the older half is forgotten at a time. */
+let known = new Map<string, Folded>();
+let knownBefore = known;
 const mostKnown = 20_000;
 const longestKnown = 64;
 
-/** Titles, companies, names and places repeat: most of a load is folded from memory, which is emptied when full. */
+/** Titles, companies, names and places repeat: most of a load is folded from memory. */
 function foldOnce(text: string): Folded {
   const before = known.get(text);
   if (before !== undefined) return before;
-  const made: Folded = { folded: fold(text) };
+  const made: Folded = knownBefore.get(text) ?? { folded: fold(text) };
   if (text.length > longestKnown) return made;
-  if (known.size >= mostKnown) known.clear();
+  if (known.size >= mostKnown) [known, knownBefore] = [new Map(), known];
   known.set(text, made);
   return made;
 }

@@ -30,28 +30,32 @@ export async function bulk(
   operations: Operation[],
   patienceMs = loadPatienceMs,
 ): Promise<Map<string, ItemResult>> {
-  const results = new Map<string, ItemResult>();
   const deadline = performance.now() + patienceMs;
-  let left = operations;
-  for (let pause = 100; left.length > 0; pause = Math.min(2 * pause, 5_000)) {
-    if (results.size > 0) await sleep(pause * (0.5 + Math.random()));
+  const results = new Map<string, ItemResult>();
+  if (operations.length === 0) return results;
+  const all = encode(operations);
+  let left: Encoded = all;
+  for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
+    const answers = await bulkOnce(nodes, index, left.bytes, patienceMs);
+    for (const [i, { id }] of left.lines.entries()) results.set(id, answers[i]!);
+    const refused = left.lines.filter((_, i) => overloaded.has(answers[i]!.status));
+    if (refused.length === 0) break;
+    left = select(left, refused);
+    await sleep(pause * (0.5 + Math.random()));
     if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
-    const answers = await bulkOnce(nodes, index, left, patienceMs);
-    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
-    left = left.filter(({ id }) => overloaded.has(results.get(id)!.status));
   }
+  // Answered, it was read; what failed may still be on its way.
+  if (spare.length < mostSpare) spare.push(Buffer.from(all.bytes.buffer));
   return results;
 }
 
-async function bulkOnce(
-  nodes: SearchNodes,
-  index: string,
-  operations: Operation[],
-  patienceMs: number,
-): Promise<ItemResult[]> {
-  // The client sends bytes as they are; its types know objects only.
-  const lines = encode(operations) as unknown as object[];
-  const request = { index, operations: lines, filter_path: 'items.*.status,items.*.result,items.*.error.type' };
+async function bulkOnce(nodes: SearchNodes, index: string, bytes: Buffer, patienceMs: number): Promise<ItemResult[]> {
+  const request = {
+    index,
+    // The client sends bytes as they are; its types know objects only.
+    operations: bytes as unknown as object[],
+    filter_path: 'items.*.status,items.*.result,items.*.error.type',
+  };
   const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
   return items.map((item) => {
     const { status, result, error } = Object.values(item)[0]!;
@@ -61,16 +65,45 @@ async function bulkOnce(
   });
 }
 
-/** The lines as bytes, written one by one: joined, a single person in another script would double the size of all. */
-function encode(operations: Operation[]): Buffer {
-  let bytes = Buffer.allocUnsafe(operations.length * 2_048);
-  let length = 0;
-  for (const { action, source } of operations) {
-    const lines = `${JSON.stringify(action)}\n${source ? `${JSON.stringify(source)}\n` : ''}`;
+/** Operations as they are sent, and where each of them stands. A load keeps these alone: objects that wait are a heap full soon. */
+interface Encoded {
+  bytes: Buffer;
+  lines: { id: string; start: number; end: number }[];
+}
+
+/** Memory of requests that were answered, for the next. */
+const spare: Buffer[] = [];
+const mostSpare = 4;
+
+/** Written one by one: joined, a single person in another script would double the size of all. */
+function encode(operations: Operation[]): Encoded {
+  const likely = operations.length * 2_048;
+  const kept = spare.pop();
+  let bytes = kept && kept.length >= likely ? kept : Buffer.allocUnsafeSlow(likely);
+  let end = 0;
+  const lines = operations.map(({ id, action, source }) => {
+    const text = `${JSON.stringify(action)}\n${source ? `${JSON.stringify(source)}\n` : ''}`;
     // A UTF-16 unit becomes three bytes at most.
-    const most = length + 3 * lines.length;
-    if (most > bytes.length) bytes = Buffer.concat([bytes.subarray(0, length)], 2 * most);
-    length += bytes.write(lines, length);
-  }
-  return bytes.subarray(0, length);
+    const most = end + 3 * text.length;
+    if (most > bytes.length) bytes = grown(bytes.subarray(0, end), 2 * most);
+    const start = end;
+    end += bytes.write(text, start);
+    return { id, start, end };
+  });
+  return { bytes: bytes.subarray(0, end), lines };
+}
+
+function grown(bytes: Buffer, length: number): Buffer {
+  const more = Buffer.allocUnsafeSlow(length);
+  bytes.copy(more);
+  return more;
+}
+
+/** Some of the operations, in bytes of their own. */
+function select({ bytes }: Encoded, chosen: Encoded['lines']): Encoded {
+  let at = 0;
+  return {
+    bytes: Buffer.concat(chosen.map(({ start, end }) => bytes.subarray(start, end))),
+    lines: chosen.map(({ id, start, end }) => ({ id, start: at, end: (at += end - start) })),
+  };
 }

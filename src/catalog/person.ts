@@ -104,12 +104,15 @@ function instant(given: unknown): string | undefined {
   return new Date(given.trim().toUpperCase()).toISOString();
 }
 
-/** Whether it is written as it is kept: most are, and this is the quickest way to see it. */
+/** Whether it is written as it is kept. Most are, on a day that every month has: that is seen without a calendar. */
 function isCanonical(text: string): boolean {
+  if (anyMonths.test(text)) return true;
   if (text.length !== 24 || text.startsWith('0000')) return false;
   const date = new Date(text);
   return !Number.isNaN(date.getTime()) && date.toISOString() === text;
 }
+
+const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /** The given UUID, else one derived from what identifies the person elsewhere, so that importing again replaces. */
 function idOf(given: GivenPerson, profnetUrl: string | null, workEmail: string): string {

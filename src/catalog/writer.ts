@@ -11,7 +11,8 @@ const mostUnderWay = 3;
 const saveEveryMs = 500;
 
 interface Batch {
-  documents: Map<string, CatalogDocument>;
+  /** Of its documents, which are not kept. */
+  ids: ReadonlySet<string>;
   /** Where the load is when this batch and all before it are written. */
   reached: Reached;
   written: Promise<void>;
@@ -60,12 +61,13 @@ export class Writer {
   async #send(): Promise<void> {
     const documents = this.#documents;
     this.#documents = new Map();
-    while (this.#underWay.length >= mostUnderWay || this.#underWay.some((batch) => share(batch.documents, documents)))
+    const ids = new Set(documents.keys());
+    while (this.#underWay.length >= mostUnderWay || this.#underWay.some((batch) => !batch.ids.isDisjointFrom(ids)))
       await this.#settleOldest();
     const written = this.#catalog.write([...documents.values()]);
     // Awaited in order below; a failure that comes early must not count as unhandled until then.
     written.catch(() => undefined);
-    this.#underWay.push({ documents, reached: this.#reached, written });
+    this.#underWay.push({ ids, reached: this.#reached, written });
   }
 
   async #settleOldest(): Promise<void> {
@@ -76,9 +78,4 @@ export class Writer {
     this.#savedAt = performance.now();
     await this.#save(oldest!.reached);
   }
-}
-
-function share(one: Map<string, unknown>, other: Map<string, unknown>): boolean {
-  for (const id of one.keys()) if (other.has(id)) return true;
-  return false;
 }
