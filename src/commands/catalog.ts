@@ -11,6 +11,7 @@ import { unpacked } from '../catalog/records.ts';
 import { readConfig } from '../config.ts';
 import { endImport, importOverview } from '../queries/catalog-imports.ts';
 import { countUntold } from '../queries/unlocks.ts';
+import { garbageCollector } from './collect-garbage.ts';
 import { answer, asInteger, asUuid, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
@@ -86,10 +87,24 @@ async function withCatalog<T>(work: (services: OpenServices) => Promise<T>): Pro
   }
 }
 
+/** A load is to need no more memory for millions of people than for thousands. */
+const peoplePerCollection = 10_000;
+
+/** Acts whenever a count has grown by so many. */
+function every(step: number, act: () => void): (count: number) => void {
+  let next = step;
+  return (count) => {
+    if (count < next) return;
+    next = count + step;
+    act();
+  };
+}
+
 async function importFile(file: string, options: ImportOptions): Promise<LoadReport> {
   const format = options.format ?? formatOf(file);
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
+  const collect = every(peoplePerCollection, garbageCollector());
   const report = await withCatalog(async ({ db, catalog }) => {
     const { source } = input;
     if (options.restart && source !== undefined) await db.transaction((sql) => endImport(sql, source));
@@ -98,7 +113,10 @@ async function importFile(file: string, options: ImportOptions): Promise<LoadRep
       format,
       source,
       onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
-      onProgress: ({ loaded, bad }) => progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad),
+      onProgress: ({ loaded, bad }) => {
+        progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad);
+        collect(loaded);
+      },
     });
   }).finally(() => progress.end());
   return report;
