@@ -105,5 +105,5 @@ async function checkAll(db: Database): Promise<Report> {
 
 const describe = ({ customers, faults }: Report): string =>
   faults.length === 0
-    ? `The credits of ${customers} customers add up`
+    ? `The credits of ${customers === 1 ? '1 customer' : `${customers} customers`} add up`
     : table(faults, { CUSTOMER: (one) => one.customer_id, OF: (one) => one.of, FAULT: (one) => one.fault });
