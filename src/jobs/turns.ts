@@ -31,29 +31,38 @@ const turnSeconds = 30;
 /**
  * Takes a turn of a customer: one slice of the job that has waited longest, and more while no other customer waits. What is
  * left is another turn's, behind those that wait by now.
+ * @param seconds after which it ends in any case; 0 is one slice
  */
 export const takeTurn =
   <Q extends TurnQueue>(queue: Q, slices: Slices, seconds = turnSeconds): Handler<Q> =>
   async (context, { customerId }) => {
-    const turns = { queue, types: turnQueues[queue] };
     const end = performance.now() + seconds * 1000;
-    for (;;) {
-      const job = await context.db.transaction(async (sql) => {
-        // Sent together. The second statement's snapshot is taken after the first one's lock is there.
-        const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
-        return leased;
-      });
-      if (job) await work(context, job, slices[job.type]);
-      const mayGoOn = job !== undefined && !context.stopping.aborted && performance.now() < end;
-      const goesOn = await context.db.transaction(async (sql) => {
-        if (job) await dropLease(sql, customerId, job);
-        if (mayGoOn && !(await othersWait(sql, customerId, turns))) return true;
-        await wakeForRest(sql, queue, customerId);
-        return false;
-      });
-      if (!goesOn) return;
-    }
+    const isInTime = () => !context.stopping.aborted && performance.now() < end;
+    while (await takeSlice(context, queue, slices, customerId, isInTime));
   };
+
+/** Works at a slice, if there is a job. Answers whether the turn goes on; else what is left has been put behind others. */
+async function takeSlice(
+  context: JobContext,
+  queue: TurnQueue,
+  slices: Slices,
+  customerId: string,
+  isInTime: () => boolean,
+): Promise<boolean> {
+  const turns = { queue, types: turnQueues[queue] };
+  const job = await context.db.transaction(async (sql) => {
+    // Sent together. The second statement's snapshot is taken after the first one's lock is there.
+    const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
+    return leased;
+  });
+  if (job) await work(context, job, slices[job.type]);
+  return context.db.transaction(async (sql) => {
+    if (job) await dropLease(sql, customerId, job);
+    if (job && isInTime() && !(await othersWait(sql, customerId, turns))) return true;
+    await wakeForRest(sql, queue, customerId);
+    return false;
+  });
+}
 
 async function work(context: JobContext, job: LeasedJob, slice: Slice): Promise<void> {
   const lease = keepLease(context, job);
