@@ -65,13 +65,17 @@ function selectSlice(sql: Sql, search: Search, { limit, skip = 0, after }: Slice
 /** Net-new is counted as those that match less those of them that are unlocked, which are mostly few. */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });
-  const unlocked = sql`
-    select count(*)
-    from unlocks u
-    join prospects p on p.id = u.prospect_id
-    where u.customer_id = ${netNewFor ?? null}::uuid and ${isMatch}`;
+  const unlocked =
+    netNewFor === undefined
+      ? sql`0`
+      : sql`(
+          select count(*)
+          from unlocks u
+          join prospects p on p.id = u.prospect_id
+          where u.customer_id = ${netNewFor}::uuid and ${isMatch}
+        )`;
   const [row] = await sql<[{ count: number }]>`
-    select (select count(*) from prospects p where ${isMatch}) ${netNewFor === undefined ? sql`` : sql`- (${unlocked})`} as count`;
+    select (select count(*) from prospects p where ${isMatch}) - ${unlocked} as count`;
   return row.count;
 }
 
