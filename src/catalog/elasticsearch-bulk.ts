@@ -33,20 +33,16 @@ export async function bulk(
   const deadline = performance.now() + patienceMs;
   const results = new Map<string, ItemResult>();
   if (operations.length === 0) return results;
-  const all = encode(operations);
-  let left: Encoded = all;
+  let left = encode(operations);
   for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
     const answers = await bulkOnce(nodes, index, left.bytes, patienceMs);
     for (const [i, { id }] of left.lines.entries()) results.set(id, answers[i]!);
     const refused = left.lines.filter((_, i) => overloaded.has(answers[i]!.status));
-    if (refused.length === 0) break;
+    if (refused.length === 0) return results;
     left = select(left, refused);
     await sleep(pause * (0.5 + Math.random()));
     if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
   }
-  // Answered, it was read; what failed may still be on its way.
-  if (spare.length < mostSpare) spare.push(Buffer.from(all.bytes.buffer));
-  return results;
 }
 
 async function bulkOnce(nodes: SearchNodes, index: string, bytes: Buffer, patienceMs: number): Promise<ItemResult[]> {
@@ -71,32 +67,20 @@ interface Encoded {
   lines: { id: string; start: number; end: number }[];
 }
 
-/** Memory of requests that were answered, for the next. */
-const spare: Buffer[] = [];
-const mostSpare = 4;
-
 /** Written one by one: joined, a single person in another script would double the size of all. */
 function encode(operations: Operation[]): Encoded {
-  const likely = operations.length * 2_048;
-  const kept = spare.pop();
-  let bytes = kept && kept.length >= likely ? kept : Buffer.allocUnsafeSlow(likely);
+  let bytes = Buffer.allocUnsafe(operations.length * 2_048);
   let end = 0;
   const lines = operations.map(({ id, action, source }) => {
     const text = `${JSON.stringify(action)}\n${source ? `${JSON.stringify(source)}\n` : ''}`;
     // A UTF-16 unit becomes three bytes at most.
     const most = end + 3 * text.length;
-    if (most > bytes.length) bytes = grown(bytes.subarray(0, end), 2 * most);
+    if (most > bytes.length) bytes = Buffer.concat([bytes.subarray(0, end)], 2 * most);
     const start = end;
     end += bytes.write(text, start);
     return { id, start, end };
   });
   return { bytes: bytes.subarray(0, end), lines };
-}
-
-function grown(bytes: Buffer, length: number): Buffer {
-  const more = Buffer.allocUnsafeSlow(length);
-  bytes.copy(more);
-  return more;
 }
 
 /** Some of the operations, in bytes of their own. */
