@@ -5,7 +5,7 @@ import { parseConfig } from '../../src/config.ts';
 import { recount } from '../queries/recount.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
-import { startMailServer } from '../setup/mail-server.ts';
+import { gather, startMailServer, type Crowd } from '../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { contextOf, verifyTurn } from './working.ts';
@@ -13,8 +13,11 @@ import { contextOf, verifyTurn } from './working.ts';
 const names = await startNameServer();
 /** Recipients that are asked for wait here while it is set. */
 let held: Promise<void> | undefined;
+/** Where they wait for each other while it is set. */
+let crowd: Crowd | undefined;
 const mail = await startMailServer(async (recipient) => {
   await held;
+  await crowd?.pass();
   return /^(ada|bob|eve)/.test(recipient) ? undefined : { code: 550, text: '5.1.1 No such user here' };
 });
 const environment = {
@@ -36,6 +39,7 @@ beforeAll(async () => {
 
 beforeEach(async () => {
   held = undefined;
+  crowd = undefined;
   domain = names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
   customer = await funded();
 });
@@ -242,12 +246,12 @@ describe('with a worker', () => {
 
   it('the limits of a domain hold over the jobs of two customers', async () => {
     const other = await funded();
-    mail.mostAtOnce = 0;
+    crowd = gather(3);
     const of = (prefix: string) => Array.from({ length: 40 }, (_, i) => `${prefix}${i}@${domain}`);
     const [mine, theirs] = [await verify(of('ada')), await verify(of('bob'), false, other)];
     await ended(mine);
     await ended(theirs, other);
-    expect(mail.mostAtOnce).toBe(3);
+    expect(crowd.mostAtOnce).toBe(3);
     await expectSettled(mine);
     await expectSettled(theirs, other);
   });

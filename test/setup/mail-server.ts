@@ -1,4 +1,5 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { afterAll } from 'vitest';
 
@@ -10,9 +11,8 @@ export interface MailServer {
   /** Whom the mail would have been from, and what callers called themselves. */
   senders: string[];
   names: string[];
-  /** When callers came (ms), and how many were there at once. */
+  /** When callers came (ms). */
   calls: number[];
-  mostAtOnce: number;
   /** Whether anybody sent mail. */
   gotMail: boolean;
 }
@@ -21,6 +21,33 @@ const closing: (() => Promise<unknown>)[] = [];
 afterAll(async () => {
   for (const close of closing) await close();
 });
+
+/** Callers that wait for each other: how many were here at once, and a gate each of them passes. */
+export interface Crowd {
+  mostAtOnce: number;
+  pass: () => Promise<void>;
+}
+
+/**
+ * Holds callers until `size` of them are here, and a little longer for one too many to come: however slow the machine,
+ * a limit of `size` shows as exactly that.
+ */
+export function gather(size: number): Crowd {
+  let here = 0;
+  let complete = () => undefined as void;
+  const together = new Promise<void>((resolve) => (complete = resolve)).then(() => sleep(100));
+  const crowd: Crowd = {
+    mostAtOnce: 0,
+    pass: async () => {
+      here += 1;
+      crowd.mostAtOnce = Math.max(crowd.mostAtOnce, here);
+      if (here === size) complete();
+      await together;
+      here -= 1;
+    },
+  };
+  return crowd;
+}
 
 /**
  * Starts a mail server.
@@ -38,10 +65,8 @@ export async function startMailServer(
     senders: [],
     names: [],
     calls: [],
-    mostAtOnce: 0,
     gotMail: false,
   };
-  let atOnce = 0;
   const answer = async (recipient: string, done: (error?: Error) => void) => {
     const refusal = await judge(recipient);
     done(refusal && Object.assign(new Error(refusal.text), { responseCode: refusal.code }));
@@ -53,11 +78,8 @@ export async function startMailServer(
     logger: false,
     onConnect: (_session, done) => {
       seen.calls.push(performance.now());
-      atOnce += 1;
-      seen.mostAtOnce = Math.max(seen.mostAtOnce, atOnce);
       done();
     },
-    onClose: () => (atOnce -= 1),
     onMailFrom: ({ address }, session, done) => {
       seen.senders.push(address);
       seen.names.push(session.hostNameAppearsAs);

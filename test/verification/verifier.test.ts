@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
-import { scripted, startMailServer, startRudeServer } from '../setup/mail-server.ts';
+import { gather, scripted, startMailServer, startRudeServer, type Crowd } from '../setup/mail-server.ts';
 
 const names = await startNameServer();
 const loopback = { a: ['127.0.0.1'] };
@@ -461,21 +461,28 @@ describe('asking a server that misbehaves', () => {
 });
 
 describe('the limits of a domain', () => {
+  const takeAdaWith = (crowd: Crowd) => async (recipient: string) => {
+    await crowd.pass();
+    return takeAda(recipient);
+  };
+
   it('hold for all who ask at once', async () => {
-    const server = await startMailServer(takeAda);
-    const verifier = asking(server.port, { VERIFY_DOMAIN_CONNECTIONS: '3' });
+    const crowd = gather(3);
+    const server = await startMailServer(takeAdaWith(crowd));
+    const verifier = asking(server.port, { VERIFY_DOMAIN_CONNECTIONS: '3', VERIFY_SMTP_TIMEOUT_MS: '20000' });
     const { domain } = mailDomain();
     await Promise.all(Array.from({ length: 40 }, (_, i) => verifier.verify(`a${i}@${domain}`)));
     expect(server.calls).toHaveLength(40);
-    expect(server.mostAtOnce).toBe(3);
+    expect(crowd.mostAtOnce).toBe(3);
   });
 
   it('hold for all domains together', async () => {
-    const server = await startMailServer(takeAda);
-    const verifier = asking(server.port, { VERIFY_CONNECTIONS: '4' });
+    const crowd = gather(4);
+    const server = await startMailServer(takeAdaWith(crowd));
+    const verifier = asking(server.port, { VERIFY_CONNECTIONS: '4', VERIFY_SMTP_TIMEOUT_MS: '20000' });
     await Promise.all(Array.from({ length: 40 }, () => verifier.verify(`ada@${mailDomain().domain}`)));
     expect(server.calls).toHaveLength(40);
-    expect(server.mostAtOnce).toBe(4);
+    expect(crowd.mostAtOnce).toBe(4);
   });
 
   it('keep their distance in time, also after a pause', async () => {
