@@ -6,7 +6,8 @@ import { pageClauses } from '../../src/filters/page.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { peopleOfTenants } from '../setup/tenants.ts';
 import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
-import { printed, printer, type Printed } from './printed.ts';
+import { recorder, type Recorded } from '../../src/filters/recorded.ts';
+import { printed } from './printed.ts';
 
 /** Records of 20 customers, the first with half of all; two thirds of the scores and half of the times of change are tied. */
 const load = `
@@ -47,7 +48,7 @@ const literal = (value: unknown): string => {
 };
 
 /** Runs a statement as a prepared one with one kind of plan, and tells how it was done. */
-async function explain({ text, parameters }: Printed, mode: string): Promise<PlanNode> {
+async function explain({ text, parameters }: Recorded, mode: string): Promise<PlanNode> {
   await sql.unsafe(`set plan_cache_mode = ${mode}; prepare explained as ${text}`);
   try {
     const execute = parameters.length === 0 ? 'explained' : `explained(${parameters.map(literal).join(', ')})`;
@@ -58,10 +59,10 @@ async function explain({ text, parameters }: Printed, mode: string): Promise<Pla
   }
 }
 
-const printedPage = (source: Source, customer: string, request: ListRequest): Printed => {
-  const { from, where, orderBy, limit } = pageClauses(printer, readListing(source, customer, request));
-  const shown = printer.unsafe(source.alias === 'c' ? 'c.*, co.company_name' : 'co.*');
-  return printed(printer`select ${shown} from ${from} where ${where} order by ${orderBy} limit ${limit}`);
+const printedPage = (source: Source, customer: string, request: ListRequest): Recorded => {
+  const { from, where, orderBy, limit } = pageClauses(recorder, readListing(source, customer, request));
+  const shown = recorder.unsafe(source.alias === 'c' ? 'c.*, co.company_name' : 'co.*');
+  return printed(recorder`select ${shown} from ${from} where ${where} order by ${orderBy} limit ${limit}`);
 };
 
 /** The cursor of the page that ends in the middle of what the customer has. */

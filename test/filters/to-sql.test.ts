@@ -3,14 +3,15 @@ import { companySource, contactSource } from '../../src/filters/columns.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
 import { toSql } from '../../src/filters/to-sql.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
-import { printed, printer } from './printed.ts';
+import { recorder } from '../../src/filters/recorded.ts';
+import { printed } from './printed.ts';
 
 const listId = '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';
 
 const contacts = (filters: GivenFilters) =>
-  printed(toSql(printer, contactSource, parseFilters(contactSource.fields, filters)));
+  printed(toSql(recorder, contactSource, parseFilters(contactSource.fields, filters)));
 const companies = (filters: GivenFilters) =>
-  printed(toSql(printer, companySource, parseFilters(companySource.fields, filters)));
+  printed(toSql(recorder, companySource, parseFilters(companySource.fields, filters)));
 
 describe('the SQL of', () => {
   test.each<[string, GivenFilters, string, unknown[]]>([
