@@ -1,0 +1,28 @@
+import type { TestApp } from '../setup/app.ts';
+import { grant, type Answer, type TestCustomer } from '../setup/factories.ts';
+
+/** A customer with credits in these pools. */
+export async function customerWith(
+  test: TestApp,
+  credits: { subscription?: number; verification?: number },
+): Promise<TestCustomer> {
+  const customer = await test.customer();
+  if (credits.subscription) await grant(test.app, customer.id, 'subscription', credits.subscription);
+  if (credits.verification) await grant(test.app, customer.id, 'verification', credits.verification);
+  return customer;
+}
+
+type Call = (customer: TestCustomer, body: object, headers?: Record<string, string>) => Promise<Answer>;
+
+/** The calls that start jobs, answered as they are. */
+export const unlock: Call = (customer, body, headers) =>
+  customer.post('/service-handler/unlock-contacts', body, headers);
+export const select: Call = (customer, body, headers) =>
+  customer.post('/service-handler/unlock-selected-contacts', body, headers);
+export const verify: Call = (customer, body, headers) => customer.post('/service-handler/verify-email', body, headers);
+
+/** A job as it is shown. */
+export const read = (customer: TestCustomer, id: string): Promise<Answer> => customer.get(`/service-handler/${id}`);
+
+/** What a customer has in each pool. */
+export const creditsOf = async (customer: TestCustomer) => (await customer.get('/customer/credits')).body;
