@@ -3,6 +3,13 @@ import fp from 'fastify-plugin';
 import type { Access } from '../schemas/scopes.ts';
 import { ErrorBody, Refusal } from '../schemas/wire.ts';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether what is not there is answered 200 `null`, not 404. */
+    nullForUnknown?: true;
+  }
+}
+
 /**
  * Every status is declared. The errors that any route of a kind can answer are added here, once; what a route answers
  * itself it declares itself. A success status without a schema would leave unfiltered, so it is refused.
@@ -36,7 +43,7 @@ function commonErrors(route: RouteOptions): Record<number, unknown> {
   return {
     ...(withBody || route.schema?.params ? { 400: ErrorBody } : {}),
     ...(guarded ? { 401: Refusal, 403: Refusal } : {}),
-    ...(route.schema?.params ? { 404: ErrorBody } : {}),
+    ...(route.schema?.params && !route.config?.nullForUnknown ? { 404: ErrorBody } : {}),
     ...(route.config?.idempotent ? { 409: ErrorBody, 422: ErrorBody } : {}),
     ...(withBody ? { 413: ErrorBody, 415: ErrorBody } : {}),
     500: ErrorBody,

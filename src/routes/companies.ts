@@ -54,7 +54,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/company/:id',
     {
-      config: { access: { scope: 'companies:read' }, etag: true },
+      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true },
       schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
     },
     async ({ caller, params }, reply) => {
