@@ -1,7 +1,7 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Search } from './catalog.ts';
 import type { Criterion } from './criteria.ts';
-import { wordsField } from './elasticsearch-index.ts';
+import { halvesOf, wordsField } from './elasticsearch-index.ts';
 import type { ProspectOrder, ProspectPosition } from './order.ts';
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
@@ -59,11 +59,12 @@ export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
       ...(field === 'location_postal_code' ? { missing: '_last' } : {}),
     },
   })),
-  { id: 'asc' },
+  { id_high: 'asc' },
+  { id_low: 'asc' },
 ];
 
 /** A position as the values of those keys. */
 export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
   ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
-  id,
+  ...halvesOf(id),
 ];
