@@ -1,5 +1,6 @@
 import { textMembers, type Suggestion, type SuggestionQuery, type TextMember } from '../schemas/prospects.ts';
 import type { Config } from '../config.ts';
+import { fold } from '../fold.ts';
 import { bulk, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { newIndex, spellingField, valuesIndex, type Names } from './elasticsearch-index.ts';
@@ -71,27 +72,66 @@ const toOperation = ({ member, folded, value, people, words }: SuggestedValue): 
   source: { member, value, people, words },
 });
 
-/** All spellings of a member, in order of folded form, a page at a time: the cluster walks along its terms. */
+/** Folded forms that are gone through at a time, and the most spellings they may have: a cluster answers 65,536 buckets. */
+const rangeSize = 20_000;
+const mostSpellings = 65_000;
+
+/**
+ * All spellings of a member, in order of their folded form. They come a range of folded forms at a time, counted in columns:
+ * to have the cluster pair each spelling with its folded form takes ten times as long.
+ */
 async function* spellings(nodes: SearchNodes, names: Names, member: TextMember): AsyncGenerator<Spelling> {
-  const sources = [{ folded: { terms: { field: member } } }, { value: { terms: { field: spellingField(member) } } }];
-  for (let after: Record<string, string> | undefined; ;) {
-    const composite = { size: 5_000, sources, ...(after ? { after } : {}) };
-    const request = {
-      index: names.people,
-      size: 0,
-      allow_partial_search_results: false,
-      aggs: { spellings: { composite } },
-    };
-    const answer = await nodes.work((client, options) => client.search(request, options));
-    const { buckets, after_key } = answer.aggregations!['spellings'] as unknown as CompositeAnswer;
-    // Nothing is not suggested.
-    for (const { key, doc_count } of buckets) if (key.folded !== '') yield { ...key, people: doc_count };
-    if (!after_key) return;
-    after = after_key;
+  let size = rangeSize;
+  // Nothing is not suggested.
+  for (let after = ''; ;) {
+    const folded = await countTerms(nodes, names, { counted: member, size, ranged: member, range: { gt: after } });
+    const last = folded.terms.at(-1)?.key;
+    if (last === undefined) return;
+    const range = { gt: after, lte: last };
+    const counted = spellingField(member);
+    const spelled = await countTerms(nodes, names, { counted, size: mostSpellings, ranged: member, range });
+    if (spelled.isWhole || size === 1) {
+      yield* inOrder(folded.terms, spelled.terms);
+      after = last;
+    } else size = Math.ceil(size / 4);
   }
 }
 
-interface CompositeAnswer {
-  buckets: { key: { folded: string; value: string }; doc_count: number }[];
-  after_key?: Record<string, string>;
+/** The spellings of each folded form together. */
+function* inOrder(forms: Term[], spelled: Term[]): Generator<Spelling> {
+  const spellingsOf = new Map(forms.map(({ key }) => [key, [] as Spelling[]]));
+  for (const { key: value, doc_count: people } of spelled) {
+    const folded = fold(value);
+    spellingsOf.get(folded)?.push({ folded, value, people });
+  }
+  for (const found of spellingsOf.values()) yield* found;
+}
+
+interface Term {
+  key: string;
+  doc_count: number;
+}
+
+/** The first terms of a field, and how many people have each, among people with another field in a range. */
+async function countTerms(
+  nodes: SearchNodes,
+  names: Names,
+  { counted, size, ranged, range }: { counted: string; size: number; ranged: string; range: object },
+): Promise<{ terms: Term[]; isWhole: boolean }> {
+  const request = {
+    index: names.people,
+    size: 0,
+    allow_partial_search_results: false,
+    query: { range: { [ranged]: range } },
+    // In order of the terms every shard gives all that can be among the first, so that the counts are exact.
+    aggs: { terms: { terms: { field: counted, size, order: { _key: 'asc' } } } },
+  } as const;
+  const answer = await nodes.work((client, options) => client.search(request, options));
+  const { buckets, sum_other_doc_count: left } = answer.aggregations!['terms'] as unknown as TermsAnswer;
+  return { terms: buckets, isWhole: left === 0 };
+}
+
+interface TermsAnswer {
+  buckets: Term[];
+  sum_other_doc_count: number;
 }
