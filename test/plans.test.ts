@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildApp, logger } from '../src/app.ts';
-import { toDocument } from '../src/catalog/document.ts';
 import { generatePeople } from '../src/catalog/generate.ts';
 import { openCatalog } from '../src/catalog/open.ts';
 import { parseConfig } from '../src/config.ts';
@@ -20,6 +19,7 @@ import {
 } from './setup/factories.ts';
 import { addBeginners, fillTenants, unequal } from './setup/tenants.ts';
 import { readingsOf, watchPlans, type PlanWatch } from './setup/watched-plans.ts';
+import { writePeople } from './catalog/people.ts';
 
 // What every call and job costs on 245,000 contacts of 20 unequal customers, and for one who has come after the last
 // `analyze`: of them the planner does not know that they have anything.
@@ -235,7 +235,7 @@ it("a newcomer's job of many prospects goes through few rows with each statement
   const { catalog, db, config } = context;
   const people = 2_000;
   await catalog.prepare();
-  await catalog.write([...generatePeople(people, 1)].map(toDocument));
+  await writePeople(catalog, generatePeople(people, 1));
   await catalog.finish();
   await test.owner`vacuum analyze prospects`;
   const { id, adminId } = await customerWithCredits(test, people);

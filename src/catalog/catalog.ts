@@ -19,6 +19,12 @@ export interface Slice {
   after?: ProspectPosition | undefined;
 }
 
+/** A person as an engine is sent it. A load keeps these while they wait: objects would be a heap full soon. */
+export interface EncodedPerson {
+  id: string;
+  bytes: Buffer;
+}
+
 /** How many prospects `page × limit` may reach; deeper by cursor only. */
 export const deepestPage = 10_000;
 
@@ -58,8 +64,9 @@ export interface Catalog {
 
   /** Makes the catalog ready to be written to; called once before. */
   prepare(): Promise<void>;
+  encode(document: CatalogDocument): EncodedPerson;
   /** Writes people, replacing those of the same id, who has unlocked them staying; acknowledged when it resolves. Ids are distinct. */
-  write(documents: CatalogDocument[]): Promise<void>;
+  write(people: EncodedPerson[]): Promise<void>;
   /** Takes people out; their unlocks stay. Answers how many there were. */
   remove(ids: string[]): Promise<number>;
   /** Ends a load: all that was written is seen, and the suggestions are true. */

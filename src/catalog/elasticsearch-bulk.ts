@@ -2,13 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../errors.ts';
 import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
 
-/** One line or two of a bulk request. */
+/** One line or two of a bulk request, as they are sent: a load keeps these alone, not what they were made of. */
 export interface Operation {
   id: string;
-  action: object;
-  /** None of a deletion. */
-  source?: object;
+  bytes: Buffer;
 }
+
+/** An operation; one that deletes has no source. */
+export const toOperation = (id: string, action: object, source?: object): Operation => {
+  const lines = source ? [action, source] : [action];
+  return { id, bytes: Buffer.from(lines.map((line) => `${JSON.stringify(line)}\n`).join('')) };
+};
 
 /** What became of one operation. */
 interface ItemResult {
@@ -33,23 +37,28 @@ export async function bulk(
   const deadline = performance.now() + patienceMs;
   const results = new Map<string, ItemResult>();
   if (operations.length === 0) return results;
-  let left = encode(operations);
+  let left = operations;
   for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
-    const answers = await bulkOnce(nodes, index, left.bytes, patienceMs);
-    for (const [i, { id }] of left.lines.entries()) results.set(id, answers[i]!);
-    const refused = left.lines.filter((_, i) => overloaded.has(answers[i]!.status));
+    const answers = await bulkOnce(nodes, index, left, patienceMs);
+    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
+    const refused = left.filter((_, i) => overloaded.has(answers[i]!.status));
     if (refused.length === 0) return results;
-    left = select(left, refused);
+    left = refused;
     await sleep(pause * (0.5 + Math.random()));
     if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
   }
 }
 
-async function bulkOnce(nodes: SearchNodes, index: string, bytes: Buffer, patienceMs: number): Promise<ItemResult[]> {
+async function bulkOnce(
+  nodes: SearchNodes,
+  index: string,
+  operations: Operation[],
+  patienceMs: number,
+): Promise<ItemResult[]> {
   const request = {
     index,
     // The client sends bytes as they are; its types know objects only.
-    operations: bytes as unknown as object[],
+    operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
   };
   const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
@@ -59,35 +68,4 @@ async function bulkOnce(nodes: SearchNodes, index: string, bytes: Buffer, patien
       throw new Error(`The catalog refused a document: ${status} ${error?.type}`);
     return { status, result };
   });
-}
-
-/** Operations as they are sent, and where each of them stands. A load keeps these alone: objects that wait are a heap full soon. */
-interface Encoded {
-  bytes: Buffer;
-  lines: { id: string; start: number; end: number }[];
-}
-
-/** Written one by one: joined, a single person in another script would double the size of all. */
-function encode(operations: Operation[]): Encoded {
-  let bytes = Buffer.allocUnsafe(operations.length * 2_048);
-  let end = 0;
-  const lines = operations.map(({ id, action, source }) => {
-    const text = `${JSON.stringify(action)}\n${source ? `${JSON.stringify(source)}\n` : ''}`;
-    // A UTF-16 unit becomes three bytes at most.
-    const most = end + 3 * text.length;
-    if (most > bytes.length) bytes = Buffer.concat([bytes.subarray(0, end)], 2 * most);
-    const start = end;
-    end += bytes.write(text, start);
-    return { id, start, end };
-  });
-  return { bytes: bytes.subarray(0, end), lines };
-}
-
-/** Some of the operations, in bytes of their own. */
-function select({ bytes }: Encoded, chosen: Encoded['lines']): Encoded {
-  let at = 0;
-  return {
-    bytes: Buffer.concat(chosen.map(({ start, end }) => bytes.subarray(start, end))),
-    lines: chosen.map(({ id, start, end }) => ({ id, start: at, end: (at += end - start) })),
-  };
 }

@@ -1,7 +1,7 @@
 import { textMembers, type Suggestion, type SuggestionQuery, type TextMember } from '../schemas/prospects.ts';
 import type { Config } from '../config.ts';
 import { fold } from '../fold.ts';
-import { bulk, type Operation } from './elasticsearch-bulk.ts';
+import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { newIndex, spellingField, valuesIndex, type Names } from './elasticsearch-index.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
@@ -48,7 +48,7 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
   const countMembers = async (): Promise<void> => {
     for (const member of members)
       for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member)), batchSize))
-        await bulk(nodes, index, values.map(toOperation));
+        await bulk(nodes, index, values.map(encodeValue));
   };
   // One waits for the cluster while the other writes.
   await Promise.all([countMembers(), countMembers()]);
@@ -66,11 +66,8 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
 }
 
 /** The id may be longer than the cluster takes: it makes one itself. */
-const toOperation = ({ member, folded, value, people, words }: SuggestedValue): Operation => ({
-  id: `${member}:${folded}`,
-  action: { index: {} },
-  source: { member, value, people, words },
-});
+const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
+  toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /** Folded forms that are gone through at a time, and the most spellings they may have: a cluster answers 65,536 buckets. */
 const rangeSize = 20_000;

@@ -4,7 +4,7 @@ import type { Database } from '../db.ts';
 import { unavailable } from '../errors.ts';
 import { customersOf, markTold } from '../queries/unlocks.ts';
 import { toDocument, toProspect, type CatalogDocument } from './document.ts';
-import { bulk, type Operation } from './elasticsearch-bulk.ts';
+import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
 
@@ -18,32 +18,38 @@ export interface Writing {
 /** How long what a job waits for may take (ms): it can be tried again, and others wait for its worker. */
 export const syncPatienceMs = 10_000;
 
+/** A person to be written into an index, whom nobody has unlocked as far as is known. */
+export const encode = (document: CatalogDocument): Operation =>
+  toOperation(document.id, { index: { _id: document.id } }, toSource(document, []));
+
 /**
  * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what
  * Postgres says afterwards is compared with what was written.
  */
-export async function writePeople(writing: Writing, index: string, documents: CatalogDocument[]): Promise<void> {
-  const ids = documents.map(({ id }) => id);
+export async function writePeople(writing: Writing, index: string, people: Operation[]): Promise<void> {
+  const ids = people.map(({ id }) => id);
   const before = await unlocksOf(writing, ids);
-  const operations = documents.map((document) => toOperation(document, before.get(document.id) ?? []));
+  const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
   await bulk(writing.nodes, index, operations);
   const after = await unlocksOf(writing, ids);
   const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
   if (changed.length > 0) await syncUnlocks(writing, changed);
 }
 
+/** Puts the customers at the end of the source. */
+function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
+  if (!customers) return person;
+  const { id, bytes } = person;
+  const end = Buffer.from(`,"unlocked_by":${JSON.stringify(customers)}}\n`);
+  return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
+}
+
 const unlocksOf = ({ db }: Writing, ids: string[]): Promise<Map<string, string[]>> =>
   db.search((sql) => customersOf(sql, ids));
 
-const toOperation = (document: CatalogDocument, unlockedBy: string[], condition = {}): Operation => ({
-  id: document.id,
-  action: { index: { _id: document.id, ...condition } },
-  source: toSource(document, unlockedBy),
-});
-
 /** Takes people out; answers how many there were. */
 export async function erasePeople({ nodes, names }: Writing, ids: string[]): Promise<number> {
-  const operations = ids.map((id) => ({ id, action: { delete: { _id: id } } }));
+  const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
   const results = await bulk(nodes, names.people, operations);
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }
@@ -89,7 +95,8 @@ async function syncOnce(writing: Writing, index: string, ids: string[]): Promise
   const customers = await unlocksOf(writing, ids);
   const operations = docs.filter(isFound).map(({ _id, _source, _seq_no, _primary_term }) => {
     const document = toDocument(toProspect(_id, _source!.person));
-    return toOperation(document, customers.get(_id) ?? [], { if_seq_no: _seq_no, if_primary_term: _primary_term });
+    const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
+    return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });
   const results = await bulk(writing.nodes, index, operations, syncPatienceMs);
   const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);

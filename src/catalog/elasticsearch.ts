@@ -8,7 +8,14 @@ import { SearchNodes } from './elasticsearch-cluster.ts';
 import { namesOf, newIndex, peopleIndex, type Names, type PersonSource } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
-import { erasePeople, syncPatienceMs, syncUnlocks, writePeople, type Writing } from './elasticsearch-writing.ts';
+import {
+  encode,
+  erasePeople,
+  syncPatienceMs,
+  syncUnlocks,
+  writePeople,
+  type Writing,
+} from './elasticsearch-writing.ts';
 import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
 
 /** The catalog in an Elasticsearch cluster, for many millions of people. It connects when first asked. */
@@ -33,7 +40,8 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
     isUp: () => nodes.isUp(),
 
     prepare: () => prepare(nodes, names, config),
-    write: (documents) => writePeople(writing, names.people, documents),
+    encode,
+    write: (people) => writePeople(writing, names.people, people),
     remove: (ids) => erasePeople(writing, ids),
     finish: async () => {
       await refresh();
@@ -162,7 +170,11 @@ async function copyPeople(
     await writes;
     progress((done += people.length));
     if (people.length === 0) return done;
-    writes = writePeople(writing, to, people.map(toDocument));
+    writes = writePeople(
+      writing,
+      to,
+      people.map((person) => encode(toDocument(person))),
+    );
     writes.catch(() => undefined); // awaited with the next batch
     after = positionOf(people.at(-1)!, bestFirst);
   }

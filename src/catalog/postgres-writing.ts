@@ -1,14 +1,22 @@
 import type { Database } from '../db.ts';
 import type { Prospect, TextMember } from '../schemas/prospects.ts';
 import { textMembers } from '../schemas/prospects.ts';
+import type { EncodedPerson } from './catalog.ts';
 import { toDocument, toProspect, type CatalogDocument } from './document.ts';
 import { gatherValues, inBatches, type Spelling, type SuggestedValue } from './suggestions.ts';
 import { tokensOf } from './tokens.ts';
 
 const batchSize = 1_000;
 
+/** A person as a row, in JSON. */
+export const encode = (document: CatalogDocument): EncodedPerson => ({
+  id: document.id,
+  bytes: Buffer.from(JSON.stringify(toRow(document))),
+});
+
 /** Writes people, replacing those of the same id. */
-export async function writeDocuments(db: Database, documents: CatalogDocument[]): Promise<void> {
+export async function writePeople(db: Database, people: EncodedPerson[]): Promise<void> {
+  const rows = `[${people.map(({ bytes }) => bytes.toString()).join(',')}]`;
   await db.transaction(
     (sql) => sql`
       insert into prospects (
@@ -22,7 +30,7 @@ export async function writeDocuments(db: Database, documents: CatalogDocument[])
         first_name, last_name, job_title, job_company_name, job_company_industry,
         location_locality, location_region, location_country, location_postal_code,
         verification_status, score, date_verified, has_email, has_phone, tokens
-      from jsonb_to_recordset(${sql.json(documents.map(toRow) as never)}) as given (
+      from jsonb_to_recordset(${rows}::text::jsonb) as given (
         id uuid, person jsonb,
         first_name text, last_name text, job_title text, job_company_name text, job_company_industry text,
         location_locality text, location_region text, location_country text, location_postal_code text,
@@ -85,9 +93,9 @@ export async function refoldDocuments(db: Database, progress: (done: number, tot
         limit ${batchSize}`,
     );
     if (rows.length === 0) return done;
-    await writeDocuments(
+    await writePeople(
       db,
-      rows.map(({ id, person }) => toDocument(toProspect(id, person))),
+      rows.map(({ id, person }) => encode(toDocument(toProspect(id, person)))),
     );
     last = rows.at(-1)!.id;
     progress((done += rows.length), Math.max(total, done));

@@ -4,7 +4,7 @@ import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toProspect } from './document.ts';
 import { isAfter, matching, orderBy } from './postgres-query.ts';
-import { eraseDocuments, rebuildValues, refoldDocuments, writeDocuments } from './postgres-writing.ts';
+import { encode, eraseDocuments, rebuildValues, refoldDocuments, writePeople } from './postgres-writing.ts';
 
 interface Row {
   id: string;
@@ -37,7 +37,8 @@ export function postgresCatalog(db: Database): Catalog {
         ),
 
     prepare: async () => undefined,
-    write: (documents) => writeDocuments(db, documents),
+    encode,
+    write: (people) => writePeople(db, people),
     remove: (ids) => eraseDocuments(db, ids),
     finish: () => rebuildValues(db),
     reindex: async (progress) => {

@@ -1,17 +1,17 @@
 import type { ImportState } from '../queries/catalog-imports.ts';
-import type { Catalog } from './catalog.ts';
+import type { Catalog, EncodedPerson } from './catalog.ts';
 import type { CatalogDocument } from './document.ts';
 
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** Documents in one write, and writes under way at once: what a load holds at a time. */
+/** People in one write, and writes under way at once: what a load holds at a time. */
 const batchSize = 1_000;
 const mostUnderWay = 3;
 /** Between two notes of how far a load has come. */
 const saveEveryMs = 500;
 
 interface Batch {
-  /** Of its documents, which are not kept. */
+  /** Of its people, who are not kept. */
   ids: ReadonlySet<string>;
   /** Where the load is when this batch and all before it are written. */
   reached: Reached;
@@ -19,19 +19,19 @@ interface Batch {
 }
 
 /**
- * Writes documents in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
+ * Writes people in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
  * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. How far
  * everything is written is reported in the order of the input.
  */
 export class Writer {
-  readonly #catalog: Pick<Catalog, 'write'>;
+  readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
   #reached: Reached;
-  #documents = new Map<string, CatalogDocument>();
+  #people = new Map<string, EncodedPerson>();
   #underWay: Batch[] = [];
   #savedAt = 0;
 
-  constructor(catalog: Pick<Catalog, 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
+  constructor(catalog: Pick<Catalog, 'encode' | 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
     this.#catalog = catalog;
     this.#save = save;
     this.#reached = start;
@@ -46,25 +46,25 @@ export class Writer {
       loaded: loaded + (document ? 1 : 0),
       bad: bad + (document ? 0 : 1),
     };
-    if (document) this.#documents.set(document.id, document);
-    if (this.#documents.size >= batchSize) await this.#send();
+    if (document) this.#people.set(document.id, this.#catalog.encode(document));
+    if (this.#people.size >= batchSize) await this.#send();
   }
 
   /** Writes the rest and answers how far that is. */
   async end(): Promise<Reached> {
-    if (this.#documents.size > 0) await this.#send();
+    if (this.#people.size > 0) await this.#send();
     while (this.#underWay.length > 0) await this.#settleOldest();
     await this.#save(this.#reached);
     return this.#reached;
   }
 
   async #send(): Promise<void> {
-    const documents = this.#documents;
-    this.#documents = new Map();
-    const ids = new Set(documents.keys());
+    const people = this.#people;
+    this.#people = new Map();
+    const ids = new Set(people.keys());
     while (this.#underWay.length >= mostUnderWay || this.#underWay.some((batch) => !batch.ids.isDisjointFrom(ids)))
       await this.#settleOldest();
-    const written = this.#catalog.write([...documents.values()]);
+    const written = this.#catalog.write([...people.values()]);
     // Awaited in order below; a failure that comes early must not count as unhandled until then.
     written.catch(() => undefined);
     this.#underWay.push({ ids, reached: this.#reached, written });

@@ -1,6 +1,5 @@
 import postgres from 'postgres';
 import { buildApp } from '../../src/app.ts';
-import { toDocument } from '../../src/catalog/document.ts';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
@@ -12,6 +11,7 @@ import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { grant, makeCustomer, type TestCustomer } from '../setup/factories.ts';
 import { alternate, startServer } from './run.ts';
+import { writePeople } from '../catalog/people.ts';
 
 /** Prospects of one job, and of the catalog on Postgres. */
 const [most, people] = [10_000, 50_000];
@@ -32,8 +32,7 @@ export async function benchUnlock(rounds: number): Promise<void> {
   const app = buildApp({ config, db, catalog });
   await app.ready();
   const everyone = [...generatePeople(people, 1)];
-  for (let from = 0; from < people; from += 1_000)
-    await catalog.write(everyone.slice(from, from + 1_000).map(toDocument));
+  for (let from = 0; from < people; from += 1_000) await writePeople(catalog, everyone.slice(from, from + 1_000));
   await catalog.finish();
   const best = everyone.toSorted((a, b) => b.score - a.score).slice(0, most);
   const worker = await startServer(['src/cli.ts', 'work', '--json'], {

@@ -1,6 +1,5 @@
 import postgres from 'postgres';
 import { logger } from '../../src/app.ts';
-import { toDocument } from '../../src/catalog/document.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/db.ts';
@@ -10,7 +9,7 @@ import { startWorkers } from '../../src/jobs/workers.ts';
 import { migrate } from '../../src/migrate.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { alternate } from './run.ts';
 
 const callers = 10;
@@ -37,7 +36,7 @@ export async function benchJobs(rounds: number): Promise<void> {
 
   const people = Array.from({ length: startsInTurn }, () => person());
   await catalog.prepare();
-  await catalog.write(people.map(toDocument));
+  await writePeople(catalog, people);
 
   const customer = await makeCustomer();
   const workers = await startWorkers({ config, db, catalog, log: logger(config), url: server.serviceUrl });

@@ -2,14 +2,13 @@ import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Catalog, Search } from '../../src/catalog/catalog.ts';
-import { toDocument } from '../../src/catalog/document.ts';
 import { toSearch } from '../../src/catalog/listing.ts';
 import { positionOf } from '../../src/catalog/order.ts';
 import type { Database } from '../../src/db.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import { textMembers, type Prospect, type ProspectFilters, type SuggestionQuery } from '../../src/schemas/prospects.ts';
 import { Model } from './model.ts';
-import { anyFilters, anyOrder, anyPerson, anySearchText, person } from './people.ts';
+import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';
 
 /** A catalog of one's own, empty, and the database with the unlocks. */
 export interface Opened {
@@ -26,7 +25,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
   /** Exactly these people, seen. */
   async function hold(people: Prospect[]): Promise<void> {
     if (present.length > 0) await catalog.remove(present);
-    if (people.length > 0) await catalog.write(people.map(toDocument));
+    if (people.length > 0) await writePeople(catalog, people);
     await catalog.finish();
     present = people.map(({ _id }) => _id);
   }
@@ -70,7 +69,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     const [customer, ada, bob] = [randomUUID(), person(), person({ first_name: 'Bob' })];
     await hold([ada, bob]);
     await unlock(customer, [ada._id]);
-    await catalog.write([toDocument({ ...ada, first_name: 'Augusta' })]);
+    await writePeople(catalog, [{ ...ada, first_name: 'Augusta' }]);
     await catalog.finish();
     expect(await catalog.find([ada._id])).toEqual([{ ...ada, first_name: 'Augusta' }]);
     expect(await catalog.count({ criteria: [] })).toBe(2);
@@ -158,7 +157,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     const people = Array.from({ length: 30 }, () => person());
     const customers = Array.from({ length: 6 }, () => randomUUID());
     await hold(people);
-    const rewrites = Array.from({ length: 6 }, () => catalog.write(people.map(toDocument)));
+    const rewrites = Array.from({ length: 6 }, () => writePeople(catalog, people));
     await Promise.all([...rewrites, ...customers.map((customer) => unlock(customer, ids(people)))]);
     await catalog.refresh();
     for (const customer of customers) expect(await catalog.count(toSearch(customer, {}))).toBe(0);
@@ -260,7 +259,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
               .filter(([i]) => i < people.length)
               .map(([i, drawn]) => [people[i]!._id, { ...drawn, _id: people[i]!._id }]),
           );
-          if (rewritten.size > 0) await catalog.write([...rewritten.values()].map(toDocument));
+          if (rewritten.size > 0) await writePeople(catalog, rewritten.values());
           for (const [id, one] of rewritten) model.people.set(id, one);
           if (gone.length > 0) await catalog.remove(chosen(gone));
           for (const id of chosen(gone)) model.people.delete(id);

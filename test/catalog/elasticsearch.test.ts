@@ -1,9 +1,8 @@
 import { afterAll, describe, expect, test } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { conforms } from './conformance.ts';
-import { person } from './people.ts';
+import { person, writePeople } from './people.ts';
 
 describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async () => {
   const environment = noElasticsearch
@@ -16,7 +15,10 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     const { catalog } = services;
     const url = `${environment['ELASTICSEARCH_URL']}/_alias/${environment['ELASTICSEARCH_INDEX']}-everywhere`;
     const built = async (): Promise<number> => Object.keys((await (await fetch(url)).json()) as object).length;
-    await catalog.write(Array.from({ length: 1_500 }, () => toDocument(person())));
+    await writePeople(
+      catalog,
+      Array.from({ length: 1_500 }, () => person()),
+    );
     await catalog.refresh();
     const before = await catalog.count({ criteria: [] });
     // The first thousand are in the new index by then.

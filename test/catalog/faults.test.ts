@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { loadPeople } from '../../src/catalog/load.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
@@ -10,7 +9,7 @@ import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { needNodes, noNodes } from '../setup/elasticsearch.ts';
 import { inject, type TestCustomer } from '../setup/factories.ts';
-import { person } from './people.ts';
+import { person, writePeople } from './people.ts';
 
 runAlone();
 
@@ -41,7 +40,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     });
     customer = await t.customer();
     await t.catalog.prepare();
-    await t.catalog.write(constant.map(toDocument));
+    await writePeople(t.catalog, constant);
     await t.catalog.finish();
     await cluster.healthy();
   }, patience);

@@ -191,14 +191,14 @@ test('an interrupted load goes on where everything before was in the catalog for
   let batches = 0;
   const failing: Catalog = {
     ...catalog,
-    write: (documents) => ((batches += 1) > 4 ? Promise.reject(new Error('gone')) : catalog.write(documents)),
+    write: (people) => ((batches += 1) > 4 ? Promise.reject(new Error('gone')) : catalog.write(people)),
   };
   const options = { format: 'ndjson' as const, source: 'file', onBad: () => undefined, onProgress: () => undefined };
   await expect(loadPeople(db, failing, { ...options, chunks: chunked(text, 65_536) })).rejects.toThrow('gone');
   const written: string[] = [];
   const watching: Catalog = {
     ...catalog,
-    write: (documents) => (written.push(...documents.map(({ id }) => id)), catalog.write(documents)),
+    write: (people) => (written.push(...people.map(({ id }) => id)), catalog.write(people)),
   };
   const report = await loadPeople(db, watching, { ...options, chunks: chunked(text, 65_536) });
   expect(report).toMatchObject({ loaded: 6_000, bad: 1 });

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
+import type { Catalog } from '../../src/catalog/catalog.ts';
+import { toDocument } from '../../src/catalog/document.ts';
 import { textMembers, type Prospect, type ProspectFilters } from '../../src/schemas/prospects.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
@@ -27,6 +29,10 @@ export const person = (more: Partial<Prospect> = {}): Prospect => ({
   date_verified: '2026-01-02T03:04:05.678Z',
   ...more,
 });
+
+/** Writes people into a catalog. */
+export const writePeople = (catalog: Pick<Catalog, 'encode' | 'write'>, people: Iterable<Prospect>): Promise<void> =>
+  catalog.write(Array.from(people, (one) => catalog.encode(toDocument(one))));
 
 /** Few texts, so that random people share them, in spellings that fold alike and in several scripts. */
 const texts = [

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { recount } from '../queries/recount.ts';
@@ -15,6 +14,7 @@ import { audit } from './audit.ts';
 import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
 import { doHarm, type Damage } from './faults.ts';
 import { Tenacious } from './rig.ts';
+import { writePeople } from '../catalog/people.ts';
 
 runAlone();
 
@@ -56,7 +56,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     if (without) await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
     await t.catalog.prepare();
     const people = [...generatePeople(6_000, 7)];
-    await t.catalog.write(people.map(toDocument));
+    await writePeople(t.catalog, people);
     await t.catalog.finish();
     prospects = people.map(({ _id }) => _id);
     clients = await Promise.all(

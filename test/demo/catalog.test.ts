@@ -1,8 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Catalog } from '../../src/catalog/catalog.ts';
-import { toDocument } from '../../src/catalog/document.ts';
 import { loadDemoCatalog } from '../../src/demo/catalog.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 
@@ -13,7 +12,7 @@ function fills(environment: Record<string, string>): void {
     let writes = 0;
     const failing: Catalog = {
       ...catalog,
-      write: (documents) => ((writes += 1) > 2 ? Promise.reject(new Error('gone')) : catalog.write(documents)),
+      write: (people) => ((writes += 1) > 2 ? Promise.reject(new Error('gone')) : catalog.write(people)),
     };
     await expect(loadDemoCatalog(db, failing)).rejects.toThrow('gone');
     expect(await loadDemoCatalog(db, catalog)).toBe(5_000);
@@ -30,7 +29,7 @@ describe('the demo on Postgres', () => {
   test('leaves a catalog alone that somebody has filled', async () => {
     const { db, catalog } = await startApp();
     await catalog.prepare();
-    await catalog.write([toDocument(person())]);
+    await writePeople(catalog, [person()]);
     await catalog.finish();
     expect(await loadDemoCatalog(db, catalog)).toBe(1);
     expect(await catalog.count({ criteria: [] })).toBe(1);

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { customersOf, insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
@@ -85,7 +84,7 @@ describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
     const clustered = await startApp(environment);
     const ada = person();
     await clustered.catalog.prepare();
-    await clustered.catalog.write([toDocument(ada)]);
+    await writePeople(clustered.catalog, [ada]);
     const { id } = await clustered.customer();
     await clustered.db.transaction((sql) => insertUnlocks(sql, id, [ada._id]));
     await sweepJobs(contextOf(clustered), {});

@@ -1,12 +1,11 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { wake } from '../../src/jobs/wake.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { recount } from '../queries/recount.ts';
 import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
@@ -32,7 +31,7 @@ async function fillCatalog({ catalog }: TestApp): Promise<{ people: Prospect[]; 
     }),
   );
   await catalog.prepare();
-  await catalog.write(people.map(toDocument));
+  await writePeople(catalog, people);
   await catalog.finish();
   return { people, filters: { last_name: [last_name] } };
 }

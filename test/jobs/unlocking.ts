@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { contextOf } from './working.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { recount } from '../queries/recount.ts';
 import type { TestApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
@@ -25,7 +24,7 @@ export function unlocks(t: TestApp): void {
     const made = Array.from({ length: count }, (_, i) =>
       person({ last_name, score: i % 101, work_email: `${last_name}${i}@x.example`, emails: [], ...more(i) }),
     );
-    await t.catalog.write(made.map(toDocument));
+    await writePeople(t.catalog, made);
     await t.catalog.finish();
     return { made, filters: { last_name: [last_name] } };
   }

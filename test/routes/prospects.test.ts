@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 
@@ -17,7 +16,7 @@ const best = people.toReversed();
 beforeAll(async () => {
   customer = await app.customer();
   await app.catalog.prepare();
-  await app.catalog.write(people.map(toDocument));
+  await writePeople(app.catalog, people);
   await app.catalog.finish();
 });
 

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { toDocument } from '../../src/catalog/document.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
 import { waitingMessages } from '../jobs/working.ts';
 import { patient, startApp } from '../setup/app.ts';
@@ -25,7 +24,7 @@ const down = buildDown();
 
 beforeAll(async () => {
   await test.catalog.prepare();
-  await test.catalog.write(people.map(toDocument));
+  await writePeople(test.catalog, people);
   await test.catalog.finish();
 });
 

@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { toDocument } from '../../src/catalog/document.ts';
-import { person } from '../catalog/people.ts';
+import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, entriesOf, jobRow, verifyTurn } from '../jobs/working.ts';
 import { patient, startApp } from '../setup/app.ts';
@@ -16,7 +15,7 @@ const inTown = { filters: { location_locality: [town] } };
 
 beforeAll(async () => {
   await test.catalog.prepare();
-  await test.catalog.write(people.map(toDocument));
+  await writePeople(test.catalog, people);
   await test.catalog.finish();
 });
 
