@@ -8,7 +8,7 @@ export default defineConfig({
     reporters: ['default', './test/setup/reporter.ts'],
     pool: 'forks',
     maxWorkers: 3,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 180_000,
   },
 });
