@@ -38,8 +38,21 @@ export async function suggest(
 
 const batchSize = 2_000;
 
+/** How much is counted at a time. */
+interface Portion {
+  /** Folded forms. */
+  forms: number;
+  /** The most spellings these may have: a cluster answers 65,536 buckets. */
+  spellings: number;
+}
+
 /** Counts all values anew, in an index beside the one that is shown, and then shows that one. The one before goes with the next. */
-export async function rebuildValues(nodes: SearchNodes, names: Names, config: Config): Promise<void> {
+export async function rebuildValues(
+  nodes: SearchNodes,
+  names: Names,
+  config: Config,
+  portion: Portion = { forms: 20_000, spellings: 65_000 },
+): Promise<void> {
   const index = newIndex(names.values);
   await nodes.work((client, options) =>
     client.indices.create({ index, ...valuesIndex(config) }, { ...options, ignore: [400] }),
@@ -47,7 +60,7 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
   const members = textMembers.values();
   const countMembers = async (): Promise<void> => {
     for (const member of members)
-      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member)), batchSize))
+      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member, portion)), batchSize))
         await bulk(nodes, index, values.map(encodeValue));
   };
   // One waits for the cluster while the other writes.
@@ -69,16 +82,17 @@ export async function rebuildValues(nodes: SearchNodes, names: Names, config: Co
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
-/** Folded forms that are gone through at a time, and the most spellings they may have: a cluster answers 65,536 buckets. */
-const rangeSize = 20_000;
-const mostSpellings = 65_000;
-
 /**
  * All spellings of a member, in order of their folded form. They come a range of folded forms at a time, counted in columns:
  * to have the cluster pair each spelling with its folded form takes ten times as long.
  */
-async function* spellings(nodes: SearchNodes, names: Names, member: TextMember): AsyncGenerator<Spelling> {
-  let size = rangeSize;
+async function* spellings(
+  nodes: SearchNodes,
+  names: Names,
+  member: TextMember,
+  { forms, spellings: most }: Portion,
+): AsyncGenerator<Spelling> {
+  let size = forms;
   // Nothing is not suggested.
   for (let after = ''; ;) {
     const folded = await countTerms(nodes, names, { counted: member, size, ranged: member, range: { gt: after } });
@@ -86,7 +100,7 @@ async function* spellings(nodes: SearchNodes, names: Names, member: TextMember):
     if (last === undefined) return;
     const range = { gt: after, lte: last };
     const counted = spellingField(member);
-    const spelled = await countTerms(nodes, names, { counted, size: mostSpellings, ranged: member, range });
+    const spelled = await countTerms(nodes, names, { counted, size: most, ranged: member, range });
     if (spelled.isWhole || size === 1) {
       yield* inOrder(folded.terms, spelled.terms);
       after = last;

@@ -1,4 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
+import { SearchNodes } from '../../src/catalog/elasticsearch-cluster.ts';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { rebuildValues } from '../../src/catalog/elasticsearch-values.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { conforms } from './conformance.ts';
@@ -32,6 +35,22 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     expect(await built()).toBe(1);
     expect(await catalog.reindex(() => undefined)).toBe(before);
     expect(await catalog.count({ criteria: [] })).toBe(before);
+  });
+
+  test('suggestions are the same, however few values are counted at a time', async () => {
+    const { catalog, config } = services;
+    const spellings = ['Zoë', 'zoe', 'ZOE', 'Zoe', 'Zoe', 'Zoe', 'Yara', 'yara', 'YARA', 'Xena', 'Will', 'Vera', 'Una'];
+    const people = spellings.map((last_name) => person({ last_name, job_title: last_name }));
+    await writePeople(catalog, people);
+    await catalog.finish();
+    const suggested = () =>
+      Promise.all(['', 'z', 'y'].map((search) => catalog.suggest({ source: 'last_name', search })));
+    const before = await suggested();
+    expect(before[1]).toEqual([{ type: 'last_name', value: 'Zoe' }]);
+    const nodes = new SearchNodes(config);
+    await rebuildValues(nodes, namesOf(config), config, { forms: 3, spellings: 4 });
+    await nodes.close();
+    expect(await suggested()).toEqual(before);
   });
 
   afterAll(async () => {
