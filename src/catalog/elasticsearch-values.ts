@@ -36,7 +36,7 @@ export async function suggest(
   return hits.hits.map(({ _source }) => ({ type: _source!.member, value: _source!.value }));
 }
 
-const batchSize = 2_000;
+const batchSize = 1_000;
 
 /** How much is counted at a time. */
 interface Portion {
@@ -51,7 +51,7 @@ export async function rebuildValues(
   nodes: SearchNodes,
   names: Names,
   config: Config,
-  portion: Portion = { forms: 20_000, spellings: 65_000 },
+  portion: Portion = { forms: 5_000, spellings: 20_000 },
 ): Promise<void> {
   const index = newIndex(names.values);
   await nodes.work((client, options) =>

@@ -115,6 +115,7 @@ async function benchCalls(
   print(`${most.toLocaleString('en')} unlocked, and the catalog told`, {
     'prospects/s': await unlockBest(db, catalog, heavy.id, most),
   });
+  if (clusterUrl) await settled(clusterUrl);
   const service = await startServer(['src/cli.ts', 'serve', '--json'], { ...environment, PORT: '0' });
   print(`${count.toLocaleString('en')} prospects on ${catalog.engine}, ${callers} callers`);
   const measure = ([, key, path, body]: Called, during: number): ReturnType<typeof load> => {
@@ -192,6 +193,16 @@ async function unlockBest(db: Database, catalog: Catalog, customerId: string, co
   }
   await catalog.refresh();
   return (done * 1000) / (performance.now() - startedAt);
+}
+
+/** Waits until the cluster merges nothing any more: that takes one of two cores. */
+async function settled(clusterUrl: string): Promise<void> {
+  for (let merging = 1; merging > 0;) {
+    await sleep(1_000);
+    const answer = await fetch(`${clusterUrl}/_nodes/stats/indices/merge`);
+    const { nodes } = (await answer.json()) as { nodes: Record<string, { indices: { merges: { current: number } } }> };
+    merging = Math.max(...Object.values(nodes).map(({ indices }) => indices.merges.current));
+  }
 }
 
 /** One caller, in turn through the service and directly, asking the cluster for the same. */
