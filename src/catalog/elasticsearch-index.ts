@@ -48,15 +48,19 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
   number_of_replicas: config.ELASTICSEARCH_REPLICAS,
 });
 
+/**
+ * How soon is seen what was written; what must be seen is refreshed at once. Every refresh ends a segment: fewer make larger
+ * ones, which a load need not merge, and which are faster to search.
+ */
+export const refreshIntervals = { atRest: '5s', whileLoading: '60s' } as const;
+
 /** People, sorted as they are listed by default, so that a page ends the search early. */
 export const peopleIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
   settings: {
     ...copies(config),
-    // What must be seen is refreshed when it is written. Every refresh ends a segment: fewer make larger ones, which a load
-    // need not merge, and which are faster to search.
-    refresh_interval: '60s',
+    refresh_interval: refreshIntervals.atRest,
     sort: { field: ['score', 'id_high', 'id_low'], order: ['desc', 'asc', 'asc'] },
   },
   mappings: {

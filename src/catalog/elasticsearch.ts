@@ -5,7 +5,14 @@ import type { Prospect } from '../schemas/prospects.ts';
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toDocument, toProspect } from './document.ts';
 import { SearchNodes } from './elasticsearch-cluster.ts';
-import { namesOf, newIndex, peopleIndex, type Names, type PersonSource } from './elasticsearch-index.ts';
+import {
+  namesOf,
+  newIndex,
+  peopleIndex,
+  refreshIntervals,
+  type Names,
+  type PersonSource,
+} from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import {
@@ -28,6 +35,13 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
       (client, options) => client.indices.refresh({ index: names.everywhere, ignore_unavailable: true }, options),
       patienceMs,
     );
+  const refreshEvery = (refresh_interval: string) =>
+    nodes.work((client, options) =>
+      client.indices.putSettings(
+        { index: names.people, ignore_unavailable: true, settings: { refresh_interval } },
+        options,
+      ),
+    );
   return {
     engine: 'elasticsearch',
     search: (search, slice) => searchPeople(nodes, names.people, search, slice),
@@ -39,12 +53,16 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
     refresh: async () => void (await refresh(syncPatienceMs)),
     isUp: () => nodes.isUp(),
 
-    prepare: () => prepare(nodes, names, config),
+    prepare: async () => {
+      await prepare(nodes, names, config);
+      await refreshEvery(refreshIntervals.whileLoading);
+    },
     encode,
     write: (people) => writePeople(writing, names.people, people),
     remove: (ids) => erasePeople(writing, ids),
     finish: async () => {
       await refresh();
+      await refreshEvery(refreshIntervals.atRest);
       await rebuildValues(nodes, names, config);
     },
     reindex: (progress) => reindex(writing, config, progress),

@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
 import { SearchNodes } from '../../src/catalog/elasticsearch-cluster.ts';
 import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
 import { rebuildValues } from '../../src/catalog/elasticsearch-values.ts';
+import { toSearch } from '../../src/catalog/listing.ts';
+import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { conforms } from './conformance.ts';
@@ -35,6 +38,19 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     expect(await built()).toBe(1);
     expect(await catalog.reindex(() => undefined)).toBe(before);
     expect(await catalog.count({ criteria: [] })).toBe(before);
+  });
+
+  test('after a load an unlock is seen soon, though nobody asks for it', async () => {
+    const { catalog, db } = services;
+    const [customer, ada] = [randomUUID(), person({ last_name: 'Soon' })];
+    await catalog.prepare();
+    await writePeople(catalog, [ada]);
+    await catalog.finish();
+    const search = toSearch(customer, { filters: { last_name: ['Soon'] } });
+    expect(await catalog.count(search)).toBe(1);
+    await db.transaction((sql) => insertUnlocks(sql, customer, [ada._id]));
+    await catalog.syncUnlocks([ada._id]);
+    await expect.poll(() => catalog.count(search), { timeout: 30_000 }).toBe(0);
   });
 
   test('suggestions are the same, however few values are counted at a time', async () => {
