@@ -36,6 +36,8 @@ export interface Load {
   rate: number;
   p50: number;
   p99: number;
+  /** Answered with anything but 2xx, or not at all. */
+  failed: number;
 }
 
 export interface Request {
@@ -44,8 +46,15 @@ export interface Request {
   body?: object;
 }
 
-/** Loads a server with `callers` at once for some seconds; any answer but 2xx is an error. */
-export async function load(
+/** The same as `tryLoad`; any answer but 2xx is an error. */
+export async function load(...how: Parameters<typeof tryLoad>): Promise<Load> {
+  const result = await tryLoad(...how);
+  if (result.failed > 0) throw new Error(`${result.failed} requests to ${how[0]} failed`);
+  return result;
+}
+
+/** Loads a server with `callers` at once for some seconds. */
+export async function tryLoad(
   base: string,
   requests: Request[],
   callers: number,
@@ -67,9 +76,7 @@ export async function load(
     join(import.meta.dirname, 'load.ts'),
     JSON.stringify(options),
   ]);
-  const result = JSON.parse(stdout) as Load & { failed: number };
-  if (result.failed > 0) throw new Error(`${result.failed} requests to ${base} failed`);
-  return result;
+  return JSON.parse(stdout) as Load;
 }
 
 /** The value in the middle. */
