@@ -1,3 +1,4 @@
+import type { estypes } from '@elastic/elasticsearch';
 import { textMembers, type Suggestion, type SuggestionQuery, type TextMember } from '../schemas/prospects.ts';
 import type { Config } from '../config.ts';
 import { fold } from '../fold.ts';
@@ -38,21 +39,11 @@ export async function suggest(
 
 const batchSize = 1_000;
 
-/** How much is counted at a time. */
-interface Portion {
-  /** Folded forms. */
-  forms: number;
-  /** The most spellings these may have: a cluster answers 65,536 buckets. */
-  spellings: number;
-}
-
-/** Counts all values anew, in an index beside the one that is shown, and then shows that one. The one before goes with the next. */
-export async function rebuildValues(
-  nodes: SearchNodes,
-  names: Names,
-  config: Config,
-  portion: Portion = { forms: 5_000, spellings: 20_000 },
-): Promise<void> {
+/**
+ * Counts all values anew, in an index beside the one that is shown, and then shows that one. The one before goes with the next.
+ * @param pageSize terms counted at a time
+ */
+export async function rebuildValues(nodes: SearchNodes, names: Names, config: Config, pageSize = 5_000): Promise<void> {
   const index = newIndex(names.values);
   await nodes.work((client, options) =>
     client.indices.create({ index, ...valuesIndex(config) }, { ...options, ignore: [400] }),
@@ -60,7 +51,7 @@ export async function rebuildValues(
   const members = textMembers.values();
   const countMembers = async (): Promise<void> => {
     for (const member of members)
-      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member, portion)), batchSize))
+      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member, pageSize)), batchSize))
         await bulk(nodes, index, values.map(encodeValue));
   };
   // One waits for the cluster while the other writes.
@@ -83,39 +74,27 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /**
- * All spellings of a member, in order of their folded form. They come a range of folded forms at a time, counted in columns:
+ * All spellings of a member, in order of their folded form. They come a page of folded forms at a time, counted in columns:
  * to have the cluster pair each spelling with its folded form takes ten times as long.
  */
 async function* spellings(
   nodes: SearchNodes,
   names: Names,
   member: TextMember,
-  { forms, spellings: most }: Portion,
+  pageSize: number,
 ): AsyncGenerator<Spelling> {
-  let size = forms;
   // Nothing is not suggested.
-  for (let after = ''; ;) {
-    const folded = await countTerms(nodes, names, { counted: member, size, ranged: member, range: { gt: after } });
-    const last = folded.terms.at(-1)?.key;
-    if (last === undefined) return;
-    const range = { gt: after, lte: last };
-    const counted = spellingField(member);
-    const spelled = await countTerms(nodes, names, { counted, size: most, ranged: member, range });
-    if (spelled.isWhole || size === 1) {
-      yield* inOrder(folded.terms, spelled.terms);
-      after = last;
-    } else size = Math.ceil(size / 4);
+  const isSaid = { range: { [member]: { gt: '' } } };
+  for await (const forms of countTerms(nodes, names, member, pageSize, isSaid)) {
+    const spellingsOf = new Map(forms.map(({ key }) => [key, [] as Spelling[]]));
+    const isOfPage = { range: { [member]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
+    for await (const spelled of countTerms(nodes, names, spellingField(member), pageSize, isOfPage))
+      for (const { key: value, doc_count: people } of spelled) {
+        const folded = fold(value);
+        spellingsOf.get(folded)?.push({ folded, value, people });
+      }
+    for (const found of spellingsOf.values()) yield* found;
   }
-}
-
-/** The spellings of each folded form together. */
-function* inOrder(forms: Term[], spelled: Term[]): Generator<Spelling> {
-  const spellingsOf = new Map(forms.map(({ key }) => [key, [] as Spelling[]]));
-  for (const { key: value, doc_count: people } of spelled) {
-    const folded = fold(value);
-    spellingsOf.get(folded)?.push({ folded, value, people });
-  }
-  for (const found of spellingsOf.values()) yield* found;
 }
 
 interface Term {
@@ -123,26 +102,28 @@ interface Term {
   doc_count: number;
 }
 
-/** The first terms of a field, and how many people have each, among people with another field in a range. */
-async function countTerms(
+/** The terms of a field in their order, and how many of the people that match have each, a page at a time. */
+async function* countTerms(
   nodes: SearchNodes,
   names: Names,
-  { counted, size, ranged, range }: { counted: string; size: number; ranged: string; range: object },
-): Promise<{ terms: Term[]; isWhole: boolean }> {
-  const request = {
-    index: names.people,
-    size: 0,
-    allow_partial_search_results: false,
-    query: { range: { [ranged]: range } },
-    // In order of the terms every shard gives all that can be among the first, so that the counts are exact.
-    aggs: { terms: { terms: { field: counted, size, order: { _key: 'asc' } } } },
-  } as const;
-  const answer = await nodes.work((client, options) => client.search(request, options));
-  const { buckets, sum_other_doc_count: left } = answer.aggregations!['terms'] as unknown as TermsAnswer;
-  return { terms: buckets, isWhole: left === 0 };
-}
-
-interface TermsAnswer {
-  buckets: Term[];
-  sum_other_doc_count: number;
+  field: string,
+  pageSize: number,
+  isMatch: estypes.QueryDslQueryContainer,
+): AsyncGenerator<Term[]> {
+  let filter = [isMatch];
+  for (;;) {
+    const request = {
+      index: names.people,
+      size: 0,
+      allow_partial_search_results: false,
+      query: { bool: { filter } },
+      // In order of the terms every shard gives all that can be among the first, so that the counts are exact.
+      aggs: { terms: { terms: { field, size: pageSize, order: { _key: 'asc' } } } },
+    } as const;
+    const answer = await nodes.work((client, options) => client.search(request, options));
+    const { buckets } = answer.aggregations!['terms'] as unknown as { buckets: Term[] };
+    if (buckets.length > 0) yield buckets;
+    if (buckets.length < pageSize) return;
+    filter = [isMatch, { range: { [field]: { gt: buckets.at(-1)!.key } } }];
+  }
 }
