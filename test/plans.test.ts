@@ -7,7 +7,8 @@ import { parseConfig } from '../src/config.ts';
 import { openDatabase } from '../src/db.ts';
 import { startWorkers } from '../src/jobs/workers.ts';
 import { scopes } from '../src/schemas/scopes.ts';
-import { customerWithCredits, ended, startUnlock } from './jobs/spending.ts';
+import { customerWith } from './jobs/calls.ts';
+import { ended, startUnlock } from './jobs/spending.ts';
 import { startApp, type TestApp } from './setup/app.ts';
 import {
   clientOf,
@@ -238,7 +239,7 @@ it("a newcomer's job of many prospects goes through few rows with each statement
   await writePeople(catalog, generatePeople(people, 1));
   await catalog.finish();
   await test.owner`vacuum analyze prospects`;
-  const { id, adminId } = await customerWithCredits(test, people);
+  const { id, adminId } = await customerWith(test, { subscription: people });
   const customer = await clientOf(app, id, adminId, [...scopes]);
   const workers = await startWorkers({ config, db, catalog, log: logger(config), url: test.url });
   watch.take();

@@ -13,7 +13,8 @@ import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elastic
 import { unique, type TestCustomer } from '../setup/factories.ts';
 import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
-import { creditsOf, customerWithCredits, ended, readJob, resultsOf, startUnlock } from './spending.ts';
+import { customerWith } from './calls.ts';
+import { booksOf, ended, readJob, resultsOf, startUnlock } from './spending.ts';
 
 runAlone();
 
@@ -63,7 +64,7 @@ async function expectWhole(t: TestApp, customer: TestCustomer, job: string, peop
     { unlocks: number },
   ];
   expect(unlocks).toBe(many);
-  expect(await creditsOf(t, customer)).toEqual({ balance: 0, reserved: 0 });
+  expect(await booksOf(t, customer)).toEqual({ balance: 0, reserved: 0 });
 }
 
 describe('a worker killed in the middle of unlocking', () => {
@@ -72,7 +73,7 @@ describe('a worker killed in the middle of unlocking', () => {
     { timeout: 120_000 },
     async () => {
       const t = await startApp({ RATE_LIMITS: 'off' });
-      const customer = await customerWithCredits(t, many);
+      const customer = await customerWith(t, { subscription: many });
       const { people, filters } = await fillCatalog(t);
       const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
       for (let kills = 0; kills < 2; kills += 1) {
@@ -131,7 +132,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospect
     const said: string[] = [];
     const log = pino({ level: 'warn' }, { write: (line: string) => void said.push(line) });
     const workers = await startWorkers({ config, db: t.db, catalog, log, url: t.url });
-    const customer = await customerWithCredits(t, many);
+    const customer = await customerWith(t, { subscription: many });
     const { people, filters } = await fillCatalog(t);
     const job = await startUnlock(customer, { filters, total_records: many });
     await expect.poll(() => unlockedSoFar(customer, job), { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
@@ -154,7 +155,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospect
       // Nobody sweeps: the job itself has to tell what the dead worker has not.
       await t.owner`delete from pgboss.schedule`;
       await t.owner`delete from pgboss.job where name = 'sweep-jobs'`;
-      const customer = await customerWithCredits(t, many);
+      const customer = await customerWith(t, { subscription: many });
       const { people, filters } = await fillCatalog(t);
       const job = await startUnlock(customer, { filters, total_records: many });
       const worker = await startWorker(t, throughProxy());

@@ -7,7 +7,8 @@ import { person, writePeople } from '../catalog/people.ts';
 import { recount } from '../queries/recount.ts';
 import type { TestApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
-import { creditsOf, customerWithCredits, ended, resultsOf, startSelected, startUnlock } from './spending.ts';
+import { customerWith } from './calls.ts';
+import { booksOf, ended, resultsOf, startSelected, startUnlock } from './spending.ts';
 
 /** What jobs guarantee that unlock prospects, whichever engine the catalog has. Real workers do them. */
 export function unlocks(t: TestApp): void {
@@ -36,7 +37,7 @@ export function unlocks(t: TestApp): void {
     (await customer.post('/prospect/metadata', body)).body.pagination.total_records;
 
   test('the first prospects that a list shows are unlocked, in its order, and seen clear and left out at once', async () => {
-    const customer = await customerWithCredits(t, 100);
+    const customer = await customerWith(t, { subscription: 100 });
     const { filters } = await people(60);
     const shown = await list(customer, { filters });
     const job = await startUnlock(customer, { filters, total_records: 40 });
@@ -60,13 +61,13 @@ export function unlocks(t: TestApp): void {
     expect([await countOf(customer, { filters }), await countOf(customer, { filters, all_contacts: true })]).toEqual([
       20, 60,
     ]);
-    expect(await creditsOf(t, customer)).toEqual({ balance: 60, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 60, reserved: 0 });
     const other = await t.customer();
     expect((await list(other, { filters })).every(({ work_email }) => work_email.includes('•'))).toBe(true);
   });
 
   test('another order is kept over many slices', async () => {
-    const customer = await customerWithCredits(t, 1_000);
+    const customer = await customerWith(t, { subscription: 1_000 });
     const titles = ['Zoo Keeper', 'ångström', 'Engineer', 'engineer', 'Übersetzer', ''];
     const { made, filters } = await people(520, (i) => ({
       job_title: titles[i % 6]!,
@@ -84,15 +85,15 @@ export function unlocks(t: TestApp): void {
     await ended(customer, job);
     expect((await resultsOf(customer, job)).map(({ item }) => item)).toEqual(shown.slice(0, 505));
     expect(await countOf(customer, { filters })).toBe(15);
-    expect(await creditsOf(t, customer)).toEqual({ balance: 495, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 495, reserved: 0 });
   });
 
   test('who was unlocked before is passed over, and who has no e-mail is free', async () => {
-    const customer = await customerWithCredits(t, 100);
+    const customer = await customerWith(t, { subscription: 100 });
     const { made, filters } = await people(20, (i) => (i % 2 ? { work_email: '' } : {}));
     const before = made.slice(15).map(({ _id }) => _id);
     await ended(customer, await startSelected(customer, before));
-    expect(await creditsOf(t, customer)).toEqual({ balance: 98, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 98, reserved: 0 });
     const job = await startUnlock(customer, { filters, total_records: 10 });
     expect(await ended(customer, job)).toMatchObject({
       succeeded: 10,
@@ -101,22 +102,22 @@ export function unlocks(t: TestApp): void {
     const results = await resultsOf(customer, job);
     expect(results.map(({ item }) => item)).toEqual(idsOf(made.slice(5, 15).toReversed()));
     for (const { charged, result } of results) expect(charged).toBe(result!.work_email === '' ? 0 : 1);
-    expect(await creditsOf(t, customer)).toEqual({ balance: 93, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 93, reserved: 0 });
   });
 
   test('a job that finds fewer than it is to unlock ends with those and gives the rest back', async () => {
-    const customer = await customerWithCredits(t, 500);
+    const customer = await customerWith(t, { subscription: 500 });
     const { filters } = await people(30);
     const job = await startUnlock(customer, { filters, total_records: 30 });
     const more = await startUnlock(customer, { filters, total_records: 30 });
     const [one, two] = [await ended(customer, job), await ended(customer, more)];
     expect([one.status, two.status]).toEqual(['COMPLETED', 'COMPLETED']);
     expect(one.succeeded + two.succeeded).toBe(30);
-    expect(await creditsOf(t, customer)).toEqual({ balance: 470, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 470, reserved: 0 });
   });
 
   test('named prospects are done in the order given, each with its own end', async () => {
-    const customer = await customerWithCredits(t, 100);
+    const customer = await customerWith(t, { subscription: 100 });
     const { made } = await people(4, (i) => (i === 2 ? { work_email: '' } : {}));
     const [one, two, free, four] = idsOf(made) as [string, string, string, string];
     await ended(customer, await startSelected(customer, [two]));
@@ -142,11 +143,11 @@ export function unlocks(t: TestApp): void {
       [free, 'succeeded', null, 0, free],
       [two, 'skipped', 'duplicate', 0, undefined],
     ]);
-    expect(await creditsOf(t, customer)).toEqual({ balance: 97, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 97, reserved: 0 });
   });
 
   test('jobs of one customer that race for the same prospects charge for each once', async () => {
-    const customer = await customerWithCredits(t, 5_000);
+    const customer = await customerWith(t, { subscription: 5_000 });
     const { made, filters } = await people(520);
     const jobs = await Promise.all([
       startUnlock(customer, { filters, total_records: 500 }),
@@ -160,14 +161,14 @@ export function unlocks(t: TestApp): void {
     const charged = results.filter(({ charged }) => charged > 0).map(({ item }) => item);
     expect(charged).toHaveLength(520);
     expect(new Set(charged)).toEqual(new Set(idsOf(made)));
-    expect(await creditsOf(t, customer)).toEqual({ balance: 4_480, reserved: 0 });
+    expect(await booksOf(t, customer)).toEqual({ balance: 4_480, reserved: 0 });
     expect(await countOf(customer, { filters })).toBe(0);
     // The last one makes contacts of all, whoever unlocked them.
     expect((await recount(t.owner, customer.id)).contacts).toEqual({ kept: 520, real: 520 });
   });
 
   test('with sync_crm they become contacts, with companies, lists and counts', async () => {
-    const customer = await customerWithCredits(t, 1_000);
+    const customer = await customerWith(t, { subscription: 1_000 });
     const { made, filters } = await people(300, (i) => ({
       job_company_name: `Company ${i % 7}`,
       job_title: i % 2 ? 'Engineer' : 'Clerk',
@@ -217,7 +218,7 @@ export function unlocks(t: TestApp): void {
   });
 
   test('a prospect that was unlocked before becomes a contact when it is asked for again, for nothing', async () => {
-    const customer = await customerWithCredits(t, 10);
+    const customer = await customerWith(t, { subscription: 10 });
     const { made } = await people(1);
     await ended(customer, await startSelected(customer, idsOf(made)));
     const job = await startSelected(customer, idsOf(made), true);

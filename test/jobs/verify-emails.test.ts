@@ -2,12 +2,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { parseConfig } from '../../src/config.ts';
+import type { JobItem } from '../../src/schemas/jobs.ts';
+import type { Verification } from '../../src/schemas/verification.ts';
 import { recount } from '../queries/recount.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { gather, startMailServer, type Crowd } from '../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+import { customerWith, read, verify as callVerify } from './calls.ts';
 import { contextOf, verifyTurn } from './working.ts';
 
 const names = await startNameServer();
@@ -44,30 +47,27 @@ beforeEach(async () => {
   customer = await funded();
 });
 
-async function funded(): Promise<TestCustomer> {
-  const one = await test.customer();
-  await grant(test.app, one.id, 'verification', 10_000);
-  return one;
-}
+const funded = (): Promise<TestCustomer> => customerWith(test, { verification: 10_000 });
 
 const startWorker = (more: Record<string, string> = {}) =>
   startServerProcess(test.url, { ...environment, ...more }, ['src/cli.ts', 'work', '--json']);
 
 async function verify(emails: (string | { email: string; contact_id: string })[], sync_crm = false, by = customer) {
   const given = emails.map((email) => (typeof email === 'string' ? { email } : email));
-  const answer = await by.post('/service-handler/verify-email', { emails: given, sync_crm });
+  const answer = await callVerify(by, { emails: given, sync_crm });
   expect(answer).toMatchObject({ status: 200, body: { status: 'PENDING' } });
   return answer.body.id as string;
 }
 
-const readJob = async (id: string, by = customer) => (await by.get(`/service-handler/${id}`)).body;
+const readJob = async (id: string, by = customer) => (await read(by, id)).body;
 const ended = async (id: string, by = customer): Promise<void> => {
   await expect.poll(async () => (await readJob(id, by)).status, { timeout: 60_000, interval: 50 }).toBe('COMPLETED');
 };
-const results = async (id: string, by = customer) =>
+type VerifiedItem = Omit<JobItem, 'result'> & { result: Verification | null };
+const results = async (id: string, by = customer): Promise<VerifiedItem[]> =>
   (await by.post(`/service-handler/${id}/results`, { paginate: { limit: 100 } })).body;
 const outcomes = async (id: string) =>
-  (await results(id)).map((one: any) => [one.item, one.status, one.reason ?? one.result.status, one.charged]); // eslint-disable-line typescript/no-explicit-any
+  (await results(id)).map((one) => [one.item, one.status, one.reason ?? one.result!.status, one.charged]);
 
 /** Nothing was charged twice or forgotten: rows, job, ledger and balance say the same. */
 async function expectSettled(id: string, by = customer): Promise<void> {
@@ -132,7 +132,7 @@ describe('with a worker', () => {
       credits: { pool: 'verification', reserved: 8, charged: 6, refunded: 2 },
     });
     const [first] = await results(id);
-    expect(first.result.checks).toMatchObject({ mx: { status: 'passed' }, smtp: { status: 'passed', code: 250 } });
+    expect(first!.result!.checks).toMatchObject({ mx: { status: 'passed' }, smtp: { status: 'passed', code: 250 } });
     await expectSettled(id);
   });
 
@@ -170,13 +170,7 @@ describe('with a worker', () => {
     expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(2);
     const { members, shouldBe, wrong } = (await recount(test.owner, customer.id)).lists.find((one) => one.id === list)!;
     expect([wrong, members]).toEqual([[], shouldBe]);
-    expect((await results(id)).map((one: { contact_id: string | null }) => one.contact_id)).toEqual([
-      ada,
-      twin,
-      bob,
-      zoe,
-      null,
-    ]);
+    expect((await results(id)).map((one) => one.contact_id)).toEqual([ada, twin, bob, zoe, null]);
   });
 
   it('without it contacts are left alone', async () => {
