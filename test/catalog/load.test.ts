@@ -209,7 +209,7 @@ test('an interrupted load goes on where everything before was in the catalog for
     loaded: 6_000,
     resumed_at_line: null,
   });
-}, 120_000);
+});
 
 test('one load at a time', async () => {
   await withLoadLock(db, async () => {

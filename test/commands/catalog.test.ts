@@ -42,7 +42,7 @@ describe('catalog on Postgres', async () => {
     expect(await run(['import', packed])).toMatchObject({ code: 0, answer: { loaded: 10 } });
     expect(await run(['import', '-'], lines.slice(20).join(''))).toMatchObject({ code: 0, answer: { loaded: 10 } });
     expect((await run(['status'])).answer).toMatchObject({ engine: 'postgres', people: 30, unfinished_imports: [] });
-  }, 120_000);
+  });
 
   test('with --strict bad lines exit 1, and the good ones are loaded all the same', async () => {
     const before = await catalog.count({ criteria: [] });

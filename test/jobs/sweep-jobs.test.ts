@@ -79,7 +79,7 @@ describe('the sweep', () => {
 });
 
 describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
-  it('tells the cluster of unlocks that it was not told of', { timeout: 120_000 }, async () => {
+  it('tells the cluster of unlocks that it was not told of', async () => {
     const environment = await ownCatalog();
     const clustered = await startApp(environment);
     const ada = person();
