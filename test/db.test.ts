@@ -209,7 +209,7 @@ describe('transactions', () => {
     expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
     const kept = new Set(rows.map(({ number }) => number));
     expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
-  }, 60_000);
+  });
 
   test('that lost their connection write nothing more, above all not into the next one', async () => {
     const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);

@@ -52,7 +52,7 @@ describe('migrations', () => {
     const all = await migrateInProcesses(20);
     expect(all.flatMap(({ applied }) => applied)).toEqual(names);
     expect(new Set(all.map(({ version }) => version))).toEqual(new Set([names.at(-1)]));
-  }, 60_000);
+  });
 
   test('applied again do nothing', async () => {
     await migrate(database.ownerUrl);

@@ -57,14 +57,18 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     const { catalog, config } = services;
     const spellings = ['Zoë', 'zoe', 'ZOE', 'Zoe', 'Zoe', 'Zoe', 'Yara', 'yara', 'YARA', 'Xena', 'Will', 'Vera', 'Una'];
     const mostlyLast = ['QUINN', 'QUinn', 'QuINN', 'Quinn', 'quinn', 'quinn'];
-    const people = [...spellings, ...mostlyLast].map((last_name) => person({ last_name, job_title: last_name }));
+    // Nobody of the random catalogs is called so.
+    const names = [...spellings, ...mostlyLast].map((name) => `Paged ${name}`);
+    const people = names.map((last_name) => person({ last_name, job_title: last_name }));
     await writePeople(catalog, people);
     await catalog.finish();
     const suggested = () =>
-      Promise.all(['', 'z', 'y', 'quinn'].map((search) => catalog.suggest({ source: 'last_name', search })));
+      Promise.all(
+        ['', 'paged z', 'paged y', 'paged quinn'].map((search) => catalog.suggest({ source: 'last_name', search })),
+      );
     const before = await suggested();
-    expect(before[1]).toEqual([{ type: 'last_name', value: 'Zoe' }]);
-    expect(before[3]).toEqual([{ type: 'last_name', value: 'quinn' }]);
+    expect(before[1]).toEqual([{ type: 'last_name', value: 'Paged Zoe' }]);
+    expect(before[3]).toEqual([{ type: 'last_name', value: 'Paged quinn' }]);
     const nodes = new SearchNodes(config);
     await rebuildValues(nodes, namesOf(config), config, 3);
     await nodes.close();

@@ -27,7 +27,7 @@ const move = (verb: string, customer: string, amount: string, ...more: string[])
   ...more,
 ];
 
-describe('credits', { timeout: 90_000 }, () => {
+describe('credits', () => {
   test('grant and adjust move a balance, and say so in the ledger', async () => {
     const customer = await t.customer();
     await json(move('grant', customer.id, '100', '--note', 'plan of March'));

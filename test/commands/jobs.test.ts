@@ -22,7 +22,7 @@ const turn = ({ id }: TestCustomer, limit = 200) => verifyTurn(echo(limit))(cont
 const fail = (customer: TestCustomer, id: string) =>
   t.db.transaction((sql) => finish(sql, customer.id, id, { status: 'FAILED', error: 'broken' }));
 
-describe('jobs', { timeout: 90_000 }, () => {
+describe('jobs', () => {
   test('list shows the latest, by customer and by state', async () => {
     const customer = await t.customer();
     const [first, second] = [await begin(t, customer, 5), await begin(t, customer, 3)];

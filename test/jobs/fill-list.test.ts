@@ -109,7 +109,7 @@ describe('a list of many contacts whose rules changed', () => {
     expect(await next.stop()).toBe(0);
   });
 
-  it('is left to the next worker when one is asked to stop, which then ends with 0', { timeout: 60_000 }, async () => {
+  it('is left to the next worker when one is asked to stop, which then ends with 0', async () => {
     const worker = await startWorker();
     await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
     expect(await worker.stop()).toBe(0);

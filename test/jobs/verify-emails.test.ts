@@ -299,7 +299,7 @@ it('addresses that wait for their turn at a slow domain are left to later turns,
   expect(await readJob(id)).toMatchObject({ status: 'COMPLETED', succeeded: 41 });
   await expectSettled(id);
   await verifier.close();
-}, 60_000);
+});
 
 it('a turn that is told to stop settles what is verified and leaves the rest at once', async () => {
   held = new Promise<void>(() => undefined);
