@@ -11,6 +11,8 @@ export interface CatalogDocument {
   person: Omit<Prospect, '_id'>;
   folded: Record<TextMember, string | null>;
   words: Record<WordMember, string[]>;
+  /** As it was given, where that is not the usual spelling of its folded form. */
+  spelled: Record<TextMember, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
@@ -20,24 +22,39 @@ export const longestFolded = 640;
 
 /** The document of a prospect. A load makes millions: literals, and one look into the memory a member. */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
-  const [title, company, industry] = [
-    foldOnce(person.job_title),
-    foldOnce(person.job_company_name),
-    foldOnce(person.job_company_industry),
-  ];
+  const { location_postal_code: code } = person;
+  const [first, last] = [foldOnce(person.first_name), foldOnce(person.last_name)];
+  const title = foldOnce(person.job_title);
+  const company = foldOnce(person.job_company_name);
+  const industry = foldOnce(person.job_company_industry);
+  const locality = foldOnce(person.location_locality);
+  const region = foldOnce(person.location_region);
+  const country = foldOnce(person.location_country);
+  const postalCode = code === null ? undefined : foldOnce(code);
   return {
     id: _id,
     person,
     folded: {
-      first_name: foldOnce(person.first_name).folded,
-      last_name: foldOnce(person.last_name).folded,
+      first_name: first.folded,
+      last_name: last.folded,
       job_title: title.folded,
       job_company_name: company.folded,
       job_company_industry: industry.folded,
-      location_locality: foldOnce(person.location_locality).folded,
-      location_region: foldOnce(person.location_region).folded,
-      location_country: foldOnce(person.location_country).folded,
-      location_postal_code: foldedOf(person, 'location_postal_code'),
+      location_locality: locality.folded,
+      location_region: region.folded,
+      location_country: country.folded,
+      location_postal_code: postalCode?.folded ?? null,
+    },
+    spelled: {
+      first_name: first.spelled,
+      last_name: last.spelled,
+      job_title: title.spelled,
+      job_company_name: company.spelled,
+      job_company_industry: industry.spelled,
+      location_locality: locality.spelled,
+      location_region: region.spelled,
+      location_country: country.spelled,
+      location_postal_code: postalCode?.spelled,
     },
     words: {
       job_title: wordsOf(title),
@@ -62,10 +79,23 @@ export const foldedOf = (person: Pick<Prospect, TextMember>, member: TextMember)
   return text === null ? null : foldOnce(text).folded;
 };
 
-/** A text's folded form, and the distinct words of it once they were asked for. */
+/** A text's folded form; the text where that is not the form's usual spelling; its distinct words once they were asked for. */
 interface Folded {
   readonly folded: string;
+  readonly spelled: string | undefined;
   words?: string[];
+}
+
+/**
+ * How most who write a text of this folded form write it: each word with a capital. Only what differs is kept as it was
+ * given beside the folded form, so a change here means importing catalogs anew.
+ */
+export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
+const firstLetters = /(?<![\p{L}\p{M}\p{Nd}])\p{L}/gu;
+
+function makeFolded(text: string): Folded {
+  const folded = fold(text);
+  return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
 }
 
 const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
@@ -80,7 +110,7 @@ const longestKnown = 64;
 function foldOnce(text: string): Folded {
   const before = known.get(text);
   if (before !== undefined) return before;
-  const made: Folded = knownBefore.get(text) ?? { folded: fold(text) };
+  const made: Folded = knownBefore.get(text) ?? makeFolded(text);
   if (text.length > longestKnown) return made;
   if (known.size >= mostKnown) [known, knownBefore] = [new Map(), known];
   known.set(text, made);

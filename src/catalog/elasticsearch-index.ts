@@ -32,10 +32,12 @@ const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
 /** Sorted by, never looked for. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
+/** A number that many share: a tree to look for it takes a load longer to make than a search to go without. */
+const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 export const wordsField = (member: string): string => `${member}_words`;
-/** A member as it was given: the person's own. */
-export const spellingField = (member: string): string => `person.${member}`;
+/** A member as it was given, where that is not its usual spelling. */
+export const spelledField = (member: string): string => `${member}_spelled`;
 
 const perMember = (
   members: readonly string[],
@@ -68,17 +70,18 @@ export const peopleIndex = (
     // The source is kept whole, though people are all that is read of it: what is left out of it the cluster keeps a second
     // time, for its copies, and sorts and merges both.
     properties: {
-      person: { type: 'object', dynamic: false, properties: perMember(textMembers, (member) => member, column) },
+      person: { type: 'object', enabled: false },
       id_high: half,
       id_low: half,
       ...perMember(textMembers, (member) => member, keyword),
       ...perMember(wordMembers, wordsField, term),
+      ...perMember(textMembers, spelledField, column),
       verification_status: keyword,
-      score: { type: 'byte' },
+      score: small,
       // Milliseconds since 1970.
       date_verified: { type: 'long' },
-      has_email: { type: 'byte' },
-      has_phone: { type: 'byte' },
+      has_email: small,
+      has_phone: small,
       unlocked_by: term,
     },
   },
@@ -115,7 +118,7 @@ const middle = 2n ** 63n;
 
 /** A person as the index of people takes it. A literal: members that come one by one make JSON of it twice as slow. */
 export const toSource = (
-  { id, person, folded, words, has_email, has_phone }: CatalogDocument,
+  { id, person, folded, words, spelled, has_email, has_phone }: CatalogDocument,
   unlockedBy: string[],
 ): object => {
   const [id_high, id_low] = halvesOf(id);
@@ -135,6 +138,15 @@ export const toSource = (
     job_title_words: words.job_title,
     job_company_name_words: words.job_company_name,
     job_company_industry_words: words.job_company_industry,
+    first_name_spelled: spelled.first_name,
+    last_name_spelled: spelled.last_name,
+    job_title_spelled: spelled.job_title,
+    job_company_name_spelled: spelled.job_company_name,
+    job_company_industry_spelled: spelled.job_company_industry,
+    location_locality_spelled: spelled.location_locality,
+    location_region_spelled: spelled.location_region,
+    location_country_spelled: spelled.location_country,
+    location_postal_code_spelled: spelled.location_postal_code,
     verification_status: person.verification_status,
     score: person.score,
     date_verified: Date.parse(person.date_verified),

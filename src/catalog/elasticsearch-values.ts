@@ -2,9 +2,10 @@ import type { estypes } from '@elastic/elasticsearch';
 import { textMembers, type Suggestion, type SuggestionQuery, type TextMember } from '../schemas/prospects.ts';
 import type { Config } from '../config.ts';
 import { fold } from '../fold.ts';
+import { usualSpelling } from './document.ts';
 import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
-import { newIndex, spellingField, valuesIndex, type Names } from './elasticsearch-index.ts';
+import { newIndex, spelledField, valuesIndex, type Names } from './elasticsearch-index.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
 /** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
@@ -75,7 +76,8 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
 
 /**
  * All spellings of a member, in order of their folded form. They come a page of folded forms at a time, counted in columns:
- * to have the cluster pair each spelling with its folded form takes ten times as long.
+ * to have the cluster pair each spelling with its folded form takes ten times as long. Who is not counted by a spelling has
+ * the usual one.
  */
 async function* spellings(
   nodes: SearchNodes,
@@ -86,14 +88,19 @@ async function* spellings(
   // Nothing is not suggested.
   const isSaid = { range: { [member]: { gt: '' } } };
   for await (const forms of countTerms(nodes, names, member, pageSize, isSaid)) {
-    const spellingsOf = new Map(forms.map(({ key }) => [key, [] as Spelling[]]));
+    const spellingsOf = new Map(
+      forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
+    );
     const isOfPage = { range: { [member]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
-    for await (const spelled of countTerms(nodes, names, spellingField(member), pageSize, isOfPage))
+    for await (const spelled of countTerms(nodes, names, spelledField(member), pageSize, isOfPage))
       for (const { key: value, doc_count: people } of spelled) {
         const folded = fold(value);
-        spellingsOf.get(folded)?.push({ folded, value, people });
+        const found = spellingsOf.get(folded);
+        if (!found) continue;
+        found[0]!.people -= people;
+        found.push({ folded, value, people });
       }
-    for (const found of spellingsOf.values()) yield* found;
+    for (const found of spellingsOf.values()) yield* found.filter(({ people }) => people > 0);
   }
 }
 
