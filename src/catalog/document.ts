@@ -103,7 +103,7 @@ const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(te
 /** What was folded lately, and what was before that: the older half is forgotten at a time. */
 let known = new Map<string, Folded>();
 let knownBefore = known;
-const mostKnown = 20_000;
+const mostKnown = 10_000;
 const longestKnown = 64;
 
 /** Titles, companies, names and places repeat: most of a load is folded from memory. */
