@@ -52,17 +52,17 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 
 /**
  * How soon is seen what was written; what must be seen is refreshed at once. Every refresh ends a segment: fewer make larger
- * ones, which a load need not merge, and which are faster to search.
+ * ones, which a load need not merge, and which are faster to search; but a load waits for the last of them.
  */
-export const refreshIntervals = { atRest: '5s', whileLoading: '60s' } as const;
+export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
-/** People, sorted as they are listed by default, so that a page ends the search early. */
+/** People, sorted as they are listed by default, so that a page ends the search early. The index is made to be loaded. */
 export const peopleIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
   settings: {
     ...copies(config),
-    refresh_interval: refreshIntervals.atRest,
+    refresh_interval: refreshIntervals.whileLoading,
     sort: { field: ['score', 'id_high', 'id_low'], order: ['desc', 'asc', 'asc'] },
   },
   mappings: {

@@ -35,13 +35,6 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
       (client, options) => client.indices.refresh({ index: names.everywhere, ignore_unavailable: true }, options),
       patienceMs,
     );
-  const refreshEvery = (refresh_interval: string) =>
-    nodes.work((client, options) =>
-      client.indices.putSettings(
-        { index: names.people, ignore_unavailable: true, settings: { refresh_interval } },
-        options,
-      ),
-    );
   return {
     engine: 'elasticsearch',
     search: (search, slice) => searchPeople(nodes, names.people, search, slice),
@@ -55,14 +48,14 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 
     prepare: async () => {
       await prepare(nodes, names, config);
-      await refreshEvery(refreshIntervals.whileLoading);
+      await refreshEvery(nodes, names.people, refreshIntervals.whileLoading);
     },
     encode,
     write: (people) => writePeople(writing, names.people, people),
     remove: (ids) => erasePeople(writing, ids),
     finish: async () => {
       await refresh();
-      await refreshEvery(refreshIntervals.atRest);
+      await refreshEvery(nodes, names.people, refreshIntervals.atRest);
       await rebuildValues(nodes, names, config);
     },
     reindex: (progress) => reindex(writing, config, progress),
@@ -145,6 +138,11 @@ async function createPeopleIndex(nodes: SearchNodes, config: Config, aliases: st
   return index;
 }
 
+const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
+  nodes.work((client, options) =>
+    client.indices.putSettings({ index, ignore_unavailable: true, settings: { refresh_interval } }, options),
+  );
+
 const batchSize = 1_000;
 
 /** Reads the people of the index that is searched into a new one, which then takes its place at a stroke. */
@@ -162,6 +160,7 @@ async function reindex(
   const index = await createPeopleIndex(nodes, config, [names.everywhere]);
   const done = await copyPeople(writing, old!, index, (done) => progress(done, total));
   await nodes.work((client, options) => client.indices.refresh({ index }, options));
+  await refreshEvery(nodes, index, refreshIntervals.atRest);
   const actions = [
     { remove: { index: old!, alias: names.people } },
     { remove: { index: old!, alias: names.everywhere } },
