@@ -19,7 +19,7 @@ export interface Slice {
   after?: ProspectPosition | undefined;
 }
 
-/** A person as an engine is sent it. A load keeps these while they wait: objects would be a heap full soon. */
+/** A person as an engine is sent it, in UTF-8. A load keeps these while they wait: objects would be a heap full soon. */
 export interface EncodedPerson {
   id: string;
   bytes: Buffer;
@@ -64,8 +64,12 @@ export interface Catalog {
 
   /** Makes the catalog ready to be written to; called once before. */
   prepare(): Promise<void>;
-  encode(document: CatalogDocument): EncodedPerson;
-  /** Writes people, replacing those of the same id, who has unlocked them staying; acknowledged when it resolves. Ids are distinct. */
+  /** What is written of a person, as text. */
+  encode(document: CatalogDocument): string;
+  /**
+   * Writes people, replacing those of the same id, who has unlocked them staying; acknowledged when it resolves, and then
+   * their bytes are no longer needed. Ids are distinct.
+   */
   write(people: EncodedPerson[]): Promise<void>;
   /** Takes people out; their unlocks stay. Answers how many there were. */
   remove(ids: string[]): Promise<number>;

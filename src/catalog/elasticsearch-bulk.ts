@@ -1,18 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../errors.ts';
+import { joined } from './arena.ts';
 import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
 
-/** One line or two of a bulk request, as they are sent: a load keeps these alone, not what they were made of. */
+/** One line or two of a bulk request, as they are sent. */
 export interface Operation {
   id: string;
   bytes: Buffer;
 }
 
-/** An operation; one that deletes has no source. */
-export const toOperation = (id: string, action: object, source?: object): Operation => {
-  const lines = source ? [action, source] : [action];
-  return { id, bytes: Buffer.from(lines.map((line) => `${JSON.stringify(line)}\n`).join('')) };
-};
+/** The text of an operation; one that deletes has no source. */
+export const operationText = (action: object, source?: object): string =>
+  source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
+
+export const toOperation = (id: string, action: object, source?: object): Operation => ({
+  id,
+  bytes: Buffer.from(operationText(action, source)),
+});
 
 /** What became of one operation. */
 interface ItemResult {
@@ -58,7 +62,7 @@ async function bulkOnce(
   const request = {
     index,
     // The client sends bytes as they are; its types know objects only.
-    operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
+    operations: joined(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
   };
   const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);

@@ -4,7 +4,7 @@ import type { Database } from '../db.ts';
 import { unavailable } from '../errors.ts';
 import { customersOf, markTold } from '../queries/unlocks.ts';
 import { toDocument, toProspect, type CatalogDocument } from './document.ts';
-import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
+import { bulk, operationText, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
 
@@ -19,8 +19,8 @@ export interface Writing {
 export const syncPatienceMs = 10_000;
 
 /** A person to be written into an index, whom nobody has unlocked as far as is known. */
-export const encode = (document: CatalogDocument): Operation =>
-  toOperation(document.id, { index: { _id: document.id } }, toSource(document, []));
+export const encode = (document: CatalogDocument): string =>
+  operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
  * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what

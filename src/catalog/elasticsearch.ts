@@ -190,7 +190,7 @@ async function copyPeople(
     writes = writePeople(
       writing,
       to,
-      people.map((person) => encode(toDocument(person))),
+      people.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
     );
     writes.catch(() => undefined); // awaited with the next batch
     after = positionOf(people.at(-1)!, bestFirst);

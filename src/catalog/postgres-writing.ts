@@ -9,14 +9,16 @@ import { tokensOf } from './tokens.ts';
 const batchSize = 1_000;
 
 /** A person as a row, in JSON. */
-export const encode = (document: CatalogDocument): EncodedPerson => ({
-  id: document.id,
-  bytes: Buffer.from(JSON.stringify(toRow(document))),
-});
+export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
 /** Writes people, replacing those of the same id. */
-export async function writePeople(db: Database, people: EncodedPerson[]): Promise<void> {
-  const rows = `[${people.map(({ bytes }) => bytes.toString()).join(',')}]`;
+export const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
+  writeRows(
+    db,
+    people.map(({ bytes }) => bytes.toString()),
+  );
+
+async function writeRows(db: Database, rows: string[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
       insert into prospects (
@@ -30,7 +32,7 @@ export async function writePeople(db: Database, people: EncodedPerson[]): Promis
         first_name, last_name, job_title, job_company_name, job_company_industry,
         location_locality, location_region, location_country, location_postal_code,
         verification_status, score, date_verified, has_email, has_phone, tokens
-      from jsonb_to_recordset(${rows}::text::jsonb) as given (
+      from jsonb_to_recordset(${`[${rows.join(',')}]`}::text::jsonb) as given (
         id uuid, person jsonb,
         first_name text, last_name text, job_title text, job_company_name text, job_company_industry text,
         location_locality text, location_region text, location_country text, location_postal_code text,
@@ -93,7 +95,7 @@ export async function refoldDocuments(db: Database, progress: (done: number, tot
         limit ${batchSize}`,
     );
     if (rows.length === 0) return done;
-    await writePeople(
+    await writeRows(
       db,
       rows.map(({ id, person }) => encode(toDocument(toProspect(id, person)))),
     );

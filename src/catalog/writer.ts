@@ -1,4 +1,5 @@
 import type { ImportState } from '../queries/catalog-imports.ts';
+import { Arena } from './arena.ts';
 import type { Catalog, EncodedPerson } from './catalog.ts';
 import type { CatalogDocument } from './document.ts';
 
@@ -7,6 +8,8 @@ type Reached = Omit<ImportState, 'started_at'>;
 /** People in one write, and writes under way at once: what a load holds at a time. */
 const batchSize = 1_000;
 const mostUnderWay = 3;
+/** Bytes of a batch that are kept in memory used again: of a thousand people twice the usual. */
+const arenaSize = 3 * 1024 * 1024;
 /** Between two notes of how far a load has come. */
 const saveEveryMs = 500;
 
@@ -16,6 +19,8 @@ interface Batch {
   /** Where the load is when this batch and all before it are written. */
   reached: Reached;
   written: Promise<void>;
+  /** Holds its people until they are written. */
+  arena: Arena;
 }
 
 /**
@@ -26,6 +31,9 @@ interface Batch {
 export class Writer {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
+  /** Not in use. */
+  readonly #arenas: Arena[] = [];
+  #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
   #underWay: Batch[] = [];
@@ -46,7 +54,7 @@ export class Writer {
       loaded: loaded + (document ? 1 : 0),
       bad: bad + (document ? 0 : 1),
     };
-    if (document) this.#people.set(document.id, this.#catalog.encode(document));
+    if (document) this.#keep(document);
     if (this.#people.size >= batchSize) await this.#send();
   }
 
@@ -58,6 +66,11 @@ export class Writer {
     return this.#reached;
   }
 
+  #keep(document: CatalogDocument): void {
+    const { id } = document;
+    this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
+  }
+
   async #send(): Promise<void> {
     const people = this.#people;
     this.#people = new Map();
@@ -67,13 +80,16 @@ export class Writer {
     const written = this.#catalog.write([...people.values()]);
     // Awaited in order below; a failure that comes early must not count as unhandled until then.
     written.catch(() => undefined);
-    this.#underWay.push({ ids, reached: this.#reached, written });
+    this.#underWay.push({ ids, reached: this.#reached, written, arena: this.#arena });
+    this.#arena = this.#arenas.pop() ?? new Arena(arenaSize);
   }
 
   async #settleOldest(): Promise<void> {
     const [oldest] = this.#underWay;
     await oldest!.written;
     this.#underWay.shift();
+    oldest!.arena.clear();
+    this.#arenas.push(oldest!.arena);
     if (performance.now() - this.#savedAt < saveEveryMs) return;
     this.#savedAt = performance.now();
     await this.#save(oldest!.reached);

@@ -32,7 +32,7 @@ export const person = (more: Partial<Prospect> = {}): Prospect => ({
 
 /** Writes people into a catalog. */
 export const writePeople = (catalog: Pick<Catalog, 'encode' | 'write'>, people: Iterable<Prospect>): Promise<void> =>
-  catalog.write(Array.from(people, (one) => catalog.encode(toDocument(one))));
+  catalog.write(Array.from(people, (one) => ({ id: one._id, bytes: Buffer.from(catalog.encode(toDocument(one))) })));
 
 /** Few texts, so that random people share them, in spellings that fold alike and in several scripts. */
 const texts = [
