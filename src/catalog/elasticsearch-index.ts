@@ -32,7 +32,7 @@ const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
 /** Sorted by, never looked for. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
-/** A number that many share: a tree to look for it takes a load longer to make than a search to go without. */
+/** A number of few values: to look through its column costs a search less than a tree of it costs a load. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 export const wordsField = (member: string): string => `${member}_words`;

@@ -6,7 +6,9 @@ import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
 
 const mostWrites = 2_500;
-const mostMs = 15_000;
+/** After so long (ms) few will do. */
+const longEnough = 15_000;
+const fewWrites = 300;
 const writersEach = 6;
 
 let test: TestApp;
@@ -147,7 +149,7 @@ async function fillWorld(customer: TestCustomer): Promise<World> {
 }
 
 it(
-  'thousands of racing writes over two processes leave every membership and every count exact',
+  'racing writes over two processes leave every membership and every count exact',
   { timeout: 120_000 },
   async () => {
     const customer = await test.customer();
@@ -160,10 +162,12 @@ it(
     ]);
     const clients = [customer, over(server.url, customer.key)];
     const statuses = new Map<number, number>();
-    let left = mostWrites;
-    const end = performance.now() + mostMs;
+    let begun = 0;
+    const end = performance.now() + longEnough;
+    const isEnough = () => begun >= mostWrites || (begun >= fewWrites && performance.now() > end);
     const writer = async (by: Client) => {
-      while ((left -= 1) >= 0 && performance.now() < end) {
+      while (!isEnough()) {
+        begun += 1;
         const { status, body } = await write(by, world);
         statuses.set(status, (statuses.get(status) ?? 0) + 1);
         if (status >= 500) throw new Error(`${status} ${JSON.stringify(body)}`);
@@ -171,7 +175,6 @@ it(
     };
     await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
 
-    expect(statuses.values().reduce((sum, count) => sum + count, 0)).toBeGreaterThan(300);
     // Nobody writes any more, but the worker may still be filling: what is read is exact already.
     const early = await recount(test.owner, customer.id);
     for (const { id, shouldBe } of early.lists) {
