@@ -148,55 +148,50 @@ async function fillWorld(customer: TestCustomer): Promise<World> {
   return world;
 }
 
-it(
-  'racing writes over two processes leave every membership and every count exact',
-  { timeout: 120_000 },
-  async () => {
-    const customer = await test.customer();
-    const world = await fillWorld(customer);
-    const server = await startServerProcess(test.url, { RATE_LIMITS: 'off' }, [
-      'src/cli.ts',
-      'serve',
-      '--with-worker',
-      '--json',
-    ]);
-    const clients = [customer, over(server.url, customer.key)];
-    const statuses = new Map<number, number>();
-    let begun = 0;
-    const end = performance.now() + longEnough;
-    const isEnough = () => begun >= mostWrites || (begun >= fewWrites && performance.now() > end);
-    const writer = async (by: Client) => {
-      while (!isEnough()) {
-        begun += 1;
-        const { status, body } = await write(by, world);
-        statuses.set(status, (statuses.get(status) ?? 0) + 1);
-        if (status >= 500) throw new Error(`${status} ${JSON.stringify(body)}`);
-      }
-    };
-    await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
+it('racing writes over two processes leave every membership and every count exact', { timeout: 120_000 }, async () => {
+  const customer = await test.customer();
+  const world = await fillWorld(customer);
+  const server = await startServerProcess(test.url, { RATE_LIMITS: 'off' }, [
+    'src/cli.ts',
+    'serve',
+    '--with-worker',
+    '--json',
+  ]);
+  const clients = [customer, over(server.url, customer.key)];
+  const statuses = new Map<number, number>();
+  let begun = 0;
+  const end = performance.now() + longEnough;
+  const isEnough = () => begun >= mostWrites || (begun >= fewWrites && performance.now() > end);
+  const writer = async (by: Client) => {
+    while (!isEnough()) {
+      begun += 1;
+      const { status, body } = await write(by, world);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (status >= 500) throw new Error(`${status} ${JSON.stringify(body)}`);
+    }
+  };
+  await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
 
-    // Nobody writes any more, but the worker may still be filling: what is read is exact already.
-    const early = await recount(test.owner, customer.id);
-    for (const { id, shouldBe } of early.lists) {
-      expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(shouldBe.length);
-      const { body } = await customer.post('/contacts/metadata', { filters: { list_id: id } });
-      expect(body.pagination.total_records).toBe(shouldBe.length);
-    }
-    await vi.waitFor(
-      async () =>
-        expect((await recount(test.owner, customer.id)).lists.filter(({ isFilling }) => isFilling)).toEqual([]),
-      { timeout: 60_000, interval: 250 },
-    );
-    const { contacts, companies: firms, lists, orphans } = await recount(test.owner, customer.id);
-    expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404]));
-    expect(contacts.kept).toBe(contacts.real);
-    expect(firms.kept).toBe(firms.real);
-    expect(orphans).toEqual([]);
-    for (const { kept, members, shouldBe, wrong } of lists) {
-      expect(wrong).toEqual([]);
-      expect(members).toEqual(shouldBe);
-      expect(kept).toBe(members.length);
-    }
-    expect(await server.stop()).toBe(0);
-  },
-);
+  // Nobody writes any more, but the worker may still be filling: what is read is exact already.
+  const early = await recount(test.owner, customer.id);
+  for (const { id, shouldBe } of early.lists) {
+    expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(shouldBe.length);
+    const { body } = await customer.post('/contacts/metadata', { filters: { list_id: id } });
+    expect(body.pagination.total_records).toBe(shouldBe.length);
+  }
+  await vi.waitFor(
+    async () => expect((await recount(test.owner, customer.id)).lists.filter(({ isFilling }) => isFilling)).toEqual([]),
+    { timeout: 60_000, interval: 250 },
+  );
+  const { contacts, companies: firms, lists, orphans } = await recount(test.owner, customer.id);
+  expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404]));
+  expect(contacts.kept).toBe(contacts.real);
+  expect(firms.kept).toBe(firms.real);
+  expect(orphans).toEqual([]);
+  for (const { kept, members, shouldBe, wrong } of lists) {
+    expect(wrong).toEqual([]);
+    expect(members).toEqual(shouldBe);
+    expect(kept).toBe(members.length);
+  }
+  expect(await server.stop()).toBe(0);
+});
