@@ -11,8 +11,7 @@ export class Tenacious {
   readonly #environment: Record<string, string>;
   #child: ChildProcess | undefined;
   #isWanted = true;
-  /** What it printed when it was ready. */
-  #said: Promise<unknown> = Promise.resolve();
+  #saidOrEnded: Promise<unknown> = Promise.resolve();
   #url: string | undefined;
   /** How often it ended although it was wanted. */
   restarts = 0;
@@ -33,11 +32,12 @@ export class Tenacious {
     });
     this.#child = child;
     createInterface(child.stderr).on('line', (line) => this.complaints.push(line));
-    this.#said = once(createInterface(child.stdout), 'line').then(([line]) => JSON.parse(line as string) as unknown);
-    this.#said.then(
-      (said) => (this.#url = (said as { url?: string }).url),
-      () => undefined,
+    const said = once(createInterface(child.stdout), 'line').then(
+      ([line]) => (this.#url = (JSON.parse(line as string) as { url?: string }).url),
     );
+    // One that dies before it is ready says nothing, ever.
+    this.#saidOrEnded = Promise.race([said, once(child, 'exit')]);
+    this.#saidOrEnded.catch(() => undefined);
     child.once('exit', () => {
       this.#url = undefined;
       if (!this.#isWanted) return;
@@ -51,9 +51,12 @@ export class Tenacious {
     return this.#url;
   }
 
-  /** Resolves when it has said that it works. */
-  ready(): Promise<unknown> {
-    return this.#said;
+  /** Resolves when it has said that it works, though it may have to be started again for that. */
+  async ready(): Promise<void> {
+    for (let awaited; awaited !== this.#saidOrEnded;) {
+      awaited = this.#saidOrEnded;
+      await awaited;
+    }
   }
 
   signal(signal: NodeJS.Signals): void {
