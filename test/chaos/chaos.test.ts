@@ -96,7 +96,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
       }
       expect(damage.workerKills).toBeGreaterThan(seconds / 15);
     },
-    seconds * 1_000 + recovery + 300_000,
+    seconds * 1_000 + recovery + 120_000,
   );
 
   async function liveThrough(journal: Journal): Promise<Damage> {
