@@ -17,9 +17,9 @@ test('what is under way stays as it was given, however late it is read and howev
   };
   const writer = new Writer(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, () => Promise.resolve());
   const expected = new Map<string, string>();
-  // Every hundredth is longer than a batch's memory has room for on average; every tenth comes twice.
+  // Ten of a batch's thousand are so long that its memory is too small for them all; every tenth person comes twice.
   const people = Array.from({ length: 8_000 }, (_, i) =>
-    person({ job_title: `Zoë ${i} ${'東京'.repeat(i % 100 === 0 ? 20_000 : 20)}` }),
+    person({ job_title: `Zoë ${i} ${'東京'.repeat(i % 100 === 0 ? 60_000 : 20)}` }),
   );
   for (const [line, one] of people
     .flatMap((one, i) => (i % 10 === 0 ? [person({ _id: one._id }), one] : [one]))
