@@ -1,5 +1,6 @@
 import { fold, words } from '../fold.ts';
 import type { Prospect, TextMember, WordMember } from '../schemas/prospects.ts';
+import { remembered } from './remembered.ts';
 
 /**
  * A person as both engines keep it: what is answered, and beside it what is compared. Folding and splitting into words
@@ -9,13 +10,16 @@ export interface CatalogDocument {
   id: string;
   /** All of the prospect but its `_id`. */
   person: Omit<Prospect, '_id'>;
-  folded: Record<TextMember, string | null>;
+  folded: Record<RequiredMember, string> & { location_postal_code: string | null };
   words: Record<WordMember, string[]>;
   /** As it was given, where that is not the usual spelling of its folded form. */
   spelled: Record<TextMember, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
+
+/** Every person has these, be they empty. */
+export type RequiredMember = Exclude<TextMember, 'location_postal_code'>;
 
 /** Text whose folded form is longer is not taken into the catalog: a btree of Postgres cannot index more. */
 export const longestFolded = 640;
@@ -87,32 +91,17 @@ interface Folded {
 }
 
 /**
- * How most who write a text of this folded form write it: each word with a capital. Only what differs is kept as it was
- * given beside the folded form, so a change here means importing catalogs anew.
+ * How most who write a text of this folded form write it: each word with a capital. What is spelled so is kept in its
+ * folded form alone, so this must never change, not even with a newer Unicode: it knows the letters of three alphabets and
+ * what stands before a word in ASCII, and leaves all else as it is.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
-const firstLetters = /(?<![\p{L}\p{M}\p{Nd}])\p{L}/gu;
-
-function makeFolded(text: string): Folded {
-  const folded = fold(text);
-  return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
-}
-
-const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);
-
-/** What was folded lately, and what was before that: the older half is forgotten at a time. */
-let known = new Map<string, Folded>();
-let knownBefore = known;
-const mostKnown = 10_000;
-const longestKnown = 64;
+const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
 /** Titles, companies, names and places repeat: most of a load is folded from memory. */
-function foldOnce(text: string): Folded {
-  const before = known.get(text);
-  if (before !== undefined) return before;
-  const made: Folded = knownBefore.get(text) ?? makeFolded(text);
-  if (text.length > longestKnown) return made;
-  if (known.size >= mostKnown) [known, knownBefore] = [new Map(), known];
-  known.set(text, made);
-  return made;
-}
+const foldOnce = remembered((text): Folded => {
+  const folded = fold(text);
+  return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
+});
+
+const wordsOf = (text: Folded): string[] => (text.words ??= [...new Set(words(text.folded))]);

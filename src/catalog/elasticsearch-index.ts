@@ -1,7 +1,8 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
-import { textMembers, wordMembers, type Prospect } from '../schemas/prospects.ts';
-import type { CatalogDocument } from './document.ts';
+import { textMembers, wordMembers, type Prospect, type TextMember, type WordMember } from '../schemas/prospects.ts';
+import { usualSpelling, type CatalogDocument, type RequiredMember } from './document.ts';
+import { remembered } from './remembered.ts';
 
 /** The names under which a catalog stands in its cluster. */
 export interface Names {
@@ -67,10 +68,10 @@ export const peopleIndex = (
   },
   mappings: {
     dynamic: 'strict',
-    // The source is kept whole, though people are all that is read of it: what is left out of it the cluster keeps a second
-    // time, for its copies, and sorts and merges both.
+    // The source is kept whole: what is left out of it the cluster keeps a second time, for its copies, and sorts and
+    // merges both.
     properties: {
-      person: { type: 'object', enabled: false },
+      details: { type: 'object', enabled: false },
       id_high: half,
       id_low: half,
       ...perMember(textMembers, (member) => member, keyword),
@@ -116,16 +117,46 @@ export const halvesOf = (id: string): [high: string, low: string] => {
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 
-/** A person as the index of people takes it. A literal: members that come one by one make JSON of it twice as slow. */
+/** What of a person nothing is compared with. */
+type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
+
+/**
+ * A person as the index of people keeps them: every fact once. A text that is spelled as usual is its folded form alone;
+ * most of what a search does is to unpack these, and most of what a load does is to move them about.
+ */
+export interface PersonSource
+  extends
+    Record<RequiredMember, string>,
+    Record<`${WordMember}_words`, string[]>,
+    Partial<Record<`${TextMember}_spelled`, string | undefined>>,
+    Pick<Prospect, 'verification_status' | 'score'> {
+  id_high: string;
+  id_low: string;
+  details: Details;
+  location_postal_code?: string | undefined;
+  date_verified: number;
+  has_email: 0 | 1;
+  has_phone: 0 | 1;
+  unlocked_by?: string[] | undefined;
+}
+
+/** The source of a person. A literal: members that come one by one make JSON of it twice as slow. */
 export const toSource = (
   { id, person, folded, words, spelled, has_email, has_phone }: CatalogDocument,
   unlockedBy: string[],
-): object => {
+): PersonSource => {
   const [id_high, id_low] = halvesOf(id);
   return {
     id_high,
     id_low,
-    person,
+    details: {
+      work_email: person.work_email,
+      emails: person.emails,
+      mobile_phone: person.mobile_phone,
+      social1_url: person.social1_url,
+      profnet_url: person.profnet_url,
+      social2_url: person.social2_url,
+    },
     first_name: folded.first_name,
     last_name: folded.last_name,
     job_title: folded.job_title,
@@ -156,7 +187,25 @@ export const toSource = (
   };
 };
 
-/** What is read of a source. */
-export interface PersonSource {
-  person: Omit<Prospect, '_id'>;
-}
+/** The person of a source, to the letter as they were given. */
+export const fromSource = (id: string, source: PersonSource): Prospect => ({
+  _id: id,
+  ...source.details,
+  first_name: source.first_name_spelled ?? spelledAsUsual(source.first_name),
+  last_name: source.last_name_spelled ?? spelledAsUsual(source.last_name),
+  job_title: source.job_title_spelled ?? spelledAsUsual(source.job_title),
+  job_company_name: source.job_company_name_spelled ?? spelledAsUsual(source.job_company_name),
+  job_company_industry: source.job_company_industry_spelled ?? spelledAsUsual(source.job_company_industry),
+  location_locality: source.location_locality_spelled ?? spelledAsUsual(source.location_locality),
+  location_region: source.location_region_spelled ?? spelledAsUsual(source.location_region),
+  location_country: source.location_country_spelled ?? spelledAsUsual(source.location_country),
+  location_postal_code:
+    source.location_postal_code === undefined
+      ? null
+      : (source.location_postal_code_spelled ?? spelledAsUsual(source.location_postal_code)),
+  verification_status: source.verification_status,
+  score: source.score,
+  date_verified: new Date(source.date_verified).toISOString(),
+});
+
+const spelledAsUsual = remembered(usualSpelling);

@@ -3,10 +3,10 @@ import type { estypes } from '@elastic/elasticsearch';
 import type { Database } from '../db.ts';
 import { unavailable } from '../errors.ts';
 import { customersOf, markTold } from '../queries/unlocks.ts';
-import { toDocument, toProspect, type CatalogDocument } from './document.ts';
+import { toDocument, type CatalogDocument } from './document.ts';
 import { bulk, operationText, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
-import { toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
+import { fromSource, toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
 
 /** What writing needs. */
 export interface Writing {
@@ -94,7 +94,7 @@ async function syncOnce(writing: Writing, index: string, ids: string[]): Promise
   );
   const customers = await unlocksOf(writing, ids);
   const operations = docs.filter(isFound).map(({ _id, _source, _seq_no, _primary_term }) => {
-    const document = toDocument(toProspect(_id, _source!.person));
+    const document = toDocument(fromSource(_id, _source!));
     const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
     return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });

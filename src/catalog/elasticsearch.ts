@@ -3,9 +3,10 @@ import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
-import { toDocument, toProspect } from './document.ts';
+import { toDocument } from './document.ts';
 import { SearchNodes } from './elasticsearch-cluster.ts';
 import {
+  fromSource,
   namesOf,
   newIndex,
   peopleIndex,
@@ -66,7 +67,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 
 const common = { ignore_unavailable: true, allow_partial_search_results: false } as const;
 
-/** All of the source, though only the person is read: to pick from it costs the cluster more than the rest of the search. */
+/** All of the source, though not all is read: to pick from it costs the cluster more than the rest of the search. */
 async function searchPeople(
   nodes: SearchNodes,
   index: string,
@@ -88,7 +89,7 @@ async function searchPeople(
       options,
     ),
   );
-  return (hits?.hits ?? []).map(({ _id, _source }) => toProspect(_id!, _source!.person));
+  return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
 async function countPeople(
@@ -114,7 +115,7 @@ async function findPeople(nodes: SearchNodes, names: Names, ids: string[]): Prom
       options,
     ),
   );
-  return hits.hits.map(({ _id, _source }) => toProspect(_id!, _source!.person));
+  return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
 /** Makes the index if there is none, and takes away what an interrupted reindex left. */
@@ -216,7 +217,7 @@ async function readBatch(
     },
     options,
   );
-  return hits.hits.map(({ _id, _source }) => toProspect(_id!, _source!.person));
+  return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
 async function statusOf(nodes: SearchNodes, names: Names): Promise<CatalogStatus> {

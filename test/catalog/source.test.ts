@@ -1,0 +1,43 @@
+import * as fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { toDocument, usualSpelling } from '../../src/catalog/document.ts';
+import { fromSource, toSource, type PersonSource } from '../../src/catalog/elasticsearch-index.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { anyPerson, person } from './people.ts';
+
+const keptAndRead = (prospect: Prospect): Prospect => {
+  const source = JSON.stringify(toSource(toDocument(prospect), []));
+  return fromSource(prospect._id, JSON.parse(source) as PersonSource);
+};
+
+it('whoever is kept in the cluster is read from it to the letter', () => {
+  fc.assert(
+    fc.property(anyPerson, (prospect) => {
+      expect(keptAndRead(prospect)).toEqual(prospect);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+it('what nobody has a spelling of stays missing', () => {
+  const nothing = person({ location_postal_code: null, mobile_phone: null, profnet_url: null, first_name: '' });
+  expect(keptAndRead(nothing)).toEqual(nothing);
+});
+
+// Catalogs hold texts of which only the folded form was kept: another usual spelling would change who people are.
+it.each([
+  ['', ''],
+  ['ada', 'Ada'],
+  ['sales manager', 'Sales Manager'],
+  ["o'neil & sons (uk)", "O'Neil & Sons (Uk)"],
+  ['e-mail/web.x', 'E-Mail/Web.X'],
+  ['o’neil', 'O’neil'],
+  ['3m 2nd', '3m 2nd'],
+  ['σισυφοσ', 'Σισυφοσ'],
+  ['иван њ', 'Иван Њ'],
+  ['ʼaə bəy ədə', 'ʼaə Bəy ədə'],
+  ['ֆոլդ დავით 東京 x東', 'ֆոլդ დავით 東京 X東'],
+  ['[a]{b}`c@d:e', '[A]{B}`C@D:E'],
+])('%j is spelled %j as ever', (folded, usual) => {
+  expect(usualSpelling(folded)).toBe(usual);
+});
