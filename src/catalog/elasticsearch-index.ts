@@ -2,6 +2,7 @@ import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
 import { textMembers, wordMembers, type Prospect, type TextMember, type WordMember } from '../schemas/prospects.ts';
 import { usualSpelling, type CatalogDocument, type RequiredMember } from './document.ts';
+import { memberLetters } from './member-letters.ts';
 import { remembered } from './remembered.ts';
 
 /** The names under which a catalog stands in its cluster. */
@@ -36,13 +37,18 @@ const half: estypes.MappingProperty = { type: 'long', index: false };
 /** A number of few values: to look through its column costs a search less than a tree of it costs a load. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
-export const wordsField = (member: string): string => `${member}_words`;
-/** A member as it was given, where that is not its usual spelling. */
-export const spelledField = (member: string): string => `${member}_spelled`;
+type Letter<M extends TextMember> = (typeof memberLetters)[M];
 
-const perMember = (
-  members: readonly string[],
-  name: (member: string) => string,
+/** A member's folded form. */
+export const foldedField = <M extends TextMember>(member: M): Letter<M> => memberLetters[member];
+/** The words of that. */
+export const wordsField = <M extends WordMember>(member: M): `${Letter<M>}w` => `${memberLetters[member]}w`;
+/** A member as it was given, where that is not its usual spelling. */
+export const spelledField = <M extends TextMember>(member: M): `${Letter<M>}s` => `${memberLetters[member]}s`;
+
+const perMember = <M extends TextMember>(
+  members: readonly M[],
+  name: (member: M) => string,
   property: estypes.MappingProperty,
 ): Properties => Object.fromEntries(members.map((member) => [name(member), property]));
 
@@ -74,7 +80,7 @@ export const peopleIndex = (
       details: { type: 'object', enabled: false },
       id_high: half,
       id_low: half,
-      ...perMember(textMembers, (member) => member, keyword),
+      ...perMember(textMembers, foldedField, keyword),
       ...perMember(wordMembers, wordsField, term),
       ...perMember(textMembers, spelledField, column),
       verification_status: keyword,
@@ -126,14 +132,14 @@ type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social
  */
 export interface PersonSource
   extends
-    Record<RequiredMember, string>,
-    Record<`${WordMember}_words`, string[]>,
-    Partial<Record<`${TextMember}_spelled`, string | undefined>>,
+    Record<Letter<RequiredMember>, string>,
+    Record<`${Letter<WordMember>}w`, string[]>,
+    Partial<Record<`${Letter<TextMember>}s`, string | undefined>>,
     Pick<Prospect, 'verification_status' | 'score'> {
   id_high: string;
   id_low: string;
   details: Details;
-  location_postal_code?: string | undefined;
+  p?: string | undefined;
   date_verified: number;
   has_email: 0 | 1;
   has_phone: 0 | 1;
@@ -157,27 +163,27 @@ export const toSource = (
       profnet_url: person.profnet_url,
       social2_url: person.social2_url,
     },
-    first_name: folded.first_name,
-    last_name: folded.last_name,
-    job_title: folded.job_title,
-    job_company_name: folded.job_company_name,
-    job_company_industry: folded.job_company_industry,
-    location_locality: folded.location_locality,
-    location_region: folded.location_region,
-    location_country: folded.location_country,
-    location_postal_code: folded.location_postal_code ?? undefined,
-    job_title_words: words.job_title,
-    job_company_name_words: words.job_company_name,
-    job_company_industry_words: words.job_company_industry,
-    first_name_spelled: spelled.first_name,
-    last_name_spelled: spelled.last_name,
-    job_title_spelled: spelled.job_title,
-    job_company_name_spelled: spelled.job_company_name,
-    job_company_industry_spelled: spelled.job_company_industry,
-    location_locality_spelled: spelled.location_locality,
-    location_region_spelled: spelled.location_region,
-    location_country_spelled: spelled.location_country,
-    location_postal_code_spelled: spelled.location_postal_code,
+    f: folded.first_name,
+    l: folded.last_name,
+    t: folded.job_title,
+    n: folded.job_company_name,
+    i: folded.job_company_industry,
+    c: folded.location_locality,
+    r: folded.location_region,
+    y: folded.location_country,
+    p: folded.location_postal_code ?? undefined,
+    tw: words.job_title,
+    nw: words.job_company_name,
+    iw: words.job_company_industry,
+    fs: spelled.first_name,
+    ls: spelled.last_name,
+    ts: spelled.job_title,
+    ns: spelled.job_company_name,
+    is: spelled.job_company_industry,
+    cs: spelled.location_locality,
+    rs: spelled.location_region,
+    ys: spelled.location_country,
+    ps: spelled.location_postal_code,
     verification_status: person.verification_status,
     score: person.score,
     date_verified: Date.parse(person.date_verified),
@@ -191,18 +197,15 @@ export const toSource = (
 export const fromSource = (id: string, source: PersonSource): Prospect => ({
   _id: id,
   ...source.details,
-  first_name: source.first_name_spelled ?? spelledAsUsual(source.first_name),
-  last_name: source.last_name_spelled ?? spelledAsUsual(source.last_name),
-  job_title: source.job_title_spelled ?? spelledAsUsual(source.job_title),
-  job_company_name: source.job_company_name_spelled ?? spelledAsUsual(source.job_company_name),
-  job_company_industry: source.job_company_industry_spelled ?? spelledAsUsual(source.job_company_industry),
-  location_locality: source.location_locality_spelled ?? spelledAsUsual(source.location_locality),
-  location_region: source.location_region_spelled ?? spelledAsUsual(source.location_region),
-  location_country: source.location_country_spelled ?? spelledAsUsual(source.location_country),
-  location_postal_code:
-    source.location_postal_code === undefined
-      ? null
-      : (source.location_postal_code_spelled ?? spelledAsUsual(source.location_postal_code)),
+  first_name: source.fs ?? spelledAsUsual(source.f),
+  last_name: source.ls ?? spelledAsUsual(source.l),
+  job_title: source.ts ?? spelledAsUsual(source.t),
+  job_company_name: source.ns ?? spelledAsUsual(source.n),
+  job_company_industry: source.is ?? spelledAsUsual(source.i),
+  location_locality: source.cs ?? spelledAsUsual(source.c),
+  location_region: source.rs ?? spelledAsUsual(source.r),
+  location_country: source.ys ?? spelledAsUsual(source.y),
+  location_postal_code: source.p === undefined ? null : (source.ps ?? spelledAsUsual(source.p)),
   verification_status: source.verification_status,
   score: source.score,
   date_verified: new Date(source.date_verified).toISOString(),

@@ -1,8 +1,10 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Search } from './catalog.ts';
 import type { Criterion } from './criteria.ts';
-import { halvesOf, wordsField } from './elasticsearch-index.ts';
-import type { ProspectOrder, ProspectPosition } from './order.ts';
+import { foldedField, halvesOf, wordsField } from './elasticsearch-index.ts';
+import { memberLetters } from './member-letters.ts';
+import type { ProspectOrder, ProspectPosition, SortField } from './order.ts';
+import type { TextMember } from '../schemas/prospects.ts';
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
@@ -33,11 +35,15 @@ function print(criterion: Criterion): Query {
   }
 }
 
+/** The field by which a member is compared. */
+const fieldOf = (member: SortField | TextMember): string => (isText(member) ? foldedField(member) : member);
+const isText = (member: string): member is TextMember => member in memberLetters;
+
 /** A missing value is as an empty one; only postal codes can be missing. */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
-  const isOne: Query = { terms: { [member]: values } };
+  const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;
-  return anyOf([isOne, { bool: { must_not: { exists: { field: member } } } }]);
+  return anyOf([isOne, { bool: { must_not: { exists: { field: fieldOf(member) } } } }]);
 }
 
 const anyOf = (queries: Query[]): Query => ({ bool: { should: queries, minimum_should_match: 1 } });
@@ -54,7 +60,7 @@ const toMilliseconds = (instant: string | undefined): number | undefined =>
 /** The keys, and the id after them. */
 export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   ...order.map(({ field, direction }): estypes.SortOptions => ({
-    [field]: {
+    [fieldOf(field)]: {
       order: direction === 'DESC' ? 'desc' : 'asc',
       ...(field === 'location_postal_code' ? { missing: '_last' } : {}),
     },

@@ -5,7 +5,7 @@ import { fold } from '../fold.ts';
 import { usualSpelling } from './document.ts';
 import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
-import { newIndex, spelledField, valuesIndex, type Names } from './elasticsearch-index.ts';
+import { foldedField, newIndex, spelledField, valuesIndex, type Names } from './elasticsearch-index.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
 /** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
@@ -86,12 +86,12 @@ async function* spellings(
   pageSize: number,
 ): AsyncGenerator<Spelling> {
   // Nothing is not suggested.
-  const isSaid = { range: { [member]: { gt: '' } } };
-  for await (const forms of countTerms(nodes, names, member, pageSize, isSaid)) {
+  const isSaid = { range: { [foldedField(member)]: { gt: '' } } };
+  for await (const forms of countTerms(nodes, names, foldedField(member), pageSize, isSaid)) {
     const spellingsOf = new Map(
       forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
     );
-    const isOfPage = { range: { [member]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
+    const isOfPage = { range: { [foldedField(member)]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
     for await (const spelled of countTerms(nodes, names, spelledField(member), pageSize, isOfPage))
       for (const { key: value, doc_count: people } of spelled) {
         const folded = fold(value);
