@@ -17,6 +17,7 @@ import { migrate } from '../../src/migrate.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { makeCustomer } from '../setup/factories.ts';
+import { watchProcessors } from './processors.ts';
 import { median, startServer, tryLoad } from './run.ts';
 
 const callers = 16;
@@ -32,7 +33,6 @@ const root = join(import.meta.dirname, '..', '..');
 /** A busy machine shows in the figures, not in refused calls. */
 const unlimited = {
   LOG_LEVEL: 'error',
-
   OVERLOAD_MS: '0',
   ELASTICSEARCH_TIMEOUT_MS: '30000',
   STATEMENT_TIMEOUT_MS: '60000',
@@ -88,9 +88,10 @@ async function importPeople(environment: Environment, count: number, seed: numbe
   const file = join(tmpdir(), `bench-${process.pid}.ndjson`);
   try {
     await verb(['generate', '--count', String(count), '--seed', String(seed), '--output', file], environment);
+    const shares = await watchProcessors();
     const { seconds, peakMiB } = await verb(['import', file], environment);
     const name = `import of ${count.toLocaleString('en')}, with suggestions`;
-    print(name, { 'people/s': count / seconds, 'peak MiB': peakMiB, seconds });
+    print(name, { 'people/s': count / seconds, 'peak MiB': peakMiB, seconds, ...(await shares()) });
     return peakMiB;
   } finally {
     await rm(file, { force: true });
@@ -128,8 +129,10 @@ async function benchCalls(
   for (let round = 0; round < warmingRounds; round += 1) for (const call of measured) await measure(call, seconds);
   for (const call of measured) {
     await measure(call, 2);
+    const shares = await watchProcessors();
     const { rate, p50, p99, failed } = await measure(call, seconds);
-    print(call[0], failed > 0 ? { 'turned away': failed } : { 'p50 ms': p50, 'p99 ms': p99, 'per s': rate });
+    const figures = failed > 0 ? { 'turned away': failed } : { 'p50 ms': p50, 'p99 ms': p99, 'per s': rate };
+    print(call[0], { ...figures, ...(await shares()) });
   }
   if (clusterUrl) await printShare(service.url, heavy.key, heavy.id, clusterUrl);
   service.stop();
