@@ -93,7 +93,7 @@ async function withCatalog<T>(work: (services: OpenServices) => Promise<T>): Pro
  */
 function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
-  setFlagsFromString('--heap-growing-percent=200');
+  setFlagsFromString('--heap-growing-percent=100');
 }
 
 async function importFile(file: string, options: ImportOptions): Promise<LoadReport> {
