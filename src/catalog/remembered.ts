@@ -5,7 +5,7 @@ const limits = { most: 10_000, longest: 64 };
  * The same function, with a memory of what it made lately: names, titles and places repeat. The older half is forgotten at
  * a time. What is made is shared, and must not depend on anything but the text.
  */
-export function remembered<T extends NonNullable<unknown>>(make: (text: string) => T): (text: string) => T {
+export function remembered<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let lately = new Map<string, T>();
   let before = lately;
   return (text) => {
