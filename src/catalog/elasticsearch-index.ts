@@ -15,11 +15,16 @@ export interface Names {
   values: string;
 }
 
-export const namesOf = ({ ELASTICSEARCH_INDEX: prefix }: Config): Names => ({
-  people: prefix,
-  everywhere: `${prefix}-everywhere`,
-  values: `${prefix}-values`,
-});
+/**
+ * How people are kept. It goes up with any change of the fields, of folding or of the usual spelling: who keeps them in
+ * another way does not find a catalog, rather than misread it, and two can stand side by side.
+ */
+const layout = 1;
+
+export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
+  const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
+  return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
+};
 
 /** A name for a new index, later than all before. */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}`;

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
 import { matching, sortBy } from '../../src/catalog/elasticsearch-query.ts';
 import { toSearch } from '../../src/catalog/listing.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
@@ -134,7 +135,7 @@ async function benchCalls(
     const figures = failed > 0 ? { 'turned away': failed } : { 'p50 ms': p50, 'p99 ms': p99, 'per s': rate };
     print(call[0], { ...figures, ...(await shares()) });
   }
-  if (clusterUrl) await printShare(service.url, heavy.key, heavy.id, clusterUrl);
+  if (clusterUrl) await printShare(service.url, heavy.key, heavy.id, `${clusterUrl}/${namesOf(config).people}`);
   service.stop();
   await app.close();
   await catalog.close();
@@ -210,7 +211,7 @@ async function settled(clusterUrl: string): Promise<void> {
 }
 
 /** One caller, in turn through the service and directly, asking the cluster for the same. */
-async function printShare(serviceUrl: string, key: string, customerId: string, clusterUrl: string): Promise<void> {
+async function printShare(serviceUrl: string, key: string, customerId: string, indexUrl: string): Promise<void> {
   const search = toSearch(customerId, {});
   const body = {
     query: matching(search),
@@ -232,7 +233,7 @@ async function printShare(serviceUrl: string, key: string, customerId: string, c
   const [through, direct]: [number[], number[]] = [[], []];
   for (let i = 0; i < 600; i += 1) {
     through.push(await post(`${serviceUrl}/api/ext/prospect/list`, {}, { authorization: `X-API-Key ${key}` }));
-    direct.push(await post(`${clusterUrl}/sales-data-prospects/_search`, body));
+    direct.push(await post(`${indexUrl}/_search`, body));
   }
   const [service, cluster] = [median(through.slice(100)), median(direct.slice(100))];
   print('net-new list, one caller, p50 ms', { service, 'cluster directly': cluster, share: service - cluster });

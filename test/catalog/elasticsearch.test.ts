@@ -18,8 +18,8 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
   conforms(services, 20);
 
   test('an interrupted reindex leaves searches as they were, and the next load takes away what it left', async () => {
-    const { catalog } = services;
-    const url = `${environment['ELASTICSEARCH_URL']}/_alias/${environment['ELASTICSEARCH_INDEX']}-everywhere`;
+    const { catalog, config } = services;
+    const url = `${environment['ELASTICSEARCH_URL']}/_alias/${namesOf(config).everywhere}`;
     const built = async (): Promise<number> => Object.keys((await (await fetch(url)).json()) as object).length;
     await writePeople(
       catalog,

@@ -1,7 +1,15 @@
+import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { toDocument, usualSpelling } from '../../src/catalog/document.ts';
-import { fromSource, toSource, type PersonSource } from '../../src/catalog/elasticsearch-index.ts';
+import {
+  fromSource,
+  namesOf,
+  peopleIndex,
+  toSource,
+  type PersonSource,
+} from '../../src/catalog/elasticsearch-index.ts';
+import { parseConfig } from '../../src/config.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { anyPerson, person } from './people.ts';
 
@@ -22,6 +30,15 @@ it('whoever is kept in the cluster is read from it to the letter', () => {
 it('what nobody has a spelling of stays missing', () => {
   const nothing = person({ location_postal_code: null, mobile_phone: null, profnet_url: null, first_name: '' });
   expect(keptAndRead(nothing)).toEqual(nothing);
+});
+
+it('a change of how people are kept comes with a new layout', () => {
+  const config = parseConfig({});
+  const example = person({ _id: '01234567-89ab-4def-8123-456789abcdef', last_name: 'de Lovelace' });
+  const kept = [peopleIndex(config).mappings, toSource(toDocument(example), [])];
+  const digest = createHash('sha256').update(JSON.stringify(kept)).digest('hex').slice(0, 12);
+  // Where only the digest differs, the layout must go up.
+  expect(`${namesOf(config).people} ${digest}`).toBe('sales-data-prospects-v1 f2b6a8ec1d87');
 });
 
 // Catalogs hold texts of which only the folded form was kept: another usual spelling would change who people are.
