@@ -1,7 +1,8 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Search } from './catalog.ts';
 import type { Criterion } from './criteria.ts';
-import { foldedField, halvesOf, wordsField } from './elasticsearch-index.ts';
+import { foldedField, wordsField } from './elasticsearch-index.ts';
+import { halvesOf } from './elasticsearch-source.ts';
 import { memberLetters } from './member-letters.ts';
 import type { ProspectOrder, ProspectPosition, SortField } from './order.ts';
 import type { TextMember } from '../schemas/prospects.ts';

@@ -6,7 +6,8 @@ import { customersOf, markTold } from '../queries/unlocks.ts';
 import { toDocument, type CatalogDocument } from './document.ts';
 import { bulk, operationText, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { SearchNodes } from './elasticsearch-cluster.ts';
-import { fromSource, toSource, type Names, type PersonSource } from './elasticsearch-index.ts';
+import type { Names } from './elasticsearch-index.ts';
+import { fromSource, toSource, type PersonSource } from './elasticsearch-source.ts';
 
 /** What writing needs. */
 export interface Writing {

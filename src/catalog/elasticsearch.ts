@@ -5,16 +5,9 @@ import type { Prospect } from '../schemas/prospects.ts';
 import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toDocument } from './document.ts';
 import { SearchNodes } from './elasticsearch-cluster.ts';
-import {
-  fromSource,
-  namesOf,
-  newIndex,
-  peopleIndex,
-  refreshIntervals,
-  type Names,
-  type PersonSource,
-} from './elasticsearch-index.ts';
+import { namesOf, newIndex, peopleIndex, refreshIntervals, type Names } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
+import { fromSource, type PersonSource } from './elasticsearch-source.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import {
   encode,

@@ -12,3 +12,6 @@ export const memberLetters = {
   location_country: 'y',
   location_postal_code: 'p',
 } as const satisfies Record<TextMember, string>;
+
+/** The letter of a member, as a type. */
+export type Letter<M extends TextMember> = (typeof memberLetters)[M];

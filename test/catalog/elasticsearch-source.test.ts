@@ -2,13 +2,8 @@ import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { toDocument, usualSpelling } from '../../src/catalog/document.ts';
-import {
-  fromSource,
-  namesOf,
-  peopleIndex,
-  toSource,
-  type PersonSource,
-} from '../../src/catalog/elasticsearch-index.ts';
+import { namesOf, peopleIndex } from '../../src/catalog/elasticsearch-index.ts';
+import { fromSource, toSource, type PersonSource } from '../../src/catalog/elasticsearch-source.ts';
 import { parseConfig } from '../../src/config.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { anyPerson, person } from './people.ts';
