@@ -85,13 +85,14 @@ async function* spellings(
   member: TextMember,
   pageSize: number,
 ): AsyncGenerator<Spelling> {
+  const field = foldedField(member);
   // Nothing is not suggested.
-  const isSaid = { range: { [foldedField(member)]: { gt: '' } } };
-  for await (const forms of countTerms(nodes, names, foldedField(member), pageSize, isSaid)) {
+  const isSaid = { range: { [field]: { gt: '' } } };
+  for await (const forms of countTerms(nodes, names, field, pageSize, isSaid)) {
     const spellingsOf = new Map(
       forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
     );
-    const isOfPage = { range: { [foldedField(member)]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
+    const isOfPage = { range: { [field]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
     for await (const spelled of countTerms(nodes, names, spelledField(member), pageSize, isOfPage))
       for (const { key: value, doc_count: people } of spelled) {
         const folded = fold(value);

@@ -1,6 +1,9 @@
 import type { TextMember } from '../schemas/prospects.ts';
 
-/** The letter by which the engines know a member of a prospect: its name would stand beside every value they keep. */
+/**
+ * The letter by which the engines know a member of a prospect: its name would stand beside every value they keep. Both
+ * have written them down: another letter is another catalog.
+ */
 export const memberLetters = {
   first_name: 'f',
   last_name: 'l',

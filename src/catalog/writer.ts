@@ -8,7 +8,7 @@ type Reached = Omit<ImportState, 'started_at'>;
 /** People in one write, and writes under way at once: what a load holds at a time. */
 const batchSize = 1_000;
 const mostUnderWay = 3;
-/** Bytes of a batch that are kept in memory used again: of a thousand people twice the usual. */
+/** Bytes of a batch that are kept in memory used again: of a thousand people several times the usual. */
 const arenaSize = 3 * 1024 * 1024;
 /** Between two notes of how far a load has come. */
 const saveEveryMs = 500;
