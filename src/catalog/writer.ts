@@ -7,26 +7,24 @@ type Reached = Omit<ImportState, 'started_at'>;
 
 /** People in one write, and writes under way at once: what a load holds at a time. */
 const batchSize = 1_000;
-const mostUnderWay = 3;
+const mostUnderWay = 6;
 /** Bytes of a batch that are kept in memory used again: of a thousand people several times the usual. */
 const arenaSize = 3 * 1024 * 1024;
 /** Between two notes of how far a load has come. */
 const saveEveryMs = 500;
 
 interface Batch {
-  /** Of its people, who are not kept. */
+  /** Of its people. */
   ids: ReadonlySet<string>;
-  /** Where the load is when this batch and all before it are written. */
-  reached: Reached;
-  written: Promise<void>;
-  /** Holds its people until they are written. */
-  arena: Arena;
+  /** Written, or failed for good. */
+  ended: Promise<void>;
 }
 
 /**
  * Writes people in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
- * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. How far
- * everything is written is reported in the order of the input.
+ * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. A batch
+ * that takes long (of those who write, the cluster has some flush for all) holds up no other; how far everything is written
+ * is reported in the order of the input.
  */
 export class Writer {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
@@ -36,7 +34,12 @@ export class Writer {
   #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  #underWay: Batch[] = [];
+  /** By where the load is when a batch and all before it are written. */
+  readonly #underWay = new Map<Reached, Batch>();
+  /** Of all batches from the first that is under way, in the order of the input. */
+  readonly #ahead: Reached[] = [];
+  /** The first write that failed. */
+  #failed: Promise<void> | undefined;
   #savedAt = 0;
 
   constructor(catalog: Pick<Catalog, 'encode' | 'write'>, start: Reached, save: (reached: Reached) => Promise<void>) {
@@ -61,7 +64,7 @@ export class Writer {
   /** Writes the rest and answers how far that is. */
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
-    while (this.#underWay.length > 0) await this.#settleOldest();
+    while (this.#underWay.size > 0) await this.#settle();
     await this.#save(this.#reached);
     return this.#reached;
   }
@@ -75,23 +78,41 @@ export class Writer {
     const people = this.#people;
     this.#people = new Map();
     const ids = new Set(people.keys());
-    while (this.#underWay.length >= mostUnderWay || this.#underWay.some((batch) => !batch.ids.isDisjointFrom(ids)))
-      await this.#settleOldest();
-    const written = this.#catalog.write([...people.values()]);
-    // Awaited in order below; a failure that comes early must not count as unhandled until then.
-    written.catch(() => undefined);
-    this.#underWay.push({ ids, reached: this.#reached, written, arena: this.#arena });
+    while (
+      this.#underWay.size >= mostUnderWay ||
+      this.#underWay.values().some((batch) => !batch.ids.isDisjointFrom(ids))
+    )
+      await this.#settle();
+    await this.#note();
+    const reached = this.#reached;
+    const written = this.#write([...people.values()], reached, this.#arena);
+    const ended = written.catch(() => void (this.#failed ??= written));
+    this.#underWay.set(reached, { ids, ended });
+    this.#ahead.push(reached);
     this.#arena = this.#arenas.pop() ?? new Arena(arenaSize);
   }
 
-  async #settleOldest(): Promise<void> {
-    const [oldest] = this.#underWay;
-    await oldest!.written;
-    this.#underWay.shift();
-    oldest!.arena.clear();
-    this.#arenas.push(oldest!.arena);
-    if (performance.now() - this.#savedAt < saveEveryMs) return;
-    this.#savedAt = performance.now();
-    await this.#save(oldest!.reached);
+  async #write(people: EncodedPerson[], reached: Reached, arena: Arena): Promise<void> {
+    await this.#catalog.write(people);
+    this.#underWay.delete(reached);
+    arena.clear();
+    this.#arenas.push(arena);
+  }
+
+  async #settle(): Promise<void> {
+    await Promise.race(this.#underWay.values().map(({ ended }) => ended));
+    await this.#note();
+  }
+
+  /** Saves now and then how far all are written without a gap. When a write has failed the others are the last. */
+  async #note(): Promise<void> {
+    if (this.#failed) await Promise.all(this.#underWay.values().map(({ ended }) => ended));
+    const gap = this.#ahead.findIndex((reached) => this.#underWay.has(reached));
+    const settled = this.#ahead.splice(0, gap < 0 ? this.#ahead.length : gap).at(-1);
+    if (settled && (this.#failed || performance.now() - this.#savedAt >= saveEveryMs)) {
+      this.#savedAt = performance.now();
+      await this.#save(settled);
+    }
+    await this.#failed;
   }
 }

@@ -32,3 +32,53 @@ test('what is under way stays as it was given, however late it is read and howev
   expect(kept.size).toBe(people.length);
   expect([...kept].filter(([id, text]) => text !== expected.get(id))).toEqual([]);
 });
+
+test('a write that takes long holds up no other, but is not passed by in the note of how far all is written', async () => {
+  const first = person({});
+  const noted: number[] = [];
+  const written: string[][] = [];
+  const others = Promise.withResolvers<void>();
+  const catalog = {
+    encode: () => '{}',
+    write: async (people: EncodedPerson[]) => {
+      if (people.some(({ id }) => id === first._id)) {
+        await others.promise;
+        noted.push(-1);
+      } else await sleep(1);
+      written.push(people.map(({ id }) => id));
+      // More than may be under way at once: they can only have been begun as others ended.
+      if (written.length === 20) others.resolve();
+    },
+  };
+  const writer = new Writer(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, async ({ position }) => {
+    noted.push(position);
+  });
+  for (const [line, one] of [first, ...Array.from({ length: 25_000 }, () => person({}))].entries())
+    await writer.take({ line, end: line }, toDocument(one));
+  await writer.end();
+  expect(written.flat()).toHaveLength(25_001);
+  expect(noted[0], 'noted before the first batch was written').toBe(-1);
+  expect(noted.at(-1)).toBe(25_000);
+});
+
+test('of two batches that have a person in common the later waits for the earlier, however long that takes', async () => {
+  const twice = person({});
+  const kept: string[] = [];
+  const catalog = {
+    encode: ({ person: { job_title } }: { person: { job_title: string } }) => job_title,
+    write: async (people: EncodedPerson[]) => {
+      const found = people.find(({ id }) => id === twice._id);
+      if (!found) return;
+      const title = found.bytes.toString();
+      if (title === 'earlier') await sleep(50);
+      kept.push(title);
+    },
+  };
+  const writer = new Writer(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, () => Promise.resolve());
+  const people = Array.from({ length: 3_000 }, () => person({}));
+  people[0] = { ...twice, job_title: 'earlier' };
+  people[2_500] = { ...twice, job_title: 'later' };
+  for (const [line, one] of people.entries()) await writer.take({ line, end: line }, toDocument(one));
+  await writer.end();
+  expect(kept).toEqual(['earlier', 'later']);
+});
