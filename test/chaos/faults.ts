@@ -23,22 +23,22 @@ export interface Victims {
   database: string;
 }
 
-/** Does harm of every kind, a few times a second, until told to stop; leaves everything running. */
-export async function doHarm(victims: Victims, seconds: number, stopping: AbortSignal): Promise<Damage> {
-  const damage: Damage = {
-    workerKills: 0,
-    serverKills: 0,
-    backendsKilled: 0,
-    clusterFreezes: 0,
-    clusterKills: 0,
-  };
+export const unhurt = (): Damage => ({
+  workerKills: 0,
+  serverKills: 0,
+  backendsKilled: 0,
+  clusterFreezes: 0,
+  clusterKills: 0,
+});
+
+/** Does harm of every kind, a few times a second, until told to stop; notes it as it is done; leaves everything running. */
+export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
   await Promise.all([
     repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
     repeat(stopping, [400, 1_200], () => killBackends(victims, damage)),
     repeat(stopping, [10_000, 20_000], () => killServer(victims, damage)),
     repeat(stopping, [seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
   ]);
-  return damage;
 }
 
 async function repeat(stopping: AbortSignal, [from, to]: [number, number], harm: () => Promise<void>): Promise<void> {
