@@ -23,8 +23,8 @@ interface Batch {
 /**
  * Writes people in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
  * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. A batch
- * that takes long (of those who write, the cluster has some flush for all) holds up no other; how far everything is written
- * is reported in the order of the input.
+ * that takes long holds up no other (a cluster has the thread of one write flush for all, for seconds); how far everything
+ * is written is reported in the order of the input.
  */
 export class Writer {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
@@ -99,6 +99,7 @@ export class Writer {
     this.#arenas.push(arena);
   }
 
+  /** Waits until any batch has ended. */
   async #settle(): Promise<void> {
     await Promise.race(this.#underWay.values().map(({ ended }) => ended));
     await this.#note();
