@@ -59,14 +59,37 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Writes, in every index, who has unlocked these people, as Postgres tells it after the document's version was read; a
+ * Writes, in every index, who has unlocked these people, as Postgres tells it after the documents' versions were read; a
  * document that was written meanwhile is read again. So of two who write the same one, the later tells what both know.
+ * @throws DomainError `unavailable` when some could not be written in time; they count as not told
  */
 export async function syncUnlocks(writing: Writing, ids: string[]): Promise<void> {
-  for (let from = 0; from < ids.length; from += batchSize) {
-    const batch = ids.slice(from, from + batchSize);
-    for (const index of await indexesOf(writing)) await syncIndex(writing, index, batch);
+  for (let from = 0; from < ids.length; from += batchSize) await syncBatch(writing, ids.slice(from, from + batchSize));
+}
+
+async function syncBatch(writing: Writing, ids: string[]): Promise<void> {
+  let left = ids;
+  for (let attempt = 0; left.length > 0; attempt += 1) {
+    if (attempt === attempts) throw unavailable('Not all unlocks could be written to the catalog');
+    if (attempt > 0) await sleep(Math.random() * 50 * attempt);
+    left = await syncOnce(writing, left);
   }
+}
+
+/** Answers the ids that are left to do: their document could not be read, or was written by somebody else meanwhile. */
+async function syncOnce(writing: Writing, ids: string[]): Promise<string[]> {
+  const indexes = await indexesOf(writing);
+  if (indexes.length === 0) return [];
+  const read = await Promise.all(indexes.map((index) => readPeople(writing, index, ids)));
+  const customers = await unlocksOf(writing, ids);
+  const left = new Set((await Promise.all(read.map((people) => writeUnlocks(writing, people, customers)))).flat());
+  // Once all indexes have it: what is noted is not looked at again.
+  await noteTold(
+    writing,
+    customers,
+    ids.filter((id) => !left.has(id)),
+  );
+  return [...left];
 }
 
 /** Looked up each time: an index that is being built must be found. */
@@ -78,35 +101,41 @@ async function indexesOf({ nodes, names }: Writing): Promise<string[]> {
   return 'error' in found ? [] : Object.keys(found);
 }
 
-async function syncIndex(writing: Writing, index: string, ids: string[]): Promise<void> {
-  let left = ids;
-  for (let attempt = 0; left.length > 0; attempt += 1) {
-    if (attempt === attempts) throw unavailable('Unlocks are written to the catalog by too many at once');
-    if (attempt > 0) await sleep(Math.random() * 50 * attempt);
-    left = await syncOnce(writing, index, left);
-  }
+/** What an index says of people: those that it has, and those of whom it cannot say whether it has them. */
+interface PeopleRead {
+  index: string;
+  found: estypes.GetGetResult<PersonSource>[];
+  unread: string[];
 }
 
-/** Answers the ids of documents that were changed by somebody else meanwhile. */
-async function syncOnce(writing: Writing, index: string, ids: string[]): Promise<string[]> {
-  const { docs } = await writing.nodes.work(
+/** A shard that is still starting is an answer of 200, with an error in the place of each of its documents. */
+async function readPeople({ nodes }: Writing, index: string, ids: string[]): Promise<PeopleRead> {
+  const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index, ids }, options),
     syncPatienceMs,
   );
-  const customers = await unlocksOf(writing, ids);
-  const operations = docs.filter(isFound).map(({ _id, _source, _seq_no, _primary_term }) => {
+  return {
+    index,
+    found: docs.filter((doc) => 'found' in doc).filter(({ found }) => found),
+    unread: docs.filter((doc) => 'error' in doc).map(({ _id }) => _id),
+  };
+}
+
+/** Answers the ids that are left to do. */
+async function writeUnlocks(
+  { nodes }: Writing,
+  { index, found, unread }: PeopleRead,
+  customers: Map<string, string[]>,
+): Promise<string[]> {
+  const operations = found.map(({ _id, _source, _seq_no, _primary_term }) => {
     const document = toDocument(fromSource(_id, _source!));
     const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
     return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });
-  const results = await bulk(writing.nodes, index, operations, syncPatienceMs);
+  const results = await bulk(nodes, index, operations, syncPatienceMs);
   const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
-  const told = ids.filter((id) => results.get(id)?.status !== 409);
-  await noteTold(writing, customers, told);
-  return conflicts;
+  return [...unread, ...conflicts];
 }
-
-const isFound = <T>(doc: estypes.MgetResponseItem<T>): doc is estypes.GetGetResult<T> => 'found' in doc && doc.found;
 
 /** Also of people who are not in the catalog: there is nothing to be told. */
 async function noteTold({ db }: Writing, customers: Map<string, string[]>, ids: string[]): Promise<void> {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, test } from 'vitest';
 import { SearchNodes } from '../../src/catalog/elasticsearch-cluster.ts';
-import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { namesOf, newIndex } from '../../src/catalog/elasticsearch-index.ts';
 import { rebuildValues } from '../../src/catalog/elasticsearch-values.ts';
 import { toSearch } from '../../src/catalog/listing.ts';
-import { insertUnlocks } from '../../src/queries/unlocks.ts';
+import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { conforms } from './conformance.ts';
@@ -51,6 +51,31 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     await db.transaction((sql) => insertUnlocks(sql, customer, [ada._id]));
     await catalog.syncUnlocks([ada._id]);
     await expect.poll(() => catalog.count(search), { timeout: 30_000 }).toBe(0);
+  });
+
+  test('an unlock counts as told when every index has it, not when the first has', async () => {
+    const { catalog, db, config } = services;
+    const [customer, ada] = [randomUUID(), person({ last_name: 'Everywhere' })];
+    const { people, everywhere } = namesOf(config);
+    await catalog.prepare();
+    await writePeople(catalog, [ada]);
+    await db.transaction((sql) => insertUnlocks(sql, customer, [ada._id]));
+    const untold = () => db.lookup((sql) => untoldProspects(sql, 10));
+    const other = newIndex(people);
+    const ask = async (method: string, path: string): Promise<void> => {
+      expect(await fetch(`${environment['ELASTICSEARCH_URL']}/${other}${path}`, { method })).toMatchObject({
+        ok: true,
+      });
+    };
+    await ask('PUT', '');
+    await ask('PUT', `/_alias/${everywhere}`);
+    await ask('POST', '/_close');
+    await expect(catalog.syncUnlocks([ada._id])).rejects.toMatchObject({ code: 'unavailable' });
+    expect(await untold()).toEqual([ada._id]);
+    await ask('POST', '/_open');
+    await catalog.syncUnlocks([ada._id]);
+    expect(await untold()).toEqual([]);
+    await ask('DELETE', '');
   });
 
   test('suggestions are the same, however few values are counted at a time', async () => {

@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { Readable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { loadPeople } from '../../src/catalog/load.ts';
+import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
@@ -126,6 +128,36 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       expect(wrong).toEqual([]);
       expect(searches).toBeGreaterThan(20);
       await allFound(ids);
+    },
+  );
+
+  test(
+    'an unlock of somebody whom only a lost node has counts as told when it is back, not before',
+    { timeout: patience },
+    async () => {
+      const { catalog, db } = await startApp({
+        ELASTICSEARCH_URL: cluster.url,
+        ELASTICSEARCH_INDEX: 'single-copies',
+        ELASTICSEARCH_SHARDS: '3',
+        ELASTICSEARCH_REPLICAS: '0',
+      });
+      const people = Array.from({ length: 60 }, () => person());
+      await catalog.prepare();
+      await writePeople(catalog, people);
+      await catalog.finish();
+      await cluster.healthy();
+      const ids = people.map(({ _id }) => _id);
+      const customer = randomUUID();
+      await db.transaction((sql) => insertUnlocks(sql, customer, ids));
+      await cluster.kill(1);
+      await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
+      const untold = () => db.lookup((sql) => untoldProspects(sql, 100));
+      expect((await untold()).length, 'of a third or so').toSatisfy((count: number) => count > 0 && count < 60);
+      await cluster.revive();
+      await catalog.syncUnlocks(await untold());
+      expect(await untold()).toEqual([]);
+      await catalog.refresh();
+      expect(await catalog.count({ criteria: [], netNewFor: customer })).toBe(0);
     },
   );
 
