@@ -31,7 +31,10 @@ export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier'>
   url: string;
 }
 
-/** Starts the workers of this process, for jobs of all kinds unless some are chosen. */
+/**
+ * Starts the workers of this process, for jobs of all kinds unless some are chosen.
+ * @throws what kept one from starting; none is left at work then
+ */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
   handlers: Partial<Handlers> = allHandlers,
@@ -54,16 +57,23 @@ export async function startWorkers(
   const verifier = openVerifier(config);
   boss.on('error', (err) => log.error({ err }, 'the job queue has trouble'));
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
-  await boss.start();
-  for (const kind of Object.keys(handlers) as JobKind[])
-    await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal });
-  return {
+  const workers: Workers = {
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
       await verifier.close();
     },
   };
+  try {
+    await boss.start();
+    for (const kind of Object.keys(handlers) as JobKind[])
+      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal });
+    return workers;
+  } catch (error) {
+    // What has started would keep the process alive, doing nothing, where whoever runs it would start it again.
+    await workers.stop();
+    throw error;
+  }
 }
 
 /** Seconds between looks for a job. Nobody is woken for one that is tried again, so also those that are woken look often. */

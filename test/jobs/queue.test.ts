@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { enqueue } from '../../src/jobs/queue.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
 import { startApp } from '../setup/app.ts';
+import { runCli } from '../setup/cli.ts';
 import { contactBody, unique } from '../setup/factories.ts';
 
 const test = await startApp();
@@ -40,4 +41,13 @@ it('idempotency records are removed once they are a day old, and no other', asyn
   await removeIdempotencyRecords({ ...test, log: pino({ level: 'silent' }), stopping }, {});
   const kept = await test.owner`select key from idempotency_records where customer_id = ${customer.id}`;
   expect(kept.map(({ key }) => key)).toEqual([young]);
+});
+
+it('a worker that cannot start says why and ends', async () => {
+  const { owner, url } = await startApp();
+  // Half of the queue has started by then.
+  await owner`drop function pgboss.create_queue`;
+  const { code, stdout, stderr } = await runCli(['work', '--json'], { DATABASE_URL: url, LOG_LEVEL: 'error' });
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+  expect(stderr).toContain('create_queue');
 });
