@@ -8,15 +8,9 @@ import { SearchNodes } from './elasticsearch-cluster.ts';
 import { namesOf, newIndex, peopleIndex, refreshIntervals, type Names } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { fromSource, type PersonSource } from './elasticsearch-source.ts';
+import { syncPatienceMs, syncUnlocks, type Writing } from './elasticsearch-unlocks.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
-import {
-  encode,
-  erasePeople,
-  syncPatienceMs,
-  syncUnlocks,
-  writePeople,
-  type Writing,
-} from './elasticsearch-writing.ts';
+import { encode, erasePeople, writePeople } from './elasticsearch-writing.ts';
 import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
 
 /** The catalog in an Elasticsearch cluster, for many millions of people. It connects when first asked. */
