@@ -23,6 +23,7 @@ export interface Victims {
   database: string;
 }
 
+/** Before any harm is done. */
 export const unhurt = (): Damage => ({
   workerKills: 0,
   serverKills: 0,
