@@ -11,6 +11,7 @@ import { destination, pino } from 'pino';
 import type { Config } from './config.ts';
 import { unavailable } from './errors.ts';
 import auth from './plugins/auth.ts';
+import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
@@ -48,6 +49,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(errorHandler);
   void app.register(gracefulClose);
   void app.register(requestLog);
+  void app.register(callerAddress);
   void app.register(underPressure, pressureLimits(given.config));
   void app.register(cors);
   void app.register(jsonBody);
@@ -83,7 +85,6 @@ function options(config: Config) {
     logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts does it
     genReqId: requestId,
     requestIdHeader: false as const,
-    trustProxy: config.TRUST_PROXY?.split(',') ?? false,
     bodyLimit: mebibyte,
     // A slow sender cannot hold a connection: the whole request has to arrive within these.
     http: { headersTimeout: 10_000, requestTimeout: 30_000, connectionsCheckingInterval: 1_000 },

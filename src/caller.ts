@@ -29,5 +29,11 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Who asks. Set on every route but the public ones. */
     caller: Caller;
+    /**
+     * The caller's IP address, validated and normalised (src/addresses.ts): the peer's, or behind the proxies of `TRUST_PROXY`
+     * the one that they forwarded. Use this and not Fastify's `request.ip`, which knows no proxies here. An IPv6 caller
+     * has a whole /64 of addresses: count by that prefix, not by address.
+     */
+    address: string;
   }
 }

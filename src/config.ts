@@ -1,5 +1,6 @@
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
+import { parseRanges, rangeSyntax } from './addresses.ts';
 
 const port = (description: string, value: number) =>
   Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
@@ -136,7 +137,8 @@ export const ConfigSchema = Type.Object({
   TRUST_PROXY: Type.Optional(
     Type.String({
       minLength: 1,
-      description: 'addresses or ranges of proxies whose forwarded address is believed, comma-separated',
+      description:
+        'proxies whose `X-Forwarded-For` is believed: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
     }),
   ),
   CORS_ORIGINS: Type.Optional(
@@ -174,9 +176,17 @@ export function parseConfig(environment: Record<string, string | undefined>): Co
   const raw = Object.fromEntries(given.map((name) => [name, environment[name]]));
   const parsed = Value.Default(ConfigSchema, Value.Convert(ConfigSchema, raw));
   const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));
-  if (faulty.size > 0) throw new ConfigError([...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`));
+  const faults = [
+    ...[...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`),
+    ...proxyFaults(environment['TRUST_PROXY']),
+  ];
+  if (faults.length > 0) throw new ConfigError(faults);
   return Object.freeze(parsed as Static<typeof ConfigSchema>);
 }
+
+/** A line for each element of `TRUST_PROXY` that is not valid. */
+const proxyFaults = (list: string | undefined): string[] =>
+  list ? parseRanges(list).faults.map((position) => `TRUST_PROXY: element ${position} must be ${rangeSyntax}`) : [];
 
 /** The configuration of this process. `process.env` is read here and below, nowhere else. */
 export const readConfig = (): Config => parseConfig(process.env);

@@ -103,6 +103,10 @@ test('the environment is read in config.ts alone', () => {
   ]);
 });
 
+test("the caller's address is `request.address`, which knows the proxies", () => {
+  expect(modules.filter((module) => /\brequest\.ips?\b/.test(textOf(module).replaceAll(/`[^`]*`/g, '')))).toEqual([]);
+});
+
 test('routes and plugins hold no SQL', () => {
   const rooms = modules.filter((module) => /^(routes|plugins)\//.test(module));
   expect(rooms.filter((module) => /\b(sql|tx)(<[^`]*>)?`|\.unsafe\(/.test(textOf(module)))).toEqual([]);

@@ -60,4 +60,7 @@ export function sessionOf(request: FastifyRequest): SessionCaller {
 }
 
 /** That user, for the audit log. */
-export const actorOf = (request: FastifyRequest): Actor => ({ actor: sessionOf(request).email, address: request.ip });
+export const actorOf = (request: FastifyRequest): Actor => ({
+  actor: sessionOf(request).email,
+  address: request.address,
+});

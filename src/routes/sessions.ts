@@ -24,11 +24,11 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
       const { email, password } = request.body;
       const account = await app.db.lookup((sql) => findAccountByEmail(sql, email));
       const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
-      if (!account || refusal) return refuseLogin(email, account, refusal ?? 'unknown', request.ip);
+      if (!account || refusal) return refuseLogin(email, account, refusal ?? 'unknown', request.address);
       const token = mintToken(sessionPrefix);
-      const by = { actor: account.email, address: request.ip };
+      const by = { actor: account.email, address: request.address };
       const expires_at = await app.db.transaction((sql) => insertSession(sql, account, token.hash(), by));
-      if (!expires_at) return refuseLogin(email, account, 'wrong_password', request.ip);
+      if (!expires_at) return refuseLogin(email, account, 'wrong_password', request.address);
       return reply.header('cache-control', 'no-store').send({ token: token.reveal(), expires_at, user: account });
     },
   );

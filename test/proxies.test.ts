@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startApp } from './setup/app.ts';
+import { unique } from './setup/factories.ts';
+import { hasNginx, startNginx, type Nginx } from './setup/nginx.ts';
+
+const { app, owner } = await startApp({ TRUST_PROXY: 'loopback' });
+const running: Nginx[] = [];
+let target: string;
+
+beforeAll(async () => {
+  target = new URL(await app.listen({ host: '127.0.0.1', port: 0 })).host;
+});
+afterAll(() => Promise.all(running.map((one) => one.stop())));
+
+/** The address that the audit log has of a failed login with this header. */
+async function recordedAddress(url: string, forwarded?: string): Promise<string> {
+  const email = `${unique('nobody')}@example.com`;
+  await fetch(`${url}/api/auth/login`, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }),
+    },
+    body: JSON.stringify({ email, password: 'not the password' }),
+  });
+  const [event] = await owner<[{ address: string }]>`
+    select address from audit_events where details ->> 'email' = ${email}`;
+  return event.address;
+}
+
+test('behind a trusted proxy the recorded address is the forwarded one, and always an address', async () => {
+  const url = `http://${target}`;
+  expect(await recordedAddress(url)).toBe('127.0.0.1');
+  expect(await recordedAddress(url, '192.0.2.7')).toBe('192.0.2.7');
+  expect(await recordedAddress(url, '6.6.6.6, ::ffff:192.0.2.7')).toBe('192.0.2.7');
+  for (const junk of ['<script>', 'unknown', '6.6.6.6, unknown'])
+    expect(await recordedAddress(url, junk)).toBe('127.0.0.1');
+});
+
+describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
+  test('no caller chooses the recorded address', async () => {
+    const nginx = await startNginx(target);
+    running.push(nginx);
+    expect(await recordedAddress(nginx.url)).toBe('127.0.0.1');
+    for (const chosen of ['6.6.6.6', '10.0.0.1, 127.0.0.1', '<script>', 'unknown', '1.2.3.4:5555'])
+      expect(await recordedAddress(nginx.url, chosen), chosen).toBe('127.0.0.1');
+  });
+
+  test('and behind a second proxy, as its comments say, it is the one that this forwards', async () => {
+    const nginx = await startNginx(target, (conf) =>
+      conf.replace('#set_real_ip_from 192.0.2.10', 'set_real_ip_from 127.0.0.1').replaceAll('#real_ip', 'real_ip'),
+    );
+    running.push(nginx);
+    expect(await recordedAddress(nginx.url, '192.0.2.7')).toBe('192.0.2.7');
+    expect(await recordedAddress(nginx.url, '6.6.6.6, 192.0.2.7')).toBe('192.0.2.7');
+    expect(await recordedAddress(nginx.url, '<script>')).toBe('127.0.0.1');
+  });
+});

@@ -1,0 +1,62 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Whether nginx is installed here. */
+export const hasNginx = spawnSync('nginx', ['-v'], { stdio: 'ignore' }).status === 0;
+
+const supplied = join(import.meta.dirname, '..', '..', 'deploy', 'nginx.conf');
+
+/** A running nginx. */
+export interface Nginx {
+  url: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts nginx with `deploy/nginx.conf` in front of a server. Only addresses are changed, and what `edit` changes.
+ * @param target host and port of the server
+ */
+export async function startNginx(target: string, edit = (conf: string): string => conf): Promise<Nginx> {
+  const folder = await mkdtemp(join(tmpdir(), 'nginx-'));
+  const port = await freePort();
+  const conf = edit(await readFile(supplied, 'utf8'))
+    .replace('server api:3000;', `server ${target};`)
+    .replace('listen 80;', `listen 127.0.0.1:${port};`);
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${folder};`);
+  const main = `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr error; events {}
+    http { access_log off; ${temporary.join(' ')} ${conf} }`;
+  await writeFile(join(folder, 'nginx.conf'), main);
+  const child = spawn('nginx', ['-p', folder, '-c', join(folder, 'nginx.conf')], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await ended;
+    await rm(folder, { recursive: true, force: true });
+  };
+  const url = `http://127.0.0.1:${port}`;
+  for (;;) {
+    if (
+      await fetch(url).then(
+        () => true,
+        () => child.exitCode !== null,
+      )
+    )
+      break;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return { url, stop };
+}
+
+/** Free when asked; nginx cannot choose one itself. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
