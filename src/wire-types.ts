@@ -92,6 +92,7 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
+    if (value === undefined) throw new TypeError('An array for PostgreSQL holds an undefined value');
     if (Array.isArray(value)) return serializeArray(value, serialize);
     return `"${String(serialize(value)).replaceAll(/["\\]/g, '\\$&')}"`;
   };

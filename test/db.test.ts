@@ -98,6 +98,22 @@ describe('rows', () => {
   );
 });
 
+test('a statement with an undefined value, in an array too, fails alone', async () => {
+  const missing = undefined as unknown as string;
+  const outcomes = await Promise.allSettled([
+    db.lookup<postgres.Row[]>((sql) => sql`select ${1}::integer as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${missing}::text as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${['a', missing]}::text[] as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${2}::integer as n`),
+  ]);
+  expect(outcomes).toMatchObject([
+    { value: [{ n: 1 }] },
+    { reason: { code: 'UNDEFINED_VALUE' } },
+    { reason: expect.any(TypeError) },
+    { value: [{ n: 2 }] },
+  ]);
+});
+
 describe('the lanes', () => {
   test('work as the narrow role, in UTC, under time limits, without compiling plans', async () => {
     const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
