@@ -220,6 +220,20 @@ create table customers (
 );
 grant insert, select, update on customers to sales_data_api;
 
+create table failed_logins (
+  customer_id uuid           not null,
+  user_id     uuid           not null,
+  day         date           not null,
+  reason      text           not null,
+  address     text           not null,
+  id          uuid           not null default uuidv7(),
+  attempts    integer        not null default 1,
+  first_at    timestamptz(3) not null default clock_timestamp(),
+  last_at     timestamptz(3) not null default clock_timestamp(),
+  constraint failed_logins_pkey primary key (customer_id, user_id, day, reason, address)
+);
+grant insert, select, update on failed_logins to sales_data_api;
+
 create table idempotency_records (
   customer_id uuid           not null,
   key         text           collate "C" not null,

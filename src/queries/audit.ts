@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../db.ts';
+import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
 /** Keeps an event, in the transaction of its effect: neither is ever seen without the other. */
@@ -11,11 +12,68 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/** The customer's latest events, newest first. */
+/** The account of a login whose e-mail address belongs to nobody. */
+export const nobody = {
+  customerId: '00000000-0000-0000-0000-000000000000',
+  userId: '00000000-0000-0000-0000-000000000000',
+};
+
+/** Addresses that are kept of the failed logins of one account, day and reason; further ones are counted together. */
+export const mostAddresses = 100;
+
+/**
+ * Counts a failed login. Anybody can try to log in, so that there is no row for each attempt, but one for each account, day,
+ * reason and address, up to `mostAddresses` (a few more when attempts race). The e-mail address is not kept: people type
+ * their password there.
+ */
+export async function recordFailedLogin(
+  sql: Transaction,
+  customerId: string,
+  { userId, reason, address }: { userId: string; reason: RefusalCause; address: string },
+): Promise<void> {
+  const today = sql`customer_id = ${customerId} and user_id = ${userId} and day = current_date and reason = ${reason}`;
+  await sql`
+    insert into failed_logins (customer_id, user_id, day, reason, address)
+    select
+      ${customerId}, ${userId}, current_date, ${reason},
+      case
+        when (select count(*) from failed_logins where ${today} and address <> '') < ${mostAddresses}
+          or exists (select from failed_logins where ${today} and address = ${address})
+        then ${address}
+        else ''
+      end
+    on conflict (customer_id, user_id, day, reason, address)
+    do update set attempts = failed_logins.attempts + 1, last_at = excluded.last_at`;
+}
+
+/** The customer's latest events, newest first. Failed logins of one account, day, reason and address are one event, of the last attempt's time. */
 export const listEvents = (sql: Sql | Transaction, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`
-    select id, created_at, event, actor, address, user_id, api_key_id, details
-    from audit_events
-    where customer_id = ${customerId}
-    order by id desc
+    with others as (
+      select id, created_at, event, actor, address, user_id, api_key_id, details
+      from audit_events
+      where customer_id = ${customerId}
+      order by id desc
+      limit ${limit}
+    ),
+    failed as (
+      select
+        f.id, f.last_at as created_at, 'user.login_failed' as event, 'anonymous' as actor,
+        nullif(f.address, '') as address, f.user_id, null::uuid as api_key_id,
+        jsonb_build_object(
+          'email', u.email,
+          'reason', f.reason,
+          'attempts', f.attempts::text,
+          'first_at', to_char(f.first_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+        ) as details
+      from failed_logins f
+      join users u on u.customer_id = f.customer_id and u.id = f.user_id
+      where f.customer_id = ${customerId}
+      order by f.last_at desc
+      limit ${limit}
+    )
+    select * from others
+    union all
+    select * from failed
+    order by created_at desc, id desc
     limit ${limit}`;

@@ -2,7 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { Unauthorized, type RefusalCause } from '../errors.ts';
 import { hashPassword, verifyPassword } from '../passwords.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
-import { recordEvent } from '../queries/audit.ts';
+import { nobody, recordEvent, recordFailedLogin } from '../queries/audit.ts';
 import { deleteSession, insertSession } from '../queries/sessions.ts';
 import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/users.ts';
 import { Login, PasswordChange, Session } from '../schemas/sessions.ts';
@@ -24,31 +24,19 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
       const { email, password } = request.body;
       const account = await app.db.lookup((sql) => findAccountByEmail(sql, email));
       const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
-      if (!account || refusal) return refuseLogin(email, account, refusal ?? 'unknown', request.address);
+      if (!account || refusal) return refuseLogin(account, refusal ?? 'unknown', request.address);
       const token = mintToken(sessionPrefix);
       const by = { actor: account.email, address: request.address };
       const expires_at = await app.db.transaction((sql) => insertSession(sql, account, token.hash(), by));
-      if (!expires_at) return refuseLogin(email, account, 'wrong_password', request.address);
+      if (!expires_at) return refuseLogin(account, 'wrong_password', request.address);
       return reply.header('cache-control', 'no-store').send({ token: token.reveal(), expires_at, user: account });
     },
   );
 
   /** Every refusal takes the same way, so that neither answer nor time tells one from another. */
-  async function refuseLogin(
-    email: string,
-    account: Account | undefined,
-    reason: RefusalCause,
-    address: string,
-  ): Promise<never> {
-    await app.db.transaction((sql) =>
-      recordEvent(sql, {
-        event: 'user.login_failed',
-        customerId: account?.customer_id ?? null,
-        userId: account?.id,
-        by: { actor: 'anonymous', address },
-        details: { email, reason },
-      }),
-    );
+  async function refuseLogin(account: Account | undefined, reason: RefusalCause, address: string): Promise<never> {
+    const { customerId, userId } = account ? { customerId: account.customer_id, userId: account.id } : nobody;
+    await app.db.transaction((sql) => recordFailedLogin(sql, customerId, { userId, reason, address }));
     throw new Unauthorized('login', reason);
   }
 

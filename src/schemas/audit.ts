@@ -17,11 +17,10 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** An event about to be recorded. */
+/** An event about to be recorded. Failed logins are counted instead. */
 export interface NewAuditEvent {
-  event: AuditEventName;
-  /** Null when no account was found: a login with an unknown address. */
-  customerId: string | null;
+  event: Exclude<AuditEventName, 'user.login_failed'>;
+  customerId: string;
   /** The user concerned, who need not be the one who did it. */
   userId?: string | undefined;
   apiKeyId?: string;
@@ -40,7 +39,7 @@ export interface Actor {
 
 export const commandLine: Actor = { actor: 'command line', address: null };
 
-/** An event as `audit list` shows it. */
+/** An event as `audit list` shows it. `details` of failed logins tell how many attempts it stands for. */
 export interface AuditEvent {
   id: string;
   created_at: string;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { listEvents, mostAddresses, nobody, recordFailedLogin } from '../../src/queries/audit.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -213,30 +214,90 @@ describe('the audit log', () => {
     ]);
   });
 
-  test('tells of failed logins and why, under the account if there is one', async () => {
+  const failures = async (customerId: string) => {
+    const events = await app.db.lookup((sql) => listEvents(sql, customerId, 100));
+    return events.filter(({ event }) => event === 'user.login_failed');
+  };
+
+  test('tells of failed logins and why, under the account', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
     await login(app, email, 'wrong horse battery');
     await owner`update users set active = false where id = ${userId}`;
     await login(app, email);
-    const failed = { event: 'user.login_failed', actor: 'anonymous', address: '127.0.0.1' };
-    expect((await eventsOf(userId)).slice(1)).toEqual([
-      { ...failed, details: { email, reason: 'wrong_password' } },
-      { ...failed, details: { email, reason: 'deactivated' } },
+    const failed = {
+      event: 'user.login_failed',
+      actor: 'anonymous',
+      address: '127.0.0.1',
+      user_id: userId,
+      api_key_id: null,
+      id: expect.any(String),
+      created_at: expect.stringMatching(isoInstant),
+    };
+    const once = { email, attempts: '1', first_at: expect.stringMatching(isoInstant) };
+    expect(await failures(id)).toEqual([
+      { ...failed, details: { ...once, reason: 'deactivated' } },
+      { ...failed, details: { ...once, reason: 'wrong_password' } },
     ]);
   });
 
-  test('tells of logins with an unknown address, of no customer', async () => {
-    const email = `${unique('nobody')}@example.com`;
-    await login(app, email);
-    const rows = await owner`select customer_id, user_id, event from audit_events where details ->> 'email' = ${email}`;
-    expect(rows.map((row) => ({ ...row }))).toEqual([{ customer_id: null, user_id: null, event: 'user.login_failed' }]);
+  test('counts repeated failures from one address, with the times of the first and the last, as one event', async () => {
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id);
+    await Promise.all(Array.from({ length: 5 }, () => login(app, email, 'wrong horse battery')));
+    await owner`update failed_logins set first_at = first_at - interval '1 hour' where user_id = ${userId}`;
+    await login(app, email, 'wrong horse battery');
+    await login(app, email); // right
+    const [failed, ...others] = await failures(id);
+    expect(others).toEqual([]);
+    expect(failed!.details).toMatchObject({ attempts: '6' });
+    expect(Date.parse(failed!.created_at) - Date.parse(failed!.details['first_at']!)).toBeGreaterThan(3_599_000);
+    const [latest] = await app.db.lookup((sql) => listEvents(sql, id, 1));
+    expect(latest).toMatchObject({ event: 'user.logged_in' });
+  });
+
+  test('does not grow without bound, however many addresses fail, and counts every attempt', async () => {
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id);
+    const addresses = Array.from({ length: mostAddresses + 20 }, (_, i) => `192.0.2.${i}`);
+    for (const address of [...addresses, ...addresses])
+      await app.db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
+    await login(app, email, 'wrong horse battery');
+    const events = await app.db.lookup((sql) => listEvents(sql, id, 1_000));
+    const failed = events.filter(({ event }) => event === 'user.login_failed');
+    expect(failed).toHaveLength(mostAddresses + 1);
+    expect(failed.filter(({ address }) => address === null)).toMatchObject([{ details: { attempts: '41' } }]);
+    const attempts = failed.reduce((sum, { details }) => sum + Number(details['attempts']), 0);
+    expect(attempts).toBe(2 * addresses.length + 1);
+  });
+
+  test('counts logins to unknown accounts, of no customer, without what was given as the e-mail address', async () => {
+    const count = async () => {
+      const [row] = await owner<{ rows: number; attempts: number }[]>`
+        select count(*)::integer as rows, sum(attempts)::integer as attempts
+        from failed_logins
+        where customer_id = ${nobody.customerId}`;
+      return row!;
+    };
+    await login(app, `${unique('nobody')}@example.com`);
+    const before = await count();
+    const events = await owner`select count(*)::integer as count from audit_events`;
+    for (let i = 0; i < 5; i++) await login(app, `${unique('nobody')}@example.com`);
+    expect(await count()).toEqual({ rows: before.rows, attempts: before.attempts + 5 });
+    expect(await owner`select count(*)::integer as count from audit_events`).toEqual(events);
+    const [kept] = await owner<
+      { text: string }[]
+    >`select string_agg(failed_logins::text, ' ') as text from failed_logins`;
+    expect(kept!.text).not.toContain('example.com');
   });
 
   test('holds no password, not even a wrong one', async () => {
     const { email } = await makeLogin(app, (await customer()).id);
     await login(app, email, 'a wrong secret of somebody');
-    const rows = await owner<{ kept: string }[]>`select audit_events::text as kept from audit_events`;
+    const rows = await owner<{ kept: string }[]>`
+      select audit_events::text as kept from audit_events
+      union all
+      select failed_logins::text from failed_logins`;
     expect(rows.map(({ kept }) => kept).join('\n')).not.toMatch(/correct horse|wrong secret/);
   });
 });
