@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, Transaction } from '../db.ts';
@@ -44,15 +45,17 @@ interface Services {
 }
 
 /**
- * Makes the demo customer and fills the prospect catalog, each unless it is there. Secrets cannot be read back, so every call sets a new password and issues a
- * further key for a week; earlier keys go on working until they expire.
+ * Makes the demo customer and fills the prospect catalog, each unless it is there; several processes may do so at once.
+ * Secrets cannot be read back, so every call sets a new password and issues a further key for a week; earlier keys go on
+ * working until they expire.
  */
 export async function loadDemo({ db, catalog, config }: Services): Promise<Demo> {
   const prospects = await loadDemoCatalog(db, catalog).catch(nullWhenDown);
   const password = randomBytes(12).toString('base64url');
   const passwordHash = await hashPassword(password);
-  const known = await db.lookup((sql) => findAccountByEmail(sql, adminEmail));
   return db.transaction(async (sql) => {
+    await takeTurn(sql);
+    const known = await findAccountByEmail(sql, adminEmail);
     const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
     if (!known && prospects) await startUnlock(sql, customerId, config, firstJob, prospects);
     if (known) await resetPassword(sql, customerId, userId, passwordHash);
@@ -61,6 +64,19 @@ export async function loadDemo({ db, catalog, config }: Services): Promise<Demo>
     await insertKey(sql, customerId, request, token, commandLine);
     return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
   });
+}
+
+/** Of the advisory lock: any number that nothing else here takes. */
+const lockKey = 7_203_466_152;
+const lockPollMs = 100;
+
+/** Waits until no other process makes the demo customer. Polls: a waiting statement would end at the limit on statements. */
+async function takeTurn(sql: Transaction): Promise<void> {
+  for (;;) {
+    const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
+    if (lock.taken) return;
+    await sleep(lockPollMs);
+  }
 }
 
 /** Without its catalog the service does all the rest, and so does the demo. */

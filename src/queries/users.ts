@@ -59,7 +59,7 @@ const account = (sql: Sql | Transaction) => sql`
   join customers c on c.id = u.customer_id`;
 
 /** The account of an e-mail address, in any case. */
-export async function findAccountByEmail(sql: Sql, email: string): Promise<Account | undefined> {
+export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
 }
