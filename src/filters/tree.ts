@@ -40,3 +40,10 @@ export function theOnlyList(filter: Filter): string | undefined {
   if (filter.kind !== 'in' || filter.field !== 'list_id' || filter.values.length !== 1) return undefined;
   return String(filter.values[0]);
 }
+
+/** Returns the names of all fields that a filter looks at, as a request has them. */
+export function fieldsOf(filter: Filter): Set<string> {
+  if (filter.kind === 'all' || filter.kind === 'any') return new Set(filter.of.flatMap((one) => [...fieldsOf(one)]));
+  if (filter.kind === 'not') return fieldsOf(filter.of);
+  return new Set([filter.kind === 'member' ? 'list_id' : filter.field]);
+}
