@@ -1,2 +1,17 @@
 /** A text's length in code points, as JSON Schema counts it. */
 export const lengthOf = (text: string): number => Array.from(text).length;
+
+const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
+
+/**
+ * Orders well-formed texts by code points, as PostgreSQL's `collate "C"` does: below zero when `a` comes first. JavaScript's
+ * own `<` compares UTF-16 units, which puts U+1F600 before U+FFFD.
+ */
+export function compareTexts(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i += 1) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
+    if (x !== y) return isSurrogate(x) === isSurrogate(y) ? x - y : isSurrogate(x) ? 1 : -1;
+  }
+  return a.length - b.length;
+}

@@ -47,9 +47,12 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
+/** Fields that no column holds. */
+const withoutColumn = new Set(['list_id', 'search']);
+
 /** The columns that have their field's name, as most do. */
 function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
-  const names = Object.keys(fields.types).filter((name) => !name.includes('.') && fields.types[name] !== 'search');
+  const names = Object.keys(fields.types).filter((name) => !name.includes('.') && !withoutColumn.has(name));
   const one = (name: string): Column => {
     const type = fields.types[name]!;
     const isRequired = required.includes(name);

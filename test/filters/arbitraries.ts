@@ -7,11 +7,32 @@ import {
   type GivenFilters,
   type Operator,
 } from '../../src/schemas/filters.ts';
+import { ruleOperators, type RuleGiven } from '../../src/schemas/lists.ts';
 import { emails, instants, needles, searches, texts } from './pools.ts';
 
 const given = (pool: readonly (readonly [string, unknown])[]) => fc.constantFrom(...pool.map(([text]) => text));
 
-const customValues = fc.oneof(given(texts), fc.constantFrom(0, 1, -0.5, 12.25, 1e21, true, false));
+const numbers = fc.constantFrom(
+  0,
+  -0,
+  1,
+  -0.5,
+  12.25,
+  0.3,
+  0.1 + 0.2,
+  2 ** 53,
+  2 ** 53 + 2,
+  1e21,
+  1e308,
+  -1e308,
+  5e-324,
+);
+
+const customValues = fc.oneof(
+  { weight: 2, arbitrary: given(texts) },
+  { weight: 2, arbitrary: numbers },
+  { weight: 1, arbitrary: fc.boolean() },
+);
 
 /** Filters over these fields, made of what the records are made of, so that they match some. */
 export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<GivenFilters> {
@@ -52,7 +73,7 @@ export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbi
 }
 
 function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: FieldType): fc.Arbitrary<unknown> {
-  const ordered = type === 'custom' ? fc.oneof(given(texts), fc.constantFrom(0, -0.5, 12.25)) : value;
+  const ordered = type === 'custom' ? fc.oneof(given(texts), numbers) : value;
   switch (operator) {
     case 'eq':
     case 'ne':
@@ -72,6 +93,32 @@ function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: Field
     default:
       return fc.oneof(given(needles), given(texts));
   }
+}
+
+/** Texts that mean, or nearly mean, numbers and booleans as values of custom fields. */
+const readAsOthers = [
+  ...['0', '-0', ' 12.25 ', '.3', '0.30000000000000004', '9007199254740993', '1e21', '1E308', '1e309', '5e-324'],
+  ...['true', ' false ', 'TRUE', 'NaN', 'Infinity', '0x10', ''],
+];
+
+/** Rules over these fields. Some cannot be read: their value is none of the field's type, or the operator does not fit. */
+export function rulesOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<RuleGiven[]> {
+  const names = [...Object.keys(fields.types), 'custom_fields.a', "custom_fields.it's", 'custom_fields.ключ'];
+  const value = fc.oneof(
+    { weight: 3, arbitrary: given([...texts, ...needles, ...emails]) },
+    { weight: 1, arbitrary: fc.constantFrom(...readAsOthers) },
+    { weight: 1, arbitrary: fc.constantFrom(...ids, ...instants, '0', '1', '2', '3') },
+  );
+  const rule = fc.record({
+    field: fc.constantFrom(...names),
+    operator: fc.constantFrom(...ruleOperators),
+    value: fc.oneof(
+      value,
+      fc.array(value, { maxLength: 4 }).map((values) => values.join(',')),
+    ),
+    logic_operator: fc.constantFrom('AND' as const, 'OR' as const),
+  });
+  return fc.array(rule, { minLength: 1, maxLength: 5 });
 }
 
 export type Keys = { field: string; direction: 'ASC' | 'DESC' }[];

@@ -33,6 +33,11 @@ export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['한글', '한글'],
   ['\ufffd', '\ufffd'],
   ['😀', '😀'],
+  ['\ue000', '\ue000'],
+  ['𐐀', '𐐨'],
+  ['ſoft', 'soft'],
+  ['e\u0301te\u0301', 'ete'],
+  ['100%_\\', '100%_\\'],
 ];
 
 /** Parts of those. */
@@ -51,6 +56,8 @@ export const needles: readonly (readonly [given: string, folded: string])[] = [
   ['Ск', 'ск'],
   ['न', 'न'],
   ['ı', 'i'],
+  ['ſ', 's'],
+  ['\u0301', ''],
   ['😀', '😀'],
 ];
 
