@@ -4,6 +4,7 @@
  */
 export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['', ''],
+  [' ', ''],
   ['a', 'a'],
   ['Ada', 'ada'],
   ['ÁDA', 'ada'],
