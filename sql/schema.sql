@@ -347,6 +347,7 @@ create table lists (
   rules        jsonb          not null default '[]'::jsonb,
   fill_version uuid,
   filled_to    uuid,
+  rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
   constraint lists_pkey primary key (customer_id, id),
   constraint lists_owner_fkey foreign key (customer_id, owner_id) references users(customer_id, id),
   constraint lists_progress_of_a_fill check (filled_to is null or fill_version is not null),
@@ -354,6 +355,7 @@ create table lists (
   constraint lists_source_known check (source = any (array['MANUAL', 'IMPORT', 'PROSPECT']))
 );
 create index lists_filling on lists using btree (customer_id) where fill_version is not null;
+create index lists_with_rules on lists using btree (customer_id, id) include (rule_count) where rule_count > 0;
 grant delete, insert, select, update on lists to sales_data_api;
 
 create table opportunities (

@@ -11,6 +11,7 @@ import { CountChanges, dropCount, saveCounts } from './counters.ts';
 import { beginFill, type Fill } from './list-fills.ts';
 import { memberOf, snapshot } from './list-filters.ts';
 import type { Page } from './listings.ts';
+import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
 /** A list as it is answered, and whether its count has yet to be evaluated. */
@@ -126,7 +127,10 @@ export interface WrittenList {
   fill: Fill | undefined;
 }
 
-/** Makes a list. */
+/**
+ * Makes a list.
+ * @throws conflict when the customer has as many rules as there may be
+ */
 export async function createList(
   sql: Transaction,
   customerId: string,
@@ -134,7 +138,10 @@ export async function createList(
   body: ListCreate,
 ): Promise<WrittenList> {
   const rules = completeRules(body.rules ?? []);
-  if (rules.length > 0) await lockRules(sql, customerId);
+  if (rules.length > 0) {
+    await lockRules(sql, customerId);
+    await requireRuleRoom(sql, customerId, { before: [], after: rules }, '/rules');
+  }
   const list = await insertList(sql, customerId, ownerId, {
     name: body.name,
     description: body.description ?? '',
@@ -158,7 +165,7 @@ async function insertList(
 
 /**
  * Changes what `patch` names.
- * @throws not_found, precondition_failed
+ * @throws not_found, precondition_failed; conflict when the customer has as many rules as there may be
  */
 export async function changeList(
   sql: Transaction,
@@ -172,6 +179,7 @@ export async function changeList(
   const rules = patch.rules ? completeRules(patch.rules) : current.rules;
   const name = patch.name?.trim() ?? current.name;
   if (Object.keys(patch).length === 0) return { id, name, fill: undefined };
+  if (patch.rules) await requireRuleRoom(sql, customerId, { before: current.rules, after: rules }, '/rules');
   await sql`
     update lists
     set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = clock_timestamp()
@@ -225,7 +233,7 @@ export async function deleteList(sql: Transaction, customerId: string, id: strin
 
 /**
  * Makes a list with the rules, the description and the hand-made members of another.
- * @throws not_found
+ * @throws not_found; conflict when the customer has as many rules as there may be
  */
 export async function duplicateList(
   sql: Transaction,
@@ -241,6 +249,7 @@ export async function duplicateList(
       and id = ${list_id}`;
   if (!original) throw notFound('list', ['/list_id']);
   const rules = completeRules(original.rules);
+  await requireRuleRoom(sql, customerId, { before: [], after: rules }, '/list_id');
   const list = await insertList(sql, customerId, ownerId, { name: new_name, description: original.description, rules });
   const { count } = await sql`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)

@@ -73,7 +73,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         tags,
         params: IdParams,
         body: ListPatch,
-        response: { 200: DoneWithId, 412: ErrorBody },
+        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
       },
     },
     async ({ caller, params, body, headers }) => {

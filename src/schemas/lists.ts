@@ -20,8 +20,8 @@ export const ruleOperators = [
 ] as const;
 export type RuleOperator = (typeof ruleOperators)[number];
 
-/** How much the rules of one list may ask. */
-export const ruleLimits = { rules: 50, values: 100, characters: 255 } as const;
+/** How much the rules of one list may ask, and how many lists with rules, and rules in all of them, a customer may have. */
+export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
 const ruleProperties = {
   field: Text(128, { description: 'a field that contacts can be filtered by', examples: ['job_title'] }),
@@ -47,7 +47,11 @@ const RuleGiven = Strict(
 );
 export type RuleGiven = Static<typeof RuleGiven>;
 
-const RulesGiven = Type.Array(RuleGiven, { maxItems: ruleLimits.rules, 'x-rules': 'contacts' });
+const RulesGiven = Type.Array(RuleGiven, {
+  maxItems: ruleLimits.rules,
+  'x-rules': 'contacts',
+  description: `a customer can have at most ${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them`,
+});
 
 /** A list of contacts. */
 export const List = Type.Object(
