@@ -24,7 +24,7 @@ export const recorder: FragmentMaker = Object.assign(
 );
 
 /** Writes a recorded fragment out. The numbers of its parameters follow those already in `parameters`, to which they are added. */
-export function writeOut(fragment: Fragment, parameters: unknown[]): string {
+function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
   return strings.reduce((text, string, i) => text + writePart(parts[i - 1], parameters) + string);
 }

@@ -143,7 +143,7 @@ test('texts compare by code points, as their UTF-8 bytes do', () => {
 
 test('a filter that only the database can answer is refused', () => {
   const of = (filter: Filter) => () => compileFilter(contactSource, filter);
-  expect(of({ kind: 'member', lists: 'any', unsettled: [] })).toThrow();
-  expect(of({ kind: 'search', field: 'search', words: ['a'] })).toThrow();
-  expect(of({ kind: 'in', field: 'list_id', values: [random.ids[0]!] })).toThrow();
+  expect(of({ kind: 'member', lists: 'any', unsettled: [] })).toThrow(/record/);
+  expect(of({ kind: 'search', field: 'search', words: ['a'] })).toThrow(/column/);
+  expect(of({ kind: 'in', field: 'list_id', values: [random.ids[0]!] })).toThrow(/column/);
 });
