@@ -6,7 +6,7 @@ import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { readCount } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
-import { holdRules, renewRuleVersion, type ListRules } from './rules.ts';
+import { holdRules, renewRuleVersion } from './rules.ts';
 
 /** The work of writing the members of a list down after its rules changed. */
 export interface Fill {
@@ -61,13 +61,12 @@ export async function continueFill(sql: Transaction, fill: Fill): Promise<boolea
 
 /**
  * Contacts that were written since the rules changed are right already. Of the others, those are looked for whose
- * memberships are not; only they are locked, and then evaluated anew by a statement that sees what became of them.
+ * memberships are not; only they are locked, and then evaluated anew as they have become.
  */
 async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
   const { customerId, listId, version } = fill;
-  const list = { id: listId, filter: rulesFilter(contactSource.fields, rules) };
-  const { looked, last, wrong } = await findWrongMembers(sql, fill, list);
-  await refreshList(sql, customerId, list, await lockContacts(sql, customerId, wrong));
+  const { looked, last, wrong } = await findWrongMembers(sql, fill, rules);
+  await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong));
   const isMore = looked === batchSize;
   await sql`
     update lists
@@ -88,7 +87,12 @@ interface Batch {
 }
 
 /** Looks through the next contacts. */
-async function findWrongMembers(sql: Transaction, { customerId, listId }: Fill, { filter }: ListRules): Promise<Batch> {
+async function findWrongMembers(
+  sql: Transaction,
+  { customerId, listId }: Fill,
+  rules: readonly Rule[],
+): Promise<Batch> {
+  const filter = rulesFilter(contactSource.fields, rules);
   const { text, parameters } = record(recorder`
     with batch as materialized (
       select c.id, (${toSql(recorder, contactSource, filter)}) is true as matches

@@ -1,7 +1,5 @@
 import type { Transaction } from '../db.ts';
 import { missingReferences } from '../errors.ts';
-import { contactSource } from '../filters/columns.ts';
-import { rulesFilter } from '../filters/rules.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
@@ -74,8 +72,7 @@ async function lockGiven(sql: Transaction, customerId: string, { list_id, contac
   const found = await lockContacts(sql, customerId, wanted);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
-  const filter = rulesFilter(contactSource.fields, list.rules);
-  if (list.is_filling) await refreshList(sql, customerId, { id: list_id, filter }, wanted);
+  if (list.is_filling) await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
   return wanted;
 }
 

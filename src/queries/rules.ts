@@ -1,22 +1,17 @@
+import { LRUCache } from 'lru-cache';
 import type { Transaction } from '../db.ts';
+import { Stretch } from '../event-loop.ts';
 import { contactSource } from '../filters/columns.ts';
-import { recorder, writeOut } from '../filters/recorded.ts';
+import { compileFilter, type Matches } from '../filters/matches.ts';
 import { rulesFilter } from '../filters/rules.ts';
-import { toSql } from '../filters/to-sql.ts';
 import type { Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { writeCounts } from './counters.ts';
 
-/**
- * The statements that evaluate the rules of some lists for the contacts written, and the values that stand in the rules.
- * Where there is one contact, its id stands alone: the server then sees that a plan for any id is as good as one for
- * this, and plans once instead of each time, which takes longer than what is planned.
- */
-export interface CompiledRules {
-  forNew: string;
-  forOne: string;
-  forMany: string;
-  values: unknown[];
+/** A list whose members depend on rules. */
+export interface RuleList {
+  id: string;
+  /** Whether a contact matches the list's rules. */
+  matches: Matches;
 }
 
 /**
@@ -24,28 +19,16 @@ export interface CompiledRules {
  * it before the write, and gives it to `refreshMembers` after: then the members are exact, whatever happens at once.
  */
 export interface HeldRules {
-  compiled: readonly CompiledRules[];
-  /** Whether the statements are to stay prepared. */
-  prepare: boolean;
+  isEmpty: boolean;
+  /** Returns all lists with rules, a part of them at a time, ordered by id. Can be called again. */
+  lists: () => Iterable<readonly RuleList[]> | AsyncIterable<readonly RuleList[]>;
 }
 
-/** What `list_members` has to hold of one list. */
-export interface ListRules {
-  id: string;
-  filter: Filter;
-}
-
-const noRules: HeldRules = { compiled: [], prepare: false };
-
-interface CachedRules {
-  version: string;
-  compiled: readonly CompiledRules[];
-  uses: number;
-}
-
-/** Compiled rules by customer, the least recently used first. A version is never used twice, so what is here stays right. */
-const cache = new Map<string, CachedRules>();
-const cachedCustomers = 1_000;
+/** Rules of some lists, whose holder the caller has taken care of. */
+export const rulesOf = (lists: readonly RuleList[]): HeldRules => ({
+  isEmpty: lists.length === 0,
+  lists: () => [lists],
+});
 
 /**
  * Keeps the customer's rules as they are until the transaction ends. Any number of writers hold them at once; a change of
@@ -57,29 +40,9 @@ export async function holdRules(sql: Transaction, customerId: string): Promise<H
     sql`select pg_advisory_xact_lock_shared(hashtextextended(${lockName(customerId)}, 0))`,
     sql<{ version: string }[]>`select version from rule_versions where customer_id = ${customerId}`,
   ]);
-  if (!current) return noRules;
-  const cached = cache.get(customerId);
-  const rules = cached?.version === current.version ? cached : await compileRules(sql, customerId, current.version);
-  remember(customerId, rules);
-  return { compiled: rules.compiled, prepare: isWorthPreparing(rules) };
-}
-
-/** The versions whose statements are kept prepared, of this while. */
-const prepared = { versions: new Set<string>(), since: performance.now() };
-const preparedForMs = 20 * 60_000;
-const preparedAtOnce = 32;
-const usesWorthPreparing = 10;
-
-/**
- * Preparing saves the planning, half of what the statements take; and takes 300 kB a statement on every connection until
- * that is replaced, within the hour. So it is done for a number of customers, of those who write much.
- */
-function isWorthPreparing(rules: CachedRules): boolean {
-  if (performance.now() - prepared.since > preparedForMs)
-    Object.assign(prepared, { versions: new Set(), since: performance.now() });
-  rules.uses += 1;
-  if (rules.uses > usesWorthPreparing && prepared.versions.size < preparedAtOnce) prepared.versions.add(rules.version);
-  return prepared.versions.has(rules.version);
+  if (!current) return rulesOf([]);
+  const { lists } = await findCompiled(sql, customerId, current.version);
+  return lists ? rulesOf(lists) : { isEmpty: false, lists: () => readLists(sql, customerId) };
 }
 
 /** Lets nobody write contacts or companies of the customer, nor change rules, until the transaction ends. Take it first. */
@@ -102,111 +65,92 @@ export async function renewRuleVersion(sql: Transaction, customerId: string): Pr
   return renewed!.version;
 }
 
-function remember(customerId: string, rules: CachedRules): void {
-  cache.delete(customerId);
-  cache.set(customerId, rules);
-  if (cache.size > cachedCustomers) cache.delete(cache.keys().next().value!);
+/** Compiles the rules of a list. */
+export const compileRules = (rules: readonly Rule[]): Matches =>
+  compileFilter(contactSource, rulesFilter(contactSource.fields, rules));
+
+/** The rules of one customer. */
+interface CompiledRules {
+  version: string;
+  /** Every list with rules; undefined if they are too large to be kept. */
+  lists: readonly RuleList[] | undefined;
+  /** Estimate of the memory (bytes) that they take. */
+  size: number;
 }
 
-async function compileRules(sql: Transaction, customerId: string, version: string): Promise<CachedRules> {
-  const lists = await sql<{ id: string; rules: Rule[] }[]>`
-    select id, rules
-    from lists
-    where customer_id = ${customerId}
-      and rules <> '[]'
-    order by id`;
-  const read = lists.map(({ id, rules }) => ({ id, filter: rulesFilter(contactSource.fields, rules) }));
-  return { version, compiled: chunks(read).map(compile), uses: 0 };
+/** Memory (bytes) for the rules of one customer. Larger ones are read and compiled in parts for each write, which is slow. */
+const largestKept = 64 * 2 ** 20;
+
+/** Compiled rules by customer. A version is never used twice, so what is here stays right. */
+const cache = new LRUCache<string, CompiledRules>({ maxSize: 2 * largestKept, sizeCalculation: ({ size }) => size });
+
+/** Rules that are being compiled, by version: whoever needs the same waits for them. */
+const compiling = new Map<string, Promise<CompiledRules>>();
+
+async function findCompiled(sql: Transaction, customerId: string, version: string): Promise<CompiledRules> {
+  const cached = cache.get(customerId);
+  if (cached?.version === version) return cached;
+  // It fails if that other transaction does: then this one tries.
+  const other = compiling.get(version);
+  if (other) return other.catch(() => findCompiled(sql, customerId, version));
+  const compiled = compileAll(sql, customerId, version);
+  compiling.set(version, compiled);
+  try {
+    cache.set(customerId, await compiled);
+    return await compiled;
+  } finally {
+    compiling.delete(version);
+  }
 }
 
-/** Lists that one statement evaluates; a statement may have 65,535 parameters, a list 50 rules with few each. */
-const listsTogether = 200;
-
-function chunks<T>(all: readonly T[]): T[][] {
-  const count = Math.ceil(all.length / listsTogether);
-  return Array.from({ length: count }, (_, i) => all.slice(i * listsTogether, (i + 1) * listsTogether));
+async function compileAll(sql: Transaction, customerId: string, version: string): Promise<CompiledRules> {
+  const lists: RuleList[] = [];
+  let size = 1_000;
+  for await (const part of readLists(sql, customerId)) {
+    size += part.reduce((sum, list) => sum + list.size, 0);
+    if (size > largestKept) return { version, lists: undefined, size: 1_000 };
+    lists.push(...part);
+  }
+  return { version, lists, size };
 }
 
-/**
- * The statements that make the rows of these lists agree with their rules for the contacts of $4, and write the counts
- * with it: $1 customer, $2 and $3 counts that changed besides. Nobody else may change the rows of these contacts meanwhile.
- */
-export function compile(lists: readonly ListRules[]): CompiledRules {
-  const parameters: unknown[] = [...fixedParameters];
-  const tests = lists.map(({ id, filter }) =>
-    writeOut(recorder`(${id}::uuid, (${toSql(recorder, contactSource, filter)}) is true)`, parameters),
-  );
-  const matching = (ids: string) => matchingContacts(tests.join(', '), ids);
-  const of = `and m.list_id = any('{${lists.map(({ id }) => id).join(',')}}'::uuid[])`;
-  return {
-    values: parameters.slice(fixedParameters.length),
-    forNew: `with ${matching('= $4::uuid')}, ${comeNew} ${writeCounts(comeAndGiven)}`,
-    forOne: `with ${matching('= $4::uuid')}, ${come}, ${leave('= $4::uuid', of)} ${writeCounts(`${comeAndGiven} ${andGone}`)}`,
-    forMany: `with ${matching('= any($4::uuid[])')}, ${come}, ${leave('= any($4::uuid[])', of)} ${writeCounts(`${comeAndGiven} ${andGone}`)}`,
-  };
+/** Lists that are read at a time. The rules of one take up to 1 MiB of JSON. */
+const listsAtOnce = 10;
+
+/** Reads and compiles the lists with rules, ordered by id. */
+async function* readLists(sql: Transaction, customerId: string): AsyncGenerator<(RuleList & { size: number })[]> {
+  for (let after = '00000000-0000-0000-0000-000000000000', isMore = true; isMore;) {
+    const rows = await sql<{ id: string; rules: Rule[] }[]>`
+      select id, rules
+      from lists
+      where customer_id = ${customerId}
+        and rule_count > 0
+        and id > ${after}
+      order by id
+      limit ${listsAtOnce}`;
+    isMore = rows.length === listsAtOnce;
+    after = rows.at(-1)?.id ?? after;
+    yield await compileLists(rows);
+  }
 }
 
-const fixedParameters = ['customer', 'counted', 'changes', 'contacts'];
+async function compileLists(lists: readonly { id: string; rules: Rule[] }[]): Promise<(RuleList & { size: number })[]> {
+  const stretch = new Stretch();
+  const compiled: (RuleList & { size: number })[] = [];
+  for (const { id, rules } of lists) {
+    const filter = rulesFilter(contactSource.fields, rules);
+    compiled.push({ id, matches: compileFilter(contactSource, filter), size: sizeOf(filter) });
+    if (stretch.isOver) await stretch.pause();
+  }
+  return compiled;
+}
 
-const matchingContacts = (tests: string, ids: string): string => `
-  matching as materialized (
-    select l.list_id, c.id as contact_id
-    from ${contactSource.from}
-    cross join lateral (values ${tests}) as l (list_id, matches)
-    where c.customer_id = $1::uuid
-      and c.id ${ids}
-      and l.matches
-  )`;
-
-const enter = (condition: string): string => `
-  come as (
-    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select $1::uuid, n.list_id, n.contact_id, false, true
-    from matching n
-    ${condition}
-    on conflict (customer_id, list_id, contact_id) do update
-    set by_rule = true
-    returning new.list_id, old.list_id is null as is_new
-  )`;
-
-const comeNew = enter('');
-
-const come = enter(`
-    where not exists (
-      select from list_members m
-      where m.customer_id = $1::uuid
-        and m.list_id = n.list_id
-        and m.contact_id = n.contact_id
-        and m.by_rule
-    )`);
-
-const leave = (ids: string, of: string): string => {
-  const noLongerMatching = `
-    where m.customer_id = $1::uuid
-      and m.contact_id ${ids}
-      ${of}
-      and m.by_rule
-      and not exists (select from matching n where n.list_id = m.list_id and n.contact_id = m.contact_id)`;
-  return `
-  gone as (
-    delete from list_members m
-    ${noLongerMatching}
-      and not m.by_hand
-    returning m.list_id
-  ),
-  kept as (
-    update list_members m
-    set by_rule = false
-    ${noLongerMatching}
-      and m.by_hand
-  )`;
-};
-
-const comeAndGiven = `
-    select come.list_id::text as counted, 1 as change from come where come.is_new
-    union all
-    select * from unnest($2::text[], $3::integer[])`;
-
-const andGone = `
-    union all
-    select gone.list_id::text, -1 from gone`;
+/** Estimates the memory (bytes) that a compiled filter takes. */
+function sizeOf(filter: Filter): number {
+  const own = 500;
+  if (filter.kind === 'all' || filter.kind === 'any') return filter.of.reduce((sum, one) => sum + sizeOf(one), own);
+  if (filter.kind === 'not') return own + sizeOf(filter.of);
+  return filter.kind === 'in'
+    ? filter.values.reduce<number>((sum, value) => sum + 60 + 2 * String(value).length, own)
+    : 2 * own;
+}

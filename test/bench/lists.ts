@@ -3,7 +3,7 @@ import { parseConfig } from '../../src/config.ts';
 import { openDatabase, type Database } from '../../src/db.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
 import { migrate } from '../../src/migrate.ts';
-import { countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
+import { changeContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
 import { continueFill, type Fill } from '../../src/queries/list-fills.ts';
 import { changeList, createList, findList, listLists } from '../../src/queries/lists.ts';
@@ -38,6 +38,17 @@ const ruleset = (i: number): RuleGiven[] =>
     ] satisfies RuleGiven[][]
   )[i % 4]!;
 
+const manyLists = 100;
+
+/** A hundred lists of five rules; a contact that `creates` makes is in eight of them on average, in 25 at most. */
+const rulesetOfMany = (i: number): RuleGiven[] => [
+  { field: 'job_title', operator: 'contains', value: ['engineer', 'clerk', 'baker', 'head'][i % 4]! },
+  { field: 'location_country', operator: 'in', value: 'DE, FR, IT' },
+  { field: 'industry', operator: 'not_equals', value: 'Mining' },
+  { field: 'score', operator: 'greater_than', value: String(i), logic_operator: 'OR' },
+  { field: 'custom_fields.plan', operator: 'in', value: 'gold, silver' },
+];
+
 interface Bench {
   db: Database;
   owner: postgres.Sql;
@@ -50,6 +61,7 @@ export async function benchLists(most: number, rounds: number): Promise<void> {
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const db = openDatabase(parseConfig({ LOG_LEVEL: 'silent' }), server.serviceUrl);
   await benchWrites({ db, owner }, most, rounds);
+  await benchManyLists({ db, owner }, rounds);
   await owner.end({ timeout: 1 });
   await db.close();
   await server.close();
@@ -70,9 +82,16 @@ async function makeCustomer({ db, owner }: Bench, contacts: number): Promise<Cus
   return customer;
 }
 
-async function makeLists({ db }: Bench, { id, userId }: Customer): Promise<void> {
-  for (let i = 0; i < listsInAll; i += 1) {
-    const rules = i < listsWithRules ? ruleset(i) : [];
+const rulesOfFew = (i: number): RuleGiven[] => (i < listsWithRules ? ruleset(i) : []);
+
+async function makeLists(
+  { db }: Bench,
+  { id, userId }: Customer,
+  count = listsInAll,
+  rulesOf = rulesOfFew,
+): Promise<void> {
+  for (let i = 0; i < count; i += 1) {
+    const rules = rulesOf(i);
     const { fill } = await db.transaction((sql) => createList(sql, id, userId, { name: `List ${i}`, rules }));
     await finish(db, fill);
   }
@@ -118,6 +137,39 @@ async function benchWrites(bench: Bench, most: number, rounds: number): Promise<
   ratio('cost of the other contacts, with lists', rates.listedFew / rates.listedMost);
   await benchReads(bench, listedMost, rounds);
   await benchRuleChange(bench, listedMost);
+}
+
+/** What a write costs with so many lists of five rules, in creates and in changes. */
+async function benchManyLists(bench: Bench, rounds: number): Promise<void> {
+  const [plain, listed] = [await makeCustomer(bench, 2_000), await makeCustomer(bench, 2_000)];
+  await makeLists(bench, listed, manyLists, rulesetOfMany);
+  await bench.owner`vacuum analyze`;
+  const rates = await alternate(rounds, {
+    plainCreates: () => creates(bench.db, plain.id, 2),
+    listedCreates: () => creates(bench.db, listed.id, 2),
+    plainChanges: () => changes(bench, plain.id, 2),
+    listedChanges: () => changes(bench, listed.id, 2),
+  });
+  print(`creates/s`, 'no lists', rates.plainCreates, `${manyLists} lists of 5 rules`, rates.listedCreates);
+  print(`changes/s`, 'no lists', rates.plainChanges, `${manyLists} lists of 5 rules`, rates.listedChanges);
+  ratio(`cost of ${manyLists} lists of 5 rules, a create (at most 3)`, rates.plainCreates / rates.listedCreates);
+  ratio(`cost of ${manyLists} lists of 5 rules, a change (at most 3)`, rates.plainChanges / rates.listedChanges);
+}
+
+/** Contacts changed a second, each so that it enters and leaves lists. */
+async function changes({ db, owner }: Bench, customerId: string, seconds: number): Promise<number> {
+  const contacts = await owner<{ id: string }[]>`select id from contacts where customer_id = ${customerId} limit 1000`;
+  const end = performance.now() + seconds * 1000;
+  let changed = 0;
+  const caller = async () => {
+    while (performance.now() < end) {
+      const [contact, job_title] = [contacts[changed % contacts.length]!, ['Engineer', 'Clerk', 'Baker'][changed % 3]!];
+      changed += 1;
+      await db.transaction((sql) => changeContact(sql, customerId, contact.id, { job_title, location_country: 'DE' }));
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return changed / seconds;
 }
 
 /** Contacts made a second, by so many callers. */
