@@ -43,6 +43,8 @@ export const asUuid = formatted('uuid', 'a UUID');
 
 export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
 
+export const asKeyName = (value: string): string => formatted('key-name', '1 to 120 characters')(value).trim();
+
 export function asEmail(value: string): string {
   if (value.length > 254) throw new InvalidArgumentError('It must have at most 254 characters.');
   return formatted('email', 'an e-mail address')(value);

@@ -8,8 +8,14 @@ import { answer, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `credits grant|adjust|check` */
+/** `credits show|grant|adjust|check` */
 export function define(command: Command): void {
+  command
+    .command('show')
+    .description("show both pools of a customer's credits")
+    .requiredOption('--customer <id>', 'whose credits', asUuid)
+    .action(answer(show, print));
+
   toMove(command, 'grant', 'give a customer credits', asInteger(1, mostCredits)).action(
     answer(move(grantCredits), print),
   );
@@ -58,6 +64,14 @@ interface Moved {
   customer_id: string;
   credits: Credits;
 }
+
+const show = ({ customer }: { customer: string }): Promise<Moved> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const { id } = await demandCustomer(sql, customer);
+      return { customer_id: id, credits: await findCredits(sql, id) };
+    }),
+  );
 
 type Move = (
   sql: Transaction,

@@ -61,7 +61,8 @@ const issued = (sql: Sql | Transaction) => sql`
 /** A key as the answer that issues it shows it, but for the key itself. */
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
-export const listKeys = (sql: Sql, customerId: string): Promise<ApiKey[]> =>
+/** The customer's keys, newest first. */
+export const listKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
   sql<ApiKey[]>`
     select ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by
     from api_keys
@@ -169,6 +170,15 @@ export async function revokeKey(sql: Transaction, customerId: string, id: string
   if (!revoked) return keyExists(sql, customerId, id);
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
   return true;
+}
+
+/** The id of the customer that a key belongs to. Only the command line looks across customers. */
+export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
+  const [row] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from api_keys
+    where id = ${id}`;
+  return row?.customer_id;
 }
 
 async function keyExists(sql: Transaction, customerId: string, id: string): Promise<boolean> {

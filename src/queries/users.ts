@@ -16,6 +16,19 @@ export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<U
     where customer_id = ${customerId}
     order by id desc`;
 
+/** The customer's active admin who was created first. */
+export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
+  const [row] = await sql<User[]>`
+    select ${columns(sql)}
+    from users
+    where customer_id = ${customerId}
+      and role = 'admin'
+      and active
+    order by id
+    limit 1`;
+  return row;
+}
+
 export interface NewUser {
   email: string;
   name: string;

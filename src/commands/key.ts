@@ -1,0 +1,102 @@
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import { readConfig } from '../config.ts';
+import { conflict, notFound } from '../errors.ts';
+import { findCustomerOfKey, insertKey, listKeys, revokeKey, type IssuedRow } from '../queries/api-keys.ts';
+import { demandCustomer } from '../queries/customers.ts';
+import { findFirstAdmin } from '../queries/users.ts';
+import { durations, type ApiKey, type Duration } from '../schemas/api-keys.ts';
+import { commandLine } from '../schemas/audit.ts';
+import { scopes, type Scope } from '../schemas/scopes.ts';
+import { mintToken } from '../tokens.ts';
+import { answer, asKeyName, asUuid } from './command.ts';
+import { withDatabase } from './database.ts';
+import { table } from './table.ts';
+
+/** `key create|list|revoke` */
+export function define(command: Command): void {
+  command
+    .command('create')
+    .description("create an API key in the name of the customer's first admin; its value is shown here only")
+    .requiredOption('--customer <id>', 'whose key', asUuid)
+    .requiredOption('--name <name>', 'what it is for, 1 to 120 characters', asKeyName)
+    .addOption(new Option('--expiration <days>', 'days until it expires').choices(durations.map(String)).default('90'))
+    .option('--permissions <scopes>', 'scopes, separated by commas; every scope when left out', asScopes)
+    .action(answer(create, describe));
+
+  command
+    .command('list')
+    .description("list a customer's API keys, newest first, without their values")
+    .requiredOption('--customer <id>', 'whose keys', asUuid)
+    .action(answer(list, print));
+
+  command
+    .command('revoke')
+    .description('revoke an API key for good, from the next request on')
+    .requiredOption('--key <id>', 'the key', asUuid)
+    .action(answer(revoke, (key) => print([key])));
+}
+
+/** A list of scopes, each once. */
+function asScopes(value: string): Scope[] {
+  const names = value.split(',').map((name) => name.trim());
+  const unknown = names.filter((name) => !scopes.includes(name as Scope));
+  if (unknown.length > 0)
+    throw new InvalidArgumentError(`No such scope: ${unknown.join(', ')}. Allowed are ${scopes.join(', ')}.`);
+  return [...new Set(names as Scope[])];
+}
+
+interface Creation {
+  customer: string;
+  name: string;
+  expiration: string;
+  permissions?: Scope[];
+}
+
+/** A new key, with its value in clear text. */
+type CreatedKey = IssuedRow & { key: string };
+
+const create = ({ customer, name, expiration, permissions = [...scopes] }: Creation): Promise<CreatedKey> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const { id } = await demandCustomer(sql, customer);
+      const admin = await findFirstAdmin(sql, id);
+      if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
+      const token = mintToken(readConfig().KEY_PREFIX);
+      const given = { name, expiration: Number(expiration) as Duration, permissions, createdBy: admin.id };
+      const row = await insertKey(sql, id, given, token, commandLine);
+      return { ...row, key: token.reveal() };
+    }),
+  );
+
+const describe = ({ id, key, expires_at }: CreatedKey): string =>
+  [`${key}`, '', `This value is shown only once. The key's id is ${id}; it expires ${expires_at}.`].join('\n');
+
+const list = (options: { customer: string }): Promise<ApiKey[]> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const { id } = await demandCustomer(sql, options.customer);
+      return listKeys(sql, id);
+    }),
+  );
+
+const revoke = (options: { key: string }): Promise<ApiKey> =>
+  withDatabase((db) =>
+    db.transaction(async (sql) => {
+      const customerId = await findCustomerOfKey(sql, options.key);
+      if (customerId === undefined) throw notFound('API key');
+      await revokeKey(sql, customerId, options.key, commandLine);
+      const keys = await listKeys(sql, customerId);
+      return keys.find(({ id }) => id === options.key.toLowerCase())!;
+    }),
+  );
+
+const print = (keys: ApiKey[]): string =>
+  table(keys, {
+    ID: (key) => key.id,
+    START: (key) => key.start,
+    NAME: (key) => key.name,
+    STATUS: (key) => key.status,
+    EXPIRES: (key) => key.expires_at,
+    'LAST USED': (key) => key.last_used_at,
+    PERMISSIONS: (key) => (key.permissions.length === scopes.length ? 'every scope' : key.permissions.join(',')),
+  });
