@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { parseRanges, rangeSyntax } from './addresses.ts';
@@ -173,20 +174,69 @@ export class ConfigError extends Error {
 export function parseConfig(environment: Record<string, string | undefined>): Config {
   const properties: TProperties = ConfigSchema.properties;
   const given = Object.keys(properties).filter((name) => (environment[name] ?? '') !== '');
-  const raw = Object.fromEntries(given.map((name) => [name, environment[name]]));
-  const parsed = Value.Default(ConfigSchema, Value.Convert(ConfigSchema, raw));
+  const raw = Object.fromEntries(given.map((name) => [name, read(properties[name]!, environment[name]!)]));
+  const parsed = Value.Default(ConfigSchema, raw);
   const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));
   const faults = [
     ...[...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`),
-    ...proxyFaults(environment['TRUST_PROXY']),
+    ...given.filter((name) => !faulty.has(name)).flatMap((name) => faultsOf(name, environment[name]!)),
   ];
   if (faults.length > 0) throw new ConfigError(faults);
   return Object.freeze(parsed as Static<typeof ConfigSchema>);
 }
 
-/** A line for each element of `TRUST_PROXY` that is not valid. */
-const proxyFaults = (list: string | undefined): string[] =>
-  list ? parseRanges(list).faults.map((position) => `TRUST_PROXY: element ${position} must be ${rangeSyntax}`) : [];
+/** Numbers are whole and written in digits: `1.5`, `1e3` and `0x10` stay texts, which the schema refuses. */
+const read = (schema: TProperties[string], text: string): string | number =>
+  schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
+
+/** Checks of variables that their schema cannot express. Each returns what every wrong element must be. */
+const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
+  DATABASE_URL: databaseUrlFaults,
+  MIGRATION_DATABASE_URL: databaseUrlFaults,
+  PUBLIC_URL: (value) => (URL.canParse(value) ? [] : ['must be a URL such as https://api.example.com']),
+  ELASTICSEARCH_URL: (value) => elementFaults(value, URL.canParse, 'a URL such as http://search:9200'),
+  TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
+  CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
+  VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
+};
+
+const faultsOf = (name: string, value: string): string[] =>
+  (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
+
+/** A line for each element of a comma-separated list that is wrong. Never shows the element. */
+const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
+  list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
+
+/** A password may hold any character, but in a URL some are written as %XX. Several hosts may stand with commas between. */
+function databaseUrlFaults(value: string): string[] {
+  const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
+  const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
+  return isUrl
+    ? []
+    : [
+        'must be a URL such as postgres://user:password@host:5432/database; ' +
+          'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25',
+      ];
+}
+
+function isPercentEncoded(url: string): boolean {
+  try {
+    return decodeURIComponent(url) !== '';
+  } catch {
+    return false;
+  }
+}
+
+/** `scheme://host[:port]`, written as browsers send it: any other form would never match. */
+const isOrigin = (text: string): boolean =>
+  /^https?:/.test(text)
+    ? URL.canParse(text) && new URL(text).origin === text
+    : /^[a-z][a-z0-9+.-]*:\/\/[\w.-]+$/.test(text);
+
+const isServerAddress = (text: string): boolean => {
+  const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+)(?::\d{1,5})?)$/.exec(text) ?? [];
+  return isIP(bracketed ?? plain ?? text) > 0;
+};
 
 /** The configuration of this process. `process.env` is read here and below, nowhere else. */
 export const readConfig = (): Config => parseConfig(process.env);

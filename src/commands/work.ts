@@ -22,7 +22,8 @@ async function work(options: { migrate?: true }): Promise<{ working: true }> {
     const log = logger(config);
     const { db, catalog, url } = services;
     const workers = await startWorkers({ config, db, catalog, log, url });
-    closeWithGrace({ delay: config.SHUTDOWN_MS + 15_000, logger: false }, async ({ signal, err }) => {
+    const grace = { delay: config.SHUTDOWN_MS + 15_000, logger: false as const, skip: ['beforeExit' as const] };
+    closeWithGrace(grace, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');
       await workers.stop();

@@ -1,0 +1,63 @@
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { runCli } from '../setup/cli.ts';
+import { createDatabase } from '../setup/database.ts';
+
+const { url } = await startApp();
+const folder = await mkdtemp(join(tmpdir(), 'starting-'));
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** What a start that failed tells: its exit code, its stdout, and each line of its stderr. */
+async function failedStart(verb: string, environment: Record<string, string>) {
+  const { code, stdout, stderr } = await runCli([verb], { LOG_LEVEL: 'error', ...environment });
+  return { code, stdout, lines: stderr.trimEnd().split('\n') };
+}
+
+const failsWith = (line: RegExp) => ({ code: 1, stdout: '', lines: [expect.stringMatching(line)] });
+
+/** A program that already listens on a port. */
+async function listener(): Promise<{ server: Server; port: number }> {
+  const server = createServer((socket) => socket.end()).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+test('serve on a port that is taken ends with exit 1 and says so', async () => {
+  const { server, port } = await listener();
+  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port) });
+  server.close();
+  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
+});
+
+describe.each(['serve', 'work'])('%s ends with exit 1 and one line that says what to do', (verb) => {
+  test('when nothing listens where DATABASE_URL points', async () => {
+    const failed = await failedStart(verb, { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' });
+    expect(failed).toEqual(failsWith(/nothing listens where DATABASE_URL points/));
+  });
+
+  test('when the database is not migrated', async () => {
+    const { url: empty, drop } = await createDatabase('nothing');
+    const failed = await failedStart(verb, { DATABASE_URL: empty });
+    await drop();
+    expect(failed).toEqual(failsWith(/^error: The database .*migrate/));
+  });
+
+  test('when DATA_DIR cannot be a folder', async () => {
+    await writeFile(join(folder, 'file'), '');
+    const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file', 'data') });
+    expect(failed).toEqual(failsWith(/DATA_DIR/));
+  });
+
+  test('and one line for each fault of the configuration', async () => {
+    const faults = { UNLOCK_COST: '1.5', TRUST_PROXY: 'xyz', CORS_ORIGINS: 'foo' };
+    const { code, stdout, lines } = await failedStart(verb, { DATABASE_URL: url, ...faults });
+    expect([code, stdout]).toEqual([1, '']);
+    const named = lines.slice(1).map((line) => line.trim().split(':')[0]!);
+    expect(named.toSorted()).toEqual(Object.keys(faults).toSorted());
+  });
+});
