@@ -80,6 +80,9 @@ export const preconditionFailed = (): DomainError =>
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
+/** Whether an error says that something does not answer at the moment, so that the same may be tried again. */
+export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
+
 /** A pool has too few credits for what is asked; the answer says how many, in these members. */
 export class InsufficientCredits extends DomainError {
   readonly shortage: Shortage;

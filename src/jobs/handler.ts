@@ -15,6 +15,8 @@ export interface JobContext {
   log: FastifyBaseLogger;
   /** Set when the worker is asked to stop: a long job leaves the rest to another one. */
   stopping: AbortSignal;
+  /** Slices that go on though their turn is over. The worker waits for them before it ends. None of them rejects. */
+  background: Set<Promise<void>>;
 }
 
 /** Does a job. May be called again for a job that it was interrupted in, or has done. */

@@ -1,5 +1,6 @@
 import type { Transaction } from '../db.ts';
 import { chargeCredits, releaseCredits } from '../queries/credits.ts';
+import { firstOpenInput } from '../queries/job-inputs.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
 import { holdJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
@@ -10,8 +11,14 @@ export interface Delivery {
   results: NewResult[];
   /** Where the work goes on; as before when left out. */
   progress?: object;
-  /** Whether this was the last of it: the job is COMPLETED. */
+  /** Whether nothing but its inputs is left to do: the job is COMPLETED if each of them has its result now. */
   isLast: boolean;
+}
+
+/** A job after a delivery. */
+export interface Settled extends JobRow {
+  /** Whether it is COMPLETED. */
+  isCompleted: boolean;
 }
 
 /** The job is no longer this turn's: it has ended, or another turn has it. Whoever meets this has nothing more to do. */
@@ -34,16 +41,24 @@ export const settle = (
   { db }: Pick<JobContext, 'db'>,
   leased: LeasedJob,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
-): Promise<JobRow> =>
+): Promise<Settled> =>
   db.transaction(async (sql) => {
     const held = await holdJob(sql, leased.customer_id, leased);
     if (!held) throw new LeaseLost();
     const { isLast, ...delivered } = await deliver(sql, held);
     const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
-    if (isLast) await finish(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
+    // Rows decide, not sums of what was sent: the job must not end while an input has no result.
+    const isCompleted = isLast && !(await hasOpenInput(sql, job));
+    if (isCompleted) await finish(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
     else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
-    return job;
+    return { ...job, isCompleted };
   });
+
+/** Returns the position up to which each input has its result, as far as the job's row tells. */
+export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
+
+const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
+  (await firstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
  * Ends a job, and gives back what it has not spent.

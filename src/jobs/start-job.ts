@@ -1,7 +1,8 @@
 import type { Transaction } from '../db.ts';
 import { queueOf } from '../queues.ts';
 import { reserveCredits } from '../queries/credits.ts';
-import { insertInputs, insertJob, type JobInput, type NewJob } from '../queries/jobs.ts';
+import { insertInputs, type JobInput } from '../queries/job-inputs.ts';
+import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { wake } from './wake.ts';
 

@@ -1,4 +1,4 @@
-import { DomainError } from '../errors.ts';
+import { isUnavailable } from '../errors.ts';
 import { turnQueues, type TurnQueue } from '../queues.ts';
 import { awaitStarts, dropLease, leaseJob, othersWait, renewLease, restJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobType } from '../schemas/jobs.ts';
@@ -11,10 +11,13 @@ import { wakeForRest } from './wake.ts';
  * ends the job. When it returns and the job has not ended, its customer gets another turn after those of others.
  *
  * May be called again for what it has done: after a crash, or when its lease was lost. What `settle` throws is not for it to
- * catch; `unavailable` has the same work tried again, for as long as it takes; other errors a few times.
+ * catch; `unavailable` has the same work tried again, for as long as it takes; other errors a few times. A slice that has
+ * something in hand that must not be done again may catch `unavailable`, and settle it later.
  * @param signal set when it shall stop early: the worker is asked to stop, or the lease is lost
+ * @param leavePlace to be called when it only waits for what it has begun: the turn ends without it, so that other customers
+ *   are served, and it goes on with its lease
  */
-export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal) => Promise<void>;
+export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal, leavePlace: () => void) => Promise<void>;
 
 /** Who does a slice of which jobs. */
 export type Slices = Record<JobType, Slice>;
@@ -55,19 +58,50 @@ async function takeSlice(
     const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
     return leased;
   });
-  if (job) await work(context, job, slices[job.type]);
+  const hasEnded = job && (await work(context, queue, job, slices[job.type]));
   return context.db.transaction(async (sql) => {
-    if (job) await dropLease(sql, customerId, job);
+    if (job && hasEnded) await dropLease(sql, customerId, job);
     if (job && isInTime() && !(await othersWait(sql, customerId, turns))) return true;
     await wakeForRest(sql, queue, customerId);
     return false;
   });
 }
 
-async function work(context: JobContext, job: LeasedJob, slice: Slice): Promise<void> {
+/** Works at a slice until it has ended or has left its place. Returns whether it has ended. */
+async function work(context: JobContext, queue: TurnQueue, job: LeasedJob, slice: Slice): Promise<boolean> {
+  const left = Promise.withResolvers<false>();
+  const ended = runSlice(context, job, slice, () => left.resolve(false)).then(() => true);
+  const hasEnded = await Promise.race([ended, left.promise]);
+  if (!hasEnded) {
+    const rest = endInBackground(context, queue, job, ended).finally(() => context.background.delete(rest));
+    context.background.add(rest);
+  }
+  return hasEnded;
+}
+
+/** Ends the lease of a slice whose turn is over, and has the next turn taken. */
+async function endInBackground(
+  { db, log }: JobContext,
+  queue: TurnQueue,
+  job: LeasedJob,
+  ended: Promise<unknown>,
+): Promise<void> {
+  try {
+    await ended;
+    await db.transaction(async (sql) => {
+      await dropLease(sql, job.customer_id, job);
+      await wakeForRest(sql, queue, job.customer_id);
+    });
+  } catch (err) {
+    // Its turn's end asked for a turn at the time when the lease ends by itself.
+    log.warn({ err, job: job.id }, 'the rest of a slice went wrong');
+  }
+}
+
+async function runSlice(context: JobContext, job: LeasedJob, slice: Slice, leavePlace: () => void): Promise<void> {
   const lease = keepLease(context, job);
   try {
-    await slice(context, job, AbortSignal.any([context.stopping, lease.lost]));
+    await slice(context, job, AbortSignal.any([context.stopping, lease.lost]), leavePlace);
   } catch (error) {
     await recover(context, job, error);
   } finally {
@@ -91,10 +125,10 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 async function recover({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;
   if (error instanceof LeaseLost) return log.info({ job: id, type }, 'another has the job, or it has ended');
-  const isUnavailable = error instanceof DomainError && error.code === 'unavailable';
-  log[isUnavailable ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a turn at a job went wrong');
+  const isPassing = isUnavailable(error);
+  log[isPassing ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a turn at a job went wrong');
   await db.transaction(async (sql) => {
-    if (isUnavailable) return restJob(sql, customerId, job, { seconds: 2, failed: false });
+    if (isPassing) return restJob(sql, customerId, job, { seconds: 2, failed: false });
     if (failures + 1 < mostFailures) return restJob(sql, customerId, job, { seconds: 2 ** failures, failed: true });
     if (await renewLease(sql, customerId, job)) await finish(sql, customerId, id, { status: 'FAILED', error: gaveUp });
   });

@@ -1,13 +1,9 @@
-import { nextInputs, type JobInput, type NewResult } from '../queries/jobs.ts';
+import { nextInputs, type JobInput } from '../queries/job-inputs.ts';
+import type { NewResult } from '../queries/jobs.ts';
 import { insertUnlocks } from '../queries/unlocks.ts';
-import { settle } from './settle.ts';
+import { settle, settledUpTo } from './settle.ts';
 import type { Slice } from './turns.ts';
 import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
-
-/** Where the next slice goes on: after this position. */
-interface Progress {
-  position: number;
-}
 
 /**
  * Unlocks the prospects that a customer has named, in the order in which they were given. Those that the customer had
@@ -15,8 +11,9 @@ interface Progress {
  */
 export const unlockSelectedContacts: Slice = async (context, job) => {
   const { db, catalog } = context;
-  const { position: after } = (job.progress ?? { position: 0 }) as Progress;
-  const inputs = await db.lookup((sql) => nextInputs(sql, job.customer_id, job.id, { after, limit: sliceSize }));
+  const inputs = await db.lookup((sql) =>
+    nextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: sliceSize }),
+  );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
   const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
@@ -37,7 +34,7 @@ export const unlockSelectedContacts: Slice = async (context, job) => {
       const result = unlocked(held, input.position, prospect, contacts);
       return come.has(input.item) ? result : { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
     });
-    return { results, progress: { position: last.position } satisfies Progress, isLast: false };
+    return { results, progress: { position: last.position }, isLast: false };
   });
   await catalog.syncUnlocks([...come]);
   if (inputs.length < sliceSize) await completeUnlocks(context, job);

@@ -1,130 +1,159 @@
+import type { Transaction } from '../db.ts';
+import { isUnavailable } from '../errors.ts';
 import { addressKey } from '../normalise.ts';
-import { contactsOfDuplicates, saveVerifications, type ContactVerification } from '../queries/contact-verifications.ts';
-import { nextInputs, type JobInput, type JobRow, type NewResult } from '../queries/jobs.ts';
+import { saveVerifications, type ContactVerification } from '../queries/contact-verifications.ts';
+import { duplicatesOf, firstOpenInput, nextAddresses, settledAmong, type JobInput } from '../queries/job-inputs.ts';
+import type { JobRow, NewResult } from '../queries/jobs.ts';
 import type { LeasedJob } from '../queries/turns.ts';
 import type { Verification } from '../schemas/verification.ts';
+import { AddressWork } from './address-work.ts';
 import type { JobContext } from './handler.ts';
-import { settle } from './settle.ts';
+import { settle, settledUpTo, type Delivery } from './settle.ts';
 import type { Slice } from './turns.ts';
 
-/** Addresses of a slice, which are verified at once. */
-const sliceSize = 200;
-/** How often what is verified is settled (ms), so that progress is seen, and little is verified twice after a crash. */
-const settleMs = 500;
-/** After so long (ms) what still waits for its turn at its domain is left to the job's next turn: others want theirs. */
-const sliceMs = 8_000;
+/** After so long (ms) a slice that waits for slow mail servers gives its place to others. */
+const placeMs = 10_000;
 
-/** An address that is verified, and not settled yet. */
-interface Verified {
+/**
+ * Verifies addresses, and writes what becomes of them to the contacts they are for, if the job is to. Answers are settled as
+ * they come, in any order. While the database is away they are kept: no mailbox is asked again because of it.
+ */
+export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
+  const duplicates = await context.db.lookup((sql) => duplicatesOf(sql, job.customer_id, job.id));
+  const work = new AddressWork(context, signal);
+  const placeTimer = setTimeout(leavePlace, placeMs);
+  const step = stepOf(context, job, work, new Duplicates(duplicates));
+  try {
+    for (let isCompleted = false; !isCompleted && !work.isOver;) {
+      isCompleted = await step().catch(async (error: unknown) => {
+        if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
+        context.log.warn({ err: error, job: job.id }, 'verified addresses are not settled yet');
+        await work.rest();
+        return false;
+      });
+    }
+  } finally {
+    clearTimeout(placeTimer);
+    work.end();
+  }
+  if (work.fault !== undefined) throw work.fault;
+};
+
+/** Returns a function that takes more addresses, waits a little, settles what is verified, and tells whether the job is COMPLETED. */
+function stepOf(
+  context: JobContext,
+  job: LeasedJob,
+  work: AddressWork,
+  duplicates: Duplicates,
+): () => Promise<boolean> {
+  const source = new Source(context, job);
+  return async () => {
+    const isExhausted = await source.takeInto(work);
+    await work.pause();
+    const verified = work.verified;
+    if (verified.length === 0 && !isExhausted) return false;
+    const items = isExhausted ? duplicates.all : verified.flatMap((one) => [one, ...duplicates.of(one.input)]);
+    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, duplicates));
+    source.after = settledUpTo(settled);
+    work.letGo(verified);
+    return settled.isCompleted;
+  };
+}
+
+/** Where the addresses of a job without a result come from. */
+class Source {
+  readonly #context: JobContext;
+  readonly #job: LeasedJob;
+  /** Domains that all addresses belong to that are neither settled nor in hand; undefined while nobody knows. */
+  #rest: readonly string[] | undefined;
+  /** Every input up to this position has its result. */
+  after: number;
+
+  constructor(context: JobContext, job: LeasedJob) {
+    this.#context = context;
+    this.#job = job;
+    this.after = settledUpTo(job);
+  }
+
+  /**
+   * Has as many addresses begun as there is room for.
+   * @returns whether no address is left without a result
+   */
+  async takeInto(work: AddressWork): Promise<boolean> {
+    for (let room = work.room, begun = 0; room > 0; room -= begun) {
+      const full = work.fullDomains;
+      // Looking through all that is left would find nothing.
+      if (this.#rest?.every((domain) => full.includes(domain)) && work.size > 0) return false;
+      const limit = room + work.size;
+      const inputs = await this.#read(full, limit);
+      begun = work.begin(inputs, room);
+      if (inputs.length === 0 && full.length === 0) return work.size === 0;
+      if (inputs.length < limit && begun < room) {
+        this.#rest = work.fullDomains;
+        return false;
+      }
+    }
+    return false;
+  }
+
+  #read(without: readonly string[], limit: number) {
+    const { customer_id: customerId, id } = this.#job;
+    return this.#context.db.lookup((sql) => nextAddresses(sql, customerId, id, { after: this.after, without, limit }));
+  }
+}
+
+/** The inputs of a job that repeat an address. Each gets its result together with the first one. */
+class Duplicates {
+  readonly #byAddress: Map<string, JobInput[]>;
+  readonly all: readonly Item[];
+
+  constructor(inputs: readonly JobInput[]) {
+    this.all = inputs.map((input) => ({ input }));
+    this.#byAddress = Map.groupBy(inputs, ({ item }) => addressKey(item));
+  }
+
+  of({ item }: JobInput): Item[] {
+    return (this.#byAddress.get(addressKey(item)) ?? []).map((input) => ({ input }));
+  }
+}
+
+/** An input to settle. */
+interface Item {
   input: JobInput;
   /** None of a duplicate. */
   verification?: Verification;
 }
 
-/** Verifies addresses, and writes what becomes of them to the contacts they are for, if the job is to. */
-export const verifyEmails: Slice = async (context, job, signal) => {
-  const { position: after } = (job.progress ?? { position: 0 }) as { position: number };
-  const inputs = await context.db.lookup((sql) =>
-    nextInputs(sql, job.customer_id, job.id, { after, limit: sliceSize }),
-  );
-  const sharing = await contactsSharing(context, job);
-  const work = new Work(context, inputs, signal);
-  try {
-    for (let isOver = false; !isOver;) {
-      isOver = await work.pause();
-      const verified = work.take();
-      if (verified.length === 0 && inputs.length > 0) continue;
-      const position = (work.firstUnsettled ?? (inputs.at(-1)?.position ?? after) + 1) - 1;
-      await settle(context, job, async (sql, held) => {
-        if (held.sync_crm) await saveVerifications(sql, held.customer_id, verified.flatMap(forContacts(sharing)));
-        const results = verified.map((one) => resultOf(held, one));
-        const isLast = held.succeeded + held.failed + held.skipped + results.length === held.total;
-        return { results, progress: { position }, isLast };
-      });
-    }
-  } finally {
-    work.end();
-  }
-};
-
-/** Addresses that are verified at once, as far as their domains allow. */
-class Work {
-  readonly #unsettled: Map<number, JobInput>;
-  readonly #ended = new AbortController();
-  /** Resolves when there is nothing to wait for any more. */
-  readonly #over: Promise<true>;
-  #verified: Verified[] = [];
-
-  constructor({ verifier }: JobContext, inputs: readonly JobInput[], signal: AbortSignal) {
-    this.#unsettled = new Map(inputs.map((input) => [input.position, input]));
-    const late = AbortSignal.any([signal, this.#ended.signal, AbortSignal.timeout(sliceMs)]);
-    const verify = async (input: JobInput): Promise<void> => {
-      const one = input.is_duplicate ? { input } : { input, verification: await verifier.verify(input.item, late) };
-      this.#verified.push(one);
-    };
-    const all = inputs.map((input) =>
-      verify(input).catch((error: unknown) => {
-        // Sent away while it waited for its turn: the next slice takes it up.
-        if (!late.aborted) throw error;
-      }),
-    );
-    // Told to stop, what is under way is left to another worker.
-    const stopped = new Promise<true>((resolve) => {
-      signal.addEventListener('abort', () => resolve(true), { once: true });
-      if (signal.aborted) resolve(true);
-    });
-    this.#over = Promise.race([Promise.all(all).then(() => true as const), stopped]);
-  }
-
-  /** The position of the first address that was not taken. */
-  get firstUnsettled(): number | undefined {
-    return this.#unsettled.keys().next().value;
-  }
-
-  /** Waits until there may be something to settle; answers whether it was for the last time. */
-  async pause(): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const tick = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), settleMs)));
-    try {
-      return await Promise.race([this.#over, tick]);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  /** What was verified since the last time. */
-  take(): Verified[] {
-    const taken = this.#verified;
-    this.#verified = [];
-    for (const { input } of taken) this.#unsettled.delete(input.position);
-    return taken;
-  }
-
-  /** Nobody waits for the rest. */
-  end(): void {
-    this.#ended.abort();
-  }
+/** Makes results of those items that have none yet, and writes these to their contacts: to no other. */
+async function deliver(
+  sql: Transaction,
+  job: JobRow,
+  items: readonly Item[],
+  duplicates: Duplicates,
+): Promise<Delivery> {
+  const { customer_id: customerId, id } = job;
+  const positions = items.map(({ input }) => input.position);
+  const settled = await settledAmong(sql, customerId, id, positions);
+  const open = items.filter(({ input }) => !settled.has(input.position));
+  if (job.sync_crm) await saveVerifications(sql, customerId, open.flatMap(forContacts(duplicates)));
+  // As of before this delivery: it is only where the next look for inputs begins.
+  const after = settledUpTo(job);
+  const first = await firstOpenInput(sql, customerId, id, after);
+  const results = open.map((item) => resultOf(job, item));
+  return { results, progress: { position: first === undefined ? after : first - 1 }, isLast: true };
 }
 
-/** The contacts of inputs that repeat an address, by address: what becomes of it is for them too. */
-async function contactsSharing({ db }: JobContext, job: LeasedJob): Promise<Map<string, string[]>> {
-  const sharing = new Map<string, string[]>();
-  if (!job.sync_crm) return sharing;
-  const duplicates = await db.lookup((sql) => contactsOfDuplicates(sql, job.customer_id, job.id));
-  for (const { item, contact_ids } of duplicates)
-    sharing.set(addressKey(item), [...(sharing.get(addressKey(item)) ?? []), ...contact_ids]);
-  return sharing;
-}
-
+/** What becomes of an address is for the contacts of its duplicates too. */
 const forContacts =
-  (sharing: Map<string, string[]>) =>
-  ({ input, verification }: Verified): ContactVerification[] => {
+  (duplicates: Duplicates) =>
+  ({ input, verification }: Item): ContactVerification[] => {
     if (!verification) return [];
-    const contactIds = [...new Set([...input.contact_ids, ...(sharing.get(addressKey(input.item)) ?? [])])];
+    const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
+    const contactIds = [...new Set(inputs.flatMap(({ contact_ids }) => contact_ids))];
     return [{ address: input.item, status: verification.status, contactIds }];
   };
 
-function resultOf({ cost }: JobRow, { input, verification }: Verified): NewResult {
+function resultOf({ cost }: JobRow, { input, verification }: Item): NewResult {
   const { position, item, contact_ids } = input;
   const about = { position, item, contact_id: contact_ids.length === 1 ? contact_ids[0]! : null };
   if (!verification) return { ...about, status: 'skipped', reason: 'duplicate', charged: 0 };

@@ -26,7 +26,7 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier'> {
+export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier'> {
   /** The database, as the service logs in. */
   url: string;
 }
@@ -54,6 +54,7 @@ export async function startWorkers(
     monitorIntervalSeconds: 5,
   });
   const stopping = new AbortController();
+  const background: JobContext['background'] = new Set();
   const verifier = openVerifier(config);
   boss.on('error', (err) => log.error({ err }, 'the job queue has trouble'));
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
@@ -61,13 +62,14 @@ export async function startWorkers(
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
+      await Promise.all(background);
       await verifier.close();
     },
   };
   try {
     await boss.start();
     for (const kind of Object.keys(handlers) as JobKind[])
-      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal });
+      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal, background });
     return workers;
   } catch (error) {
     // What has started would keep the process alive, doing nothing, where whoever runs it would start it again.

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Transaction } from '../db.ts';
 import { addressKey } from '../normalise.ts';
 import type { Verification } from '../schemas/verification.ts';
 import { CountChanges } from './counters.ts';
@@ -56,16 +56,3 @@ const lockAddresses = (
     and id = any(${ids as string[]}::uuid[])
   order by id
   for no key update`;
-
-/** Contacts of a job's inputs that repeat an address of an input before. */
-export const contactsOfDuplicates = (
-  sql: Sql | Transaction,
-  customerId: string,
-  jobId: string,
-): Promise<{ item: string; contact_ids: string[] }[]> => sql`
-  select item, contact_ids
-  from job_inputs
-  where customer_id = ${customerId}
-    and job_id = ${jobId}
-    and is_duplicate
-    and contact_ids <> '{}'`;

@@ -21,7 +21,10 @@ export interface JobRow {
   /** Credits. What may still be charged is `reserved - charged`. */
   reserved: number;
   charged: number;
-  /** Where the work goes on, as the last delivery wrote it; null at the beginning. */
+  /**
+   * Where the work goes on, as the last delivery wrote it; null at the beginning. Of a job with inputs `{position}`: every
+   * input up to it has its result, and some after it may have theirs.
+   */
   progress: unknown;
   /** Unexpected errors in a row. */
   failures: number;
@@ -83,45 +86,6 @@ export async function setTotal(
     where customer_id = ${customerId}
       and id = ${jobId}`;
 }
-
-/** One of the things that a job is given. */
-export interface JobInput {
-  position: number;
-  item: string;
-  /** Contacts that a verification is for. */
-  contact_ids: string[];
-  /** The same item stands before: it is not worked at again. */
-  is_duplicate: boolean;
-}
-
-/** Keeps what a job is given. */
-export async function insertInputs(
-  sql: Transaction,
-  customerId: string,
-  jobId: string,
-  inputs: JobInput[],
-): Promise<void> {
-  await sql`
-    insert into job_inputs (customer_id, job_id, position, item, contact_ids, is_duplicate)
-    select ${customerId}, ${jobId}, i.position, i.item, i.contact_ids, i.is_duplicate
-    from jsonb_to_recordset(${sql.json(inputs as never)})
-      as i (position integer, item text, contact_ids uuid[], is_duplicate boolean)`;
-}
-
-/** The next inputs after a position, in order. A slice settles all that it takes, so that its position says what is done. */
-export const nextInputs = (
-  sql: Sql | Transaction,
-  customerId: string,
-  jobId: string,
-  { after, limit }: { after: number; limit: number },
-): Promise<JobInput[]> => sql<JobInput[]>`
-  select position, item, contact_ids, is_duplicate
-  from job_inputs
-  where customer_id = ${customerId}
-    and job_id = ${jobId}
-    and position > ${after}
-  order by position
-  limit ${limit}`;
 
 /** What became of an item. */
 export interface NewResult {

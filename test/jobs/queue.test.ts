@@ -1,10 +1,10 @@
-import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { enqueue } from '../../src/jobs/queue.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { contactBody, unique } from '../setup/factories.ts';
+import { contextOf } from './working.ts';
 
 const test = await startApp();
 
@@ -37,8 +37,7 @@ it('idempotency records are removed once they are a day old, and no other', asyn
   const [old, young] = [unique('old'), unique('young')];
   for (const key of [old, young]) await customer.post('/contacts', contactBody(), { 'idempotency-key': key });
   await test.owner`update idempotency_records set created_at = now() - interval '24 hours 1 second' where key = ${old}`;
-  const stopping = new AbortController().signal;
-  await removeIdempotencyRecords({ ...test, log: pino({ level: 'silent' }), stopping }, {});
+  await removeIdempotencyRecords(contextOf(test), {});
   const kept = await test.owner`select key from idempotency_records where customer_id = ${customer.id}`;
   expect(kept.map(({ key }) => key)).toEqual([young]);
 });

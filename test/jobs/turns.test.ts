@@ -39,10 +39,10 @@ function gate(): { opened: Promise<void>; open: () => void } {
 /** A slice that waits in its middle, with what it wants to deliver in hand. */
 function held(): { slice: Slice; begun: Promise<void>; open: () => void } {
   const [begun, go] = [gate(), gate()];
-  const slice: Slice = async (context, job, signal) => {
+  const slice: Slice = async (...given) => {
     begun.open();
     await go.opened;
-    await echo()(context, job, signal);
+    await echo()(...given);
   };
   return { slice, begun: begun.opened, open: go.open };
 }
@@ -178,9 +178,9 @@ describe('a turn', () => {
     const job = await begin(test, customer, 10);
     const told = gate();
     const { slice, begun, open } = held();
-    const turn = turnOf(customer, async (context, job, signal) => {
+    const turn = turnOf(customer, async (context, job, signal, leavePlace) => {
       signal.addEventListener('abort', told.open);
-      await slice(context, job, signal);
+      await slice(context, job, signal, leavePlace);
     });
     await begun;
     await test.owner`update jobs set leased_until = now() + interval '1 second' where id = ${job}`;
@@ -217,10 +217,11 @@ describe('a turn', () => {
   it('does not charge again for a position that has its result', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 2);
-    const results = [{ position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const];
+    const first = { position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const;
+    const second = { position: 2, item: '1@example.com', status: 'failed', charged: 0 } as const;
     const again: Slice = async (context, job) => {
-      await settle(context, job, async () => ({ results, isLast: false }));
-      await settle(context, job, async () => ({ results, isLast: true }));
+      await settle(context, job, async () => ({ results: [first], isLast: false }));
+      await settle(context, job, async () => ({ results: [first, second], isLast: true }));
     };
     await turnOf(customer, again);
     expect(await entriesOf(test, job)).toEqual(['reserve 2', 'charge 1', 'release 1']);
@@ -271,8 +272,8 @@ describe('a job', () => {
     const customer = await test.customer();
     const poison = await begin(test, customer, 10);
     const good = await begin(test, customer, 10);
-    const worker = await startWorker(async (context, job, signal) =>
-      job.id === poison ? broken(context, job, signal) : echo()(context, job, signal),
+    const worker = await startWorker(async (context, job, ...rest) =>
+      job.id === poison ? broken(context, job, ...rest) : echo()(context, job, ...rest),
     );
     await ended(test, good);
     await worker.stop();

@@ -5,7 +5,7 @@ import { settle } from '../../src/jobs/settle.ts';
 import { slices } from '../../src/jobs/slices.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
-import { nextInputs } from '../../src/queries/jobs.ts';
+import { nextInputs } from '../../src/queries/job-inputs.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
@@ -19,6 +19,7 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
   verifier,
   log,
   stopping: new AbortController().signal,
+  background: new Set(),
 });
 
 /** Begins a job of the verify queue with so many inputs, and credits for them. */
@@ -46,7 +47,7 @@ export const echo =
     await settle(context, job, async () => ({
       results: inputs.map(({ position, item }) => ({ position, item, status: 'succeeded', charged: job.cost })),
       progress: { position: inputs.at(-1)!.position },
-      isLast: inputs.at(-1)!.position === job.total,
+      isLast: true,
     }));
   };
 

@@ -1,0 +1,204 @@
+import { beforeEach, expect, it, onTestFinished } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase } from '../../src/db.ts';
+import type { JobContext } from '../../src/jobs/handler.ts';
+import { retryJob } from '../../src/jobs/retry.ts';
+import { verifyEmails } from '../../src/jobs/verify-emails.ts';
+import { openVerifier } from '../../src/verification/verifier.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { startMailServer } from '../setup/mail-server.ts';
+import { startNameServer } from '../setup/name-server.ts';
+import { customerWith, read } from './calls.ts';
+import { expectSettled, startVerify } from './verifying.ts';
+import { contextOf, verifyTurn, waitingMessages } from './working.ts';
+
+// One result for each address, and each mailbox asked for once, in whatever order the answers come and whatever ends a turn.
+
+const test = await startApp();
+const names = await startNameServer();
+/** Mail servers of these domains answer when the promise is kept. */
+const held = new Map<string, Promise<void>>();
+const mail = await startMailServer(async (recipient) => {
+  await held.get(recipient.split('@')[1]!);
+  return /^(ada|bob|eve)/.test(recipient) ? undefined : { code: 550, text: '5.1.1 No such user here' };
+});
+const environment = {
+  VERIFY_DNS_SERVERS: names.address,
+  VERIFY_SMTP: 'on',
+  VERIFY_SMTP_PORT: `${mail.port}`,
+  VERIFY_SMTP_TIMEOUT_MS: '60000',
+  VERIFY_DEADLINE_MS: '60000',
+  VERIFY_PRIVATE_ADDRESSES: 'on',
+  VERIFY_DOMAIN_INTERVAL_MS: '0',
+};
+
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await customerWith(test, { verification: 10_000 });
+});
+
+const newDomain = (): string => names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
+
+/** A domain whose mail servers do not answer until told to. */
+function slowDomain(): { slow: string; answer: () => void } {
+  const slow = newDomain();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  held.set(slow, promise);
+  return { slow, answer: resolve };
+}
+
+/** A worker of its own, and the order to stop. */
+function newWorker(more: Record<string, string> = {}): {
+  turn: () => Promise<void>;
+  context: JobContext;
+  stop: () => void;
+} {
+  const config = parseConfig({ ...environment, ...more });
+  const verifier = openVerifier(config);
+  const stopping = new AbortController();
+  const context = {
+    ...contextOf(test),
+    config,
+    verifier,
+    stopping: stopping.signal,
+    background: new Set<Promise<void>>(),
+  };
+  onTestFinished(async () => {
+    stopping.abort();
+    await verifier.close();
+    await Promise.all(context.background);
+  });
+  const turn = () => verifyTurn(verifyEmails)(context, { customerId: customer.id });
+  return { turn, context, stop: () => stopping.abort() };
+}
+
+const readJob = async (id: string) => (await read(customer, id)).body;
+const processed = async (id: string): Promise<number> => (await readJob(id)).processed;
+const addressesAt = (domain: string, count: number): string[] =>
+  Array.from({ length: count }, (_, i) => `ada${i}@${domain}`);
+const timesAsked = (addresses: string[]): number[] =>
+  addresses.map((address) => mail.recipients.filter((one) => one === address).length);
+const statusOf = async (contact: string) => (await customer.get(`/contacts/${contact}`)).body.verification_status;
+
+async function expectDoneOnce(id: string, addresses: string[]): Promise<void> {
+  expect(await readJob(id)).toMatchObject({ status: 'COMPLETED', succeeded: addresses.length });
+  await expectSettled(test, customer, id);
+  expect(timesAsked(addresses)).toEqual(addresses.map(() => 1));
+}
+
+it('a worker that is told to stop waits for mailboxes that it has asked for, and leaves the others to the next', async () => {
+  const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
+  const addresses = [...addressesAt(slow, 6), ...addressesAt(fast, 2)];
+  const id = await startVerify(customer, addresses);
+  const { turn, stop } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '2' });
+  const first = turn();
+  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(2);
+  await expect.poll(() => timesAsked(addresses)).toEqual([1, 1, 0, 0, 0, 0, 1, 1]);
+  stop();
+  answer();
+  await first;
+  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 4 });
+  await newWorker().turn();
+  await expectDoneOnce(id, addresses);
+});
+
+it('a turn ends though a mail server does not answer; the answer is settled when it comes, and nobody is asked again', async () => {
+  const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
+  const addresses = [...addressesAt(slow, 3), ...addressesAt(fast, 2)];
+  const id = await startVerify(customer, addresses);
+  const { turn, context } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '2' });
+  await turn();
+  expect(context.background.size).toBe(1);
+  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 2 });
+  const other = newWorker();
+  await other.turn();
+  expect(timesAsked(addresses)).toEqual([1, 1, 0, 1, 1]);
+  answer();
+  await Promise.all(context.background);
+  expect(await processed(id)).toBe(4);
+  expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
+  await other.turn();
+  await expectDoneOnce(id, addresses);
+});
+
+it('addresses of a domain that does not answer are in the way of no other', async () => {
+  const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
+  const addresses = [...addressesAt(slow, 250), ...addressesAt(fast, 40)];
+  const id = await startVerify(customer, addresses);
+  const { turn } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '10' });
+  const first = turn();
+  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(40);
+  answer();
+  await first;
+  for (let turns = 0; turns < 5 && (await readJob(id)).status !== 'COMPLETED'; turns += 1) await turn();
+  await expectDoneOnce(id, addresses);
+});
+
+it('answers that cannot be settled while the database is away are kept, and nobody is asked again', async () => {
+  const { slow, answer } = slowDomain();
+  const addresses = addressesAt(slow, 8);
+  const id = await startVerify(customer, addresses);
+  const { context } = newWorker();
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '200' }), test.url);
+  onTestFinished(() => hurried.close());
+  let turn: Promise<void> | undefined;
+  const waits: string[] = [];
+  const log = Object.assign(Object.create(context.log) as typeof context.log, {
+    warn: (_: object, message: string) => void waits.push(message),
+  });
+  await test.owner.begin(async (sql) => {
+    turn = verifyTurn(verifyEmails)({ ...context, db: hurried, log }, { customerId: customer.id });
+    await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), { timeout: 20_000 }).toBe(true);
+    // What settles waits for this lock, and gives up.
+    await sql`select from jobs where id = ${id} for update`;
+    answer();
+    await expect.poll(() => waits.length, { timeout: 20_000 }).toBeGreaterThan(1);
+  });
+  await turn;
+  await expectDoneOnce(id, addresses);
+});
+
+it('a repeated address has its result with the first one: cancelled before that, a retry does both, for both contacts', async () => {
+  const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
+  const [first, second] = [
+    await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` })),
+    await make(customer, '/contacts', contactBody({ work_email: `Ada@${slow}` })),
+  ];
+  const given = [
+    { email: `ada@${slow}`, contact_id: first },
+    { email: ` ADA@${slow} `, contact_id: second },
+    `bob@${fast}`,
+    ` Bob@${fast}`,
+  ];
+  const id = await startVerify(customer, given, true);
+  const turn = newWorker().turn();
+  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(2);
+  await expect.poll(() => timesAsked([`ada@${slow}`])).toEqual([1]);
+  expect((await customer.post(`/service-handler/${id}/cancel`)).body).toMatchObject({
+    status: 'CANCELLED',
+    skipped: 3,
+  });
+  answer();
+  await turn;
+  expect([await statusOf(first), await statusOf(second)]).toEqual(['unverified', 'unverified']);
+  await expectSettled(test, customer, id);
+  const retry = await test.db.transaction((sql) => retryJob(sql, customer.id, id));
+  await newWorker().turn();
+  expect(await readJob(retry.id)).toMatchObject({ status: 'COMPLETED', total: 2, succeeded: 1, skipped: 1 });
+  expect([await statusOf(first), await statusOf(second)]).toEqual(['verified', 'verified']);
+  await expectSettled(test, customer, retry.id);
+});
+
+it('a turn that has lost its lease writes nothing, neither results nor contacts', async () => {
+  const { slow, answer } = slowDomain();
+  const contact = await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` }));
+  const id = await startVerify(customer, [{ email: `ada@${slow}`, contact_id: contact }], true);
+  const turn = newWorker().turn();
+  await expect.poll(() => timesAsked([`ada@${slow}`]), { timeout: 20_000 }).toEqual([1]);
+  await test.owner`update jobs set lease = gen_random_uuid() where id = ${id}`;
+  answer();
+  await turn;
+  expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 0, credits: { charged: 0 } });
+  expect(await statusOf(contact)).toBe('unverified');
+});
