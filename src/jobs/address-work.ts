@@ -28,6 +28,7 @@ export interface Verified {
  */
 export class AddressWork {
   readonly #verifier: JobContext['verifier'];
+  readonly #customerId: string;
   readonly #inHand = new Map<number, AddressInput>();
   readonly #verified = new Map<number, Verified>();
   readonly #closed = new AbortController();
@@ -39,8 +40,9 @@ export class AddressWork {
   #wake = () => undefined as void;
 
   /** @param signal as a slice gets it */
-  constructor({ verifier, config, stopping }: JobContext, signal: AbortSignal) {
+  constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
+    this.#customerId = customerId;
     this.#late = AbortSignal.any([signal, this.#closed.signal, AbortSignal.timeout(beginMs)]);
     const stop = () => (stopping.aborted ? this.#abandonAfter(graceMs(config)) : this.#abandon());
     if (signal.aborted) stop();
@@ -141,7 +143,7 @@ export class AddressWork {
 
   async #verify(input: AddressInput): Promise<void> {
     try {
-      const verification = await this.#verifier.verify(input.item, this.#late);
+      const verification = await this.#verifier.verify(input.item, this.#late, this.#customerId);
       // The verifier may be closed by then, and its answer would be none.
       if (!this.#isAbandoned) this.#verified.set(input.position, { input, verification });
     } catch (error) {

@@ -20,7 +20,7 @@ const placeMs = 10_000;
  */
 export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
   const duplicates = await context.db.lookup((sql) => duplicatesOf(sql, job.customer_id, job.id));
-  const work = new AddressWork(context, signal);
+  const work = new AddressWork(context, job.customer_id, signal);
   const placeTimer = setTimeout(leavePlace, placeMs);
   const step = stepOf(context, job, work, new Duplicates(duplicates));
   try {

@@ -12,8 +12,9 @@ export interface Verifier {
    * Verifies one address. Whatever becomes of it, of the DNS or of the mail servers, is in what it answers; trouble is
    * `unknown`. Begun, it ends within the deadline.
    * @param signal when aborted, an address that still waits for its turn at its domain is given up: rejects with its reason
+   * @param owner whom it is for: where many wait for a domain, each owner has its turn
    */
-  verify(address: string, signal?: AbortSignal): Promise<Verification>;
+  verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
   /** Ends what is under way: the rest of it ends as `unknown`. */
   close(): Promise<void>;
 }
@@ -41,7 +42,7 @@ export function openVerifier(config: Config): Verifier {
   const closing = new AbortController();
 
   return {
-    verify: async (text, signal) => {
+    verify: async (text, signal, owner = '') => {
       const address = read(text);
       if (address instanceof SyntaxFault)
         return verification({ syntax: { status: 'failed', reason: address.message } });
@@ -52,7 +53,7 @@ export function openVerifier(config: Config): Verifier {
       if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
         return verification(checks);
       const left = config.VERIFY_DEADLINE_MS - (performance.now() - begun);
-      const smtp = await places.run(address.domain, () => ask(address, found.hosts, left), signal);
+      const smtp = await places.run(address.domain, () => ask(address, found.hosts, left), { owner, signal });
       return verification({ ...checks, smtp });
     },
     close: async () => {

@@ -485,6 +485,31 @@ describe('the limits of a domain', () => {
     expect(crowd.mostAtOnce).toBe(4);
   });
 
+  it('are shared by those who want many places at a domain, each in turn', async () => {
+    const { promise: asked, resolve: answer } = Promise.withResolvers<void>();
+    const server = await startMailServer(async () => {
+      await asked;
+      return { code: 550, text: '5.1.1 No such user' };
+    });
+    const verifier = asking(server.port, { VERIFY_DOMAIN_CONNECTIONS: '1', VERIFY_SMTP_TIMEOUT_MS: '20000' });
+    const { domain } = mailDomain();
+    const ask = (name: string, owner: string) => verifier.verify(`${name}@${domain}`, undefined, owner);
+    const busy = ['a1', 'a2', 'a3', 'a4', 'a5'].map((name) => ask(name, 'busy'));
+    await expect.poll(() => server.recipients).toHaveLength(1);
+    const modest = [ask('b1', 'modest'), ask('c1', 'another')];
+    answer();
+    await Promise.all([...busy, ...modest]);
+    expect(server.recipients.map((recipient) => recipient.split('@')[0])).toEqual([
+      'a1',
+      'a2',
+      'b1',
+      'c1',
+      'a3',
+      'a4',
+      'a5',
+    ]);
+  });
+
   it('keep their distance in time, also after a pause', async () => {
     const server = await startMailServer(takeAda);
     const verifier = asking(server.port, { VERIFY_DOMAIN_INTERVAL_MS: '300' });
