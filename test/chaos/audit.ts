@@ -86,6 +86,46 @@ const questions: Record<string, string> = {
     where j.type in ('verify_email', 'verify_list') and r.charged > 0
     group by r.customer_id, r.job_id, lower(btrim(r.item))
     having count(*) > 1`,
+  'a verification was charged otherwise than its outcome says': `
+    select r.customer_id, r.job_id, r.position, r.status, r.reason, r.charged, r.result ->> 'status' as outcome
+    from job_results r
+    join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+    where j.type in ('verify_email', 'verify_list')
+      and r.charged <> case when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' then j.cost else 0 end`,
+  'a repeated address was settled without the first one': `
+    select i.customer_id, i.job_id, i.item
+    from job_inputs i
+    join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
+    where r.reason = 'duplicate'
+      and not exists (
+        select from job_results f
+        where f.customer_id = i.customer_id and f.job_id = i.job_id and f.position < i.position
+          and lower(btrim(f.item)) = lower(btrim(i.item)) and f.status = 'succeeded'
+      )
+      and exists (
+        select from jobs j
+        where j.customer_id = i.customer_id and j.id = i.job_id and j.type in ('verify_email', 'verify_list')
+      )`,
+  'a contact does not show what the last verification of its address found': `
+    select customer_id, contact_id, verification_status, outcomes
+    from (
+      select c.customer_id, c.id as contact_id, c.verification_status, array_agg(v.outcome) as outcomes
+      from contacts c
+      join lateral (
+        select r.result ->> 'status' as outcome, rank() over (order by r.finished_at desc) as age
+        from job_inputs i
+        join jobs j on j.customer_id = i.customer_id and j.id = i.job_id
+        join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id
+          and lower(btrim(r.item)) = lower(btrim(i.item)) and r.status = 'succeeded'
+        where i.customer_id = c.customer_id
+          and c.id = any(i.contact_ids)
+          and lower(btrim(i.item)) = lower(c.work_email)
+          and j.sync_crm
+          and j.type in ('verify_email', 'verify_list')
+      ) v on v.age = 1
+      group by c.customer_id, c.id
+    ) verified
+    where verification_status <> all(outcomes)`,
   'what is unlocked and what was delivered differ': `
     select customer_id, item
     from (

@@ -12,7 +12,8 @@ import { startNameServer } from '../setup/name-server.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import { audit } from './audit.ts';
 import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
-import { doHarm, unhurt, type Damage } from './faults.ts';
+import { breakLeases, doHarm, unhurt, type Damage } from './faults.ts';
+import { askedTooOften, startMailServers, type MailServers } from './mail.ts';
 import { Tenacious } from './rig.ts';
 import { writePeople } from '../catalog/people.ts';
 
@@ -21,6 +22,8 @@ runAlone();
 // Proof by violence: clients with retries and duplicates over two servers, workers, servers, database connections and the
 // search cluster killed and frozen under them, and then the books gone through. `make chaos` goes on for longer.
 const seconds = Number(process.env['CHAOS_SECONDS'] ?? 40);
+/** What is taken away from the service. */
+const without = process.env['CHAOS_WITHOUT'];
 /** More than so many jobs and deaths there must be for the books to say something. */
 const enough = { starts: seconds / 3, workerKills: seconds / 15 };
 /** On a busy machine it goes on for up to so long until there are. */
@@ -35,6 +38,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
   let clients: Client[];
   let prospects: string[];
   let domains: string[];
+  let mail: MailServers;
   let workers: Tenacious[] = [];
   let servers: Tenacious[] = [];
 
@@ -47,17 +51,14 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
       ELASTICSEARCH_BULK_TIMEOUT_MS: '5000',
     };
     const names = await startNameServer();
-    domains = [
-      ...Array.from({ length: 4 }, () => names.name({ mx: [[10, 'mail.example']] })),
-      ...Array.from({ length: 3 }, () => names.name({})),
-      names.name('silent'),
-      names.name('servfail'),
-    ];
+    mail = await startMailServers(names);
+    domains = [...mail.domains, names.name({}), names.name('silent'), names.name('servfail')];
     t = await startApp(search);
     superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
-    // To see the proof fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect.
-    const without = process.env['CHAOS_WITHOUT'];
-    if (without) await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
+    // To see the proof fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect, and with
+    // `CHAOS_WITHOUT=leases` two workers verify the same addresses.
+    if (without && without !== 'leases')
+      await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
     await t.catalog.prepare();
     const people = [...generatePeople(6_000, 7)];
     await writePeople(t.catalog, people);
@@ -66,8 +67,24 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     clients = await Promise.all(
       [t.customer(), t.customer(), t.customer()].map(async (one) => furnish(t, await one, domains)),
     );
-    const dns = { VERIFY_DNS_SERVERS: names.address, VERIFY_DNS_TIMEOUT_MS: '300' };
-    const environment = { ...search, ...dns, DATABASE_URL: t.url, LOG_LEVEL: 'error', OVERLOAD_MS: '0', PORT: '0' };
+    const verification = {
+      VERIFY_DNS_SERVERS: names.address,
+      VERIFY_DNS_TIMEOUT_MS: '300',
+      VERIFY_SMTP: 'on',
+      VERIFY_SMTP_PORT: `${mail.port}`,
+      VERIFY_SMTP_TIMEOUT_MS: '1500',
+      VERIFY_DOMAIN_CONNECTIONS: '10',
+      VERIFY_DOMAIN_INTERVAL_MS: '0',
+      VERIFY_PRIVATE_ADDRESSES: 'on',
+    };
+    const environment = {
+      ...search,
+      ...verification,
+      DATABASE_URL: t.url,
+      LOG_LEVEL: 'error',
+      OVERLOAD_MS: '0',
+      PORT: '0',
+    };
     servers = [1, 2].map(() => new Tenacious(['test/setup/dying-server.ts'], environment));
     workers = [1, 2].map(() => new Tenacious(['src/cli.ts', 'work', '--json'], environment));
   }, 240_000);
@@ -82,11 +99,14 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     `for ${seconds} s: nothing is lost, nothing is done twice, the books are right`,
     async () => {
       const journal = emptyJournal();
-      const damage = await liveThrough(journal);
+      const { workersKilledAt, ...damage } = await liveThrough(journal);
       await expect.poll(() => unfinished(t), { timeout: recovery, interval: 500 }).toBe(0);
       await settleDown();
-      process.stdout.write(`chaos: ${JSON.stringify({ ...counts(journal), ...damage, ...(await done(t)) })}\n`);
+      process.stdout.write(
+        `chaos: ${JSON.stringify({ ...counts(journal), ...damage, asked: mail.asked.length, ...(await done(t)) })}\n`,
+      );
       expect(await audit(t.owner)).toEqual({});
+      expect(await askedTooOften(t.owner, mail.asked, workersKilledAt)).toEqual([]);
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
@@ -110,11 +130,12 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     const victims = { workers, servers, cluster, superuser, database: new URL(t.url).pathname.slice(1) };
     const damage = unhurt();
     const harm = doHarm(victims, damage, seconds, stopping.signal);
+    const breaking = without === 'leases' ? breakLeases(superuser, stopping.signal) : undefined;
     await sleep(seconds * 1_000);
     const deadline = performance.now() + (longestSeconds - seconds) * 1_000;
     while (!isEnough(journal, damage) && performance.now() < deadline) await sleep(100);
     stopping.abort();
-    await Promise.all([harm, ...callers]);
+    await Promise.all([harm, breaking, ...callers]);
     return damage;
   }
 
@@ -139,14 +160,14 @@ async function furnish(t: TestApp, customer: TestCustomer, domains: string[]): P
     name: 'Good ones',
     rules: [{ field: 'score', operator: 'greater_than', value: '60' }],
   });
+  const contacts: Client['contacts'] = [];
   for (const [i, list] of lists.entries())
-    for (let n = 0; n < 25; n += 1)
-      await make(
-        customer,
-        '/contacts',
-        contactBody({ work_email: `contact${n}@${domains[(n + i) % domains.length]}`, list_ids: [list] }),
-      );
-  return { customerId: customer.id, key: customer.key, lists };
+    for (let n = 0; n < 25; n += 1) {
+      const email = `contact${n}@${domains[(n + i) % domains.length]}`;
+      const id = await make(customer, '/contacts', contactBody({ work_email: email, list_ids: [list] }));
+      contacts.push({ id, email });
+    }
+  return { customerId: customer.id, key: customer.key, lists, contacts };
 }
 
 const counts = ({ started, requests, retries, refused, cancelled }: Journal) => ({

@@ -6,6 +6,7 @@ export interface Client {
   customerId: string;
   key: string;
   lists: string[];
+  contacts: { id: string; email: string }[];
 }
 
 /** What the clients saw, to be compared with the books. */
@@ -90,17 +91,20 @@ export class Caller {
       const ids = this.#prospects.slice(from, from + randomInt(1, 60));
       return { path: '/service-handler/unlock-selected-contacts', body: { ids, sync_crm: chance(70) } };
     }
-    if (kind < 9)
-      return {
-        path: '/service-handler/verify-email',
-        body: {
-          emails: Array.from({ length: randomInt(1, 40) }, () => ({
-            email: `${pick(['ada', 'Ada', 'bob', 'zoe'])}${randomInt(9)}@${pick(this.#domains)}`,
-          })),
-          sync_crm: true,
-        },
-      };
+    if (kind < 9) {
+      const tag = randomUUID().slice(0, 8);
+      const emails = Array.from({ length: randomInt(1, 40) }, () => this.#emailToVerify(tag));
+      return { path: '/service-handler/verify-email', body: { emails, sync_crm: true } };
+    }
     return { path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` };
+  }
+
+  /** A contact's, or one that no other job has; the same one comes twice now and then. */
+  #emailToVerify(tag: string): { email: string; contact_id?: string } {
+    if (chance(80))
+      return { email: `${pick(['ada', 'Ada', 'bob', 'zoe'])}${randomInt(5)}.${tag}@${pick(this.#domains)}` };
+    const { id, email } = pick(this.#client.contacts);
+    return { email, contact_id: id };
   }
 
   /** Asks until there is an answer that stands. */

@@ -8,6 +8,10 @@ import type { Tenacious } from './rig.ts';
 export interface Damage {
   /** All workers killed at once while jobs were in their hands. */
   workerKills: number;
+  /** When (ms). */
+  workersKilledAt: number[];
+  /** Workers that were asked to stop. */
+  workerStops: number;
   serverKills: number;
   backendsKilled: number;
   clusterFreezes: number;
@@ -26,6 +30,8 @@ export interface Victims {
 /** Before any harm is done. */
 export const unhurt = (): Damage => ({
   workerKills: 0,
+  workersKilledAt: [],
+  workerStops: 0,
   serverKills: 0,
   backendsKilled: 0,
   clusterFreezes: 0,
@@ -36,6 +42,7 @@ export const unhurt = (): Damage => ({
 export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
   await Promise.all([
     repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
+    repeat(stopping, [5_000, 15_000], () => stopWorker(victims, damage)),
     repeat(stopping, [400, 1_200], () => killBackends(victims, damage)),
     repeat(stopping, [10_000, 20_000], () => killServer(victims, damage)),
     repeat(stopping, [seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
@@ -59,10 +66,17 @@ async function killWorkers({ workers, superuser }: Victims, damage: Damage): Pro
     if ((await heldJobs(superuser)) > 0) {
       for (const worker of workers) worker.signal('SIGKILL');
       damage.workerKills += 1;
+      damage.workersKilledAt.push(performance.now());
       return;
     }
     for (const worker of workers) worker.signal('SIGCONT');
   }
+}
+
+/** One that stops finishes what it has in hand. */
+async function stopWorker({ workers }: Victims, damage: Damage): Promise<void> {
+  workers[randomInt(workers.length)]!.signal('SIGTERM');
+  damage.workerStops += 1;
 }
 
 /** Jobs that a worker is at: a lease that rests after an error is nobody's. */
@@ -73,6 +87,15 @@ async function heldJobs(superuser: postgres.Sql): Promise<number> {
     where lease is not null and leased_until > clock_timestamp() + interval '5 seconds' and failures = 0`;
   return held.jobs;
 }
+
+/** Has every lease end early, so that several workers have the same job. */
+export const breakLeases = (superuser: postgres.Sql, stopping: AbortSignal): Promise<void> =>
+  repeat(stopping, [300, 600], async () => {
+    await superuser`
+      update jobs
+      set leased_until = clock_timestamp()
+      where lease is not null`;
+  });
 
 async function killBackends({ superuser, database }: Victims, damage: Damage): Promise<void> {
   const killed = await superuser`

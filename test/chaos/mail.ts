@@ -1,0 +1,85 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Socket } from 'node:net';
+import type postgres from 'postgres';
+import { startRudeServer } from '../setup/mail-server.ts';
+import type { NameServer } from '../setup/name-server.ts';
+
+/** How the mail server of a domain treats who asks for a mailbox. */
+type Manner = 'prompt' | 'slow' | 'greylisting' | 'dying' | 'mute' | 'lying';
+
+/** A mailbox that a mail server was asked for (RCPT), in lower case, and when (ms). */
+export interface Asked {
+  mailbox: string;
+  at: number;
+}
+
+/** Mail servers of every manner, behind one port. */
+export interface MailServers {
+  port: number;
+  /** A domain of each manner. */
+  domains: string[];
+  asked: Asked[];
+}
+
+const taken = '250 2.1.5 taken\r\n';
+const known = /^(ada|bob|contact)/i;
+
+/** What a mail server does at RCPT; those that are taken twice have been asked before. */
+const manners: Record<Manner, (socket: Socket, mailbox: string, isFirst: boolean) => unknown> = {
+  prompt: (socket, mailbox) => socket.write(known.test(mailbox) ? taken : '550 5.1.1 No such user\r\n'),
+  slow: (socket, mailbox, isFirst) => sleep(600).then(() => manners.prompt(socket, mailbox, isFirst)),
+  greylisting: (socket, mailbox, isFirst) =>
+    isFirst ? socket.write('451 4.7.1 Greylisted, come again\r\n') : manners.prompt(socket, mailbox, isFirst),
+  dying: (socket) => socket.destroy(),
+  mute: () => undefined,
+  lying: (socket) => socket.write(taken),
+};
+
+/** Starts the mail servers. */
+export async function startMailServers(names: NameServer): Promise<MailServers> {
+  const byDomain = new Map<string, Manner>();
+  for (const manner of Object.keys(manners) as Manner[])
+    byDomain.set(names.name({ mx: [[10, names.name({ a: ['127.0.0.1'] })]] }), manner);
+  const asked: Asked[] = [];
+  const seen = new Set<string>();
+  const answer = (socket: Socket, line: string): void => {
+    const [, mailbox] = /^RCPT TO:<(.+)>/i.exec(line)?.map((part) => part.toLowerCase()) ?? [];
+    if (mailbox === undefined) return void socket.write(/^QUIT/i.test(line) ? '221 bye\r\n' : '250 well\r\n');
+    asked.push({ mailbox, at: performance.now() });
+    manners[byDomain.get(mailbox.split('@')[1]!) ?? 'prompt'](socket, mailbox, !seen.has(mailbox));
+    seen.add(mailbox);
+  };
+  const { port } = await startRudeServer((socket) => {
+    socket.write('220 here\r\n');
+    socket.on('data', (data) => {
+      for (const line of data.toString('utf8').split('\r\n').filter(Boolean)) answer(socket, line);
+    });
+  });
+  return { port, domains: [...byDomain.keys()], asked };
+}
+
+/** A worker that is killed may have asked so shortly before (ms) that the mail server heard it afterwards. */
+const lateness = 2_000;
+
+/**
+ * Finds mailboxes that were asked for more often than there are jobs with them, where no death of a worker explains it: each
+ * further time needs one between itself and the time before.
+ * @param kills when workers were killed (ms)
+ */
+export async function askedTooOften(owner: postgres.Sql, asked: Asked[], kills: number[]): Promise<object[]> {
+  const rows = await owner<{ mailbox: string; jobs: number }[]>`
+    select lower(btrim(i.item)) as mailbox, count(distinct j.id)::integer as jobs
+    from jobs j
+    join job_inputs i on i.customer_id = j.customer_id and i.job_id = j.id
+    where j.type in ('verify_email', 'verify_list')
+    group by 1`;
+  const jobsOf = new Map(rows.map(({ mailbox, jobs }) => [mailbox, jobs]));
+  const excused = (from: number, to: number) => kills.some((at) => at >= from - lateness && at <= to);
+  return [...Map.groupBy(asked, ({ mailbox }) => mailbox)].flatMap(([mailbox, times]) => {
+    const jobs = jobsOf.get(mailbox);
+    // One that was made up to find out whether a domain takes anything.
+    if (jobs === undefined) return [];
+    const excuses = times.slice(1).filter(({ at }, i) => excused(times[i]!.at, at)).length;
+    return times.length > jobs + excuses ? [{ mailbox, jobs, times: times.map(({ at }) => at) }] : [];
+  });
+}
