@@ -11,6 +11,7 @@ import { startWorkers } from '../src/jobs/workers.ts';
 import { scopes } from '../src/schemas/scopes.ts';
 import { customerWith } from './jobs/calls.ts';
 import { ended, startUnlock } from './jobs/spending.ts';
+import { startVerify } from './jobs/verifying.ts';
 import { startApp, type TestApp } from './setup/app.ts';
 import {
   clientOf,
@@ -253,4 +254,23 @@ it("a newcomer's job of many prospects goes through few rows with each statement
   expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: people });
   await workers.stop();
   expectPlans(5 * people);
+});
+
+it("a newcomer's job of many addresses goes through few rows with each statement", async () => {
+  const { catalog, db, config } = context;
+  const addresses = 1_000;
+  const { id, adminId } = await customerWith(test, { verification: addresses });
+  const customer = await clientOf(app, id, adminId, [...scopes]);
+  const workers = await startWorkers(
+    { config, db, catalog, log: logger(config), url: test.url },
+    { verify: { handle: takeTurn('verify', slices), atOnce: 2 } },
+  );
+  watch.take();
+  const job = await startVerify(
+    customer,
+    Array.from({ length: addresses }, (_, i) => `no address ${i}`),
+  );
+  expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: addresses });
+  await workers.stop();
+  expectPlans(5 * addresses);
 });

@@ -13,6 +13,9 @@ import { customerWith, read } from './calls.ts';
 import { expectSettled, startVerify } from './verifying.ts';
 import { contextOf, verifyTurn, waitingMessages } from './working.ts';
 
+/** On a busy machine a step may take its time. */
+const patience = { timeout: 20_000 };
+
 // One result for each address, and each mailbox asked for once, in whatever order the answers come and whatever ends a turn.
 
 const test = await startApp();
@@ -93,8 +96,8 @@ it('a worker that is told to stop waits for mailboxes that it has asked for, and
   const id = await startVerify(customer, addresses);
   const { turn, stop } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '2' });
   const first = turn();
-  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(2);
-  await expect.poll(() => timesAsked(addresses)).toEqual([1, 1, 0, 0, 0, 0, 1, 1]);
+  await expect.poll(() => processed(id), patience).toBe(2);
+  await expect.poll(() => timesAsked(addresses), patience).toEqual([1, 1, 0, 0, 0, 0, 1, 1]);
   stop();
   answer();
   await first;
@@ -128,7 +131,7 @@ it('addresses of a domain that does not answer are in the way of no other', asyn
   const id = await startVerify(customer, addresses);
   const { turn } = newWorker({ VERIFY_DOMAIN_CONNECTIONS: '10' });
   const first = turn();
-  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(40);
+  await expect.poll(() => processed(id), patience).toBe(40);
   answer();
   await first;
   for (let turns = 0; turns < 5 && (await readJob(id)).status !== 'COMPLETED'; turns += 1) await turn();
@@ -149,11 +152,11 @@ it('answers that cannot be settled while the database is away are kept, and nobo
   });
   await test.owner.begin(async (sql) => {
     turn = verifyTurn(verifyEmails)({ ...context, db: hurried, log }, { customerId: customer.id });
-    await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), patience).toBe(true);
     // What settles waits for this lock, and gives up.
     await sql`select from jobs where id = ${id} for update`;
     answer();
-    await expect.poll(() => waits.length, { timeout: 20_000 }).toBeGreaterThan(1);
+    await expect.poll(() => waits.length, patience).toBeGreaterThan(1);
   });
   await turn;
   await expectDoneOnce(id, addresses);
@@ -173,8 +176,8 @@ it('a repeated address has its result with the first one: cancelled before that,
   ];
   const id = await startVerify(customer, given, true);
   const turn = newWorker().turn();
-  await expect.poll(() => processed(id), { timeout: 20_000 }).toBe(2);
-  await expect.poll(() => timesAsked([`ada@${slow}`])).toEqual([1]);
+  await expect.poll(() => processed(id), patience).toBe(2);
+  await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
   expect((await customer.post(`/service-handler/${id}/cancel`)).body).toMatchObject({
     status: 'CANCELLED',
     skipped: 3,
@@ -195,7 +198,7 @@ it('a turn that has lost its lease writes nothing, neither results nor contacts'
   const contact = await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` }));
   const id = await startVerify(customer, [{ email: `ada@${slow}`, contact_id: contact }], true);
   const turn = newWorker().turn();
-  await expect.poll(() => timesAsked([`ada@${slow}`]), { timeout: 20_000 }).toEqual([1]);
+  await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
   await test.owner`update jobs set lease = gen_random_uuid() where id = ${id}`;
   answer();
   await turn;

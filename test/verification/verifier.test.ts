@@ -495,7 +495,7 @@ describe('the limits of a domain', () => {
     const { domain } = mailDomain();
     const ask = (name: string, owner: string) => verifier.verify(`${name}@${domain}`, undefined, owner);
     const busy = ['a1', 'a2', 'a3', 'a4', 'a5'].map((name) => ask(name, 'busy'));
-    await expect.poll(() => server.recipients).toHaveLength(1);
+    await expect.poll(() => server.recipients, { timeout: 20_000 }).toHaveLength(1);
     const modest = [ask('b1', 'modest'), ask('c1', 'another')];
     answer();
     await Promise.all([...busy, ...modest]);
