@@ -150,7 +150,10 @@ export const ConfigSchema = Type.Object({
     default: 'sda',
     description: 'first part of newly issued API keys',
   }),
-  SHUTDOWN_MS: milliseconds('longest wait for requests in hand at SIGTERM', 15_000),
+  SHUTDOWN_MS: milliseconds(
+    'longest wait at SIGTERM for requests in hand, and for mail servers that were asked',
+    15_000,
+  ),
 });
 
 /** The parsed environment. Frozen; made once at the start of a command. */
