@@ -29,6 +29,7 @@ export interface Verified {
 export class AddressWork {
   readonly #verifier: JobContext['verifier'];
   readonly #customerId: string;
+  readonly #domainShare: number;
   readonly #inHand = new Map<number, AddressInput>();
   readonly #verified = new Map<number, Verified>();
   readonly #closed = new AbortController();
@@ -43,6 +44,8 @@ export class AddressWork {
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
     this.#customerId = customerId;
+    // Where no mail server is asked, no domain is slow.
+    this.#domainShare = config.VERIFY_SMTP === 'on' ? domainShare : handSize;
     this.#late = AbortSignal.any([signal, this.#closed.signal, AbortSignal.timeout(beginMs)]);
     const stop = () => (stopping.aborted ? this.#abandonAfter(graceMs(config)) : this.#abandon());
     if (signal.aborted) stop();
@@ -61,7 +64,7 @@ export class AddressWork {
 
   /** Domains that have their share of what is in hand. */
   get fullDomains(): string[] {
-    return [...this.#countDomains()].filter(([, count]) => count >= domainShare).map(([domain]) => domain);
+    return [...this.#countDomains()].filter(([, count]) => count >= this.#domainShare).map(([domain]) => domain);
   }
 
   /** What is verified and not settled yet. */
@@ -94,7 +97,7 @@ export class AddressWork {
     for (const input of inputs) {
       const count = counts.get(input.domain) ?? 0;
       if (begun === most || this.room === 0) break;
-      if (this.#inHand.has(input.position) || count >= domainShare) continue;
+      if (this.#inHand.has(input.position) || count >= this.#domainShare) continue;
       counts.set(input.domain, count + 1);
       this.#inHand.set(input.position, input);
       void this.#verify(input);
