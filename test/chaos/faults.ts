@@ -42,7 +42,7 @@ export const unhurt = (): Damage => ({
 export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
   await Promise.all([
     repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
-    repeat(stopping, [5_000, 15_000], () => stopWorker(victims, damage)),
+    repeat(stopping, [15_000, 30_000], () => stopWorker(victims, damage)),
     repeat(stopping, [400, 1_200], () => killBackends(victims, damage)),
     repeat(stopping, [10_000, 20_000], () => killServer(victims, damage)),
     repeat(stopping, [seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
@@ -75,7 +75,9 @@ async function killWorkers({ workers, superuser }: Victims, damage: Damage): Pro
 
 /** One that stops finishes what it has in hand. */
 async function stopWorker({ workers }: Victims, damage: Damage): Promise<void> {
-  workers[randomInt(workers.length)]!.signal('SIGTERM');
+  const worker = workers[randomInt(workers.length)]!;
+  await worker.ready();
+  worker.signal('SIGTERM');
   damage.workerStops += 1;
 }
 
