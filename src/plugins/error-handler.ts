@@ -9,6 +9,13 @@ import {
   validationFailed,
   type ErrorCode,
 } from '../errors.ts';
+import { RefusalLog } from './refusal-log.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    refusals: RefusalLog;
+  }
+}
 
 /** The one place that knows which status an error has. */
 const statuses: Record<ErrorCode, number> = {
@@ -40,6 +47,10 @@ const frameworkErrors: Record<string, () => DomainError> = {
 /** Turns whatever was thrown into the error body of the contract. What is not meant for callers goes to the log alone. */
 export default fp(
   async (app) => {
+    const refusals = new RefusalLog(app.log);
+    app.decorate('refusals', refusals);
+    app.decorateRequest('isCounted', false);
+    app.addHook('onClose', async () => refusals.flush());
     app.setErrorHandler(answer);
     app.setNotFoundHandler((request, reply) => answer(new DomainError('not_found', 'No such route'), request, reply));
   },
@@ -53,7 +64,7 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
     request.log.error({ err: thrown }, 'request failed');
     return send(reply, 500, 'internal_error', { message: 'The service failed to answer this request' });
   }
-  if (error.code === 'unavailable') request.log.warn({ err: error.cause ?? error }, 'request not answered');
+  if (error.code === 'unavailable') request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
   return send(reply, statuses[error.code], error.code, {

@@ -8,7 +8,10 @@ export function requestId(request: IncomingMessage): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
-/** Names every answer with its request id, and writes one log line a request: what, how long, for whom; no secret, no body. */
+/**
+ * Names every answer with its request id, and writes one log line a request: what, how long, for whom; no secret, no body.
+ * Requests that were not answered are counted instead (`RefusalLog`).
+ */
 export default fp(
   async (app) => {
     app.addHook('onRequest', (request, reply, done) => {
@@ -16,6 +19,7 @@ export default fp(
       done();
     });
     app.addHook('onResponse', (request, reply, done) => {
+      if (request.isCounted) return done();
       request.log.info(
         {
           method: request.method,
@@ -26,7 +30,7 @@ export default fp(
         },
         'answered',
       );
-      done();
+      return done();
     });
   },
   { name: 'request-log' },
