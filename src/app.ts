@@ -1,4 +1,3 @@
-import underPressure from '@fastify/under-pressure';
 import fastify, {
   LogController,
   type FastifyBaseLogger,
@@ -9,7 +8,6 @@ import fastify, {
 } from 'fastify';
 import { destination, pino } from 'pino';
 import type { Config } from './config.ts';
-import { unavailable } from './errors.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
@@ -21,6 +19,8 @@ import idempotency from './plugins/idempotency.ts';
 import jsonBody from './plugins/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
 import openapi from './plugins/openapi.ts';
+import overload from './plugins/overload.ts';
+import requester from './plugins/requester.ts';
 import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
 import services, { type Services } from './plugins/services.ts';
 import validation from './plugins/validation.ts';
@@ -50,7 +50,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(gracefulClose);
   void app.register(requestLog);
   void app.register(callerAddress);
-  void app.register(underPressure, pressureLimits(given.config));
+  void app.register(requester);
   void app.register(cors);
   void app.register(jsonBody);
   void app.register(validation);
@@ -58,6 +58,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(declaredResponses);
   void app.register(openapi);
   void app.register(auth);
+  void app.register(overload);
 
   void app.register(health);
   void app.register(sessions, { prefix: '/api/auth' });
@@ -104,12 +105,3 @@ function options(config: Config) {
 export function logger(config: Config): FastifyBaseLogger {
   return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, destination({ dest: 2, sync: true }));
 }
-
-/** A stall of the event loop is overload: callers are told to come back rather than kept. The default sample of 1 s misses it. */
-const pressureLimits = (config: Config) => ({
-  maxEventLoopDelay: config.OVERLOAD_MS,
-  sampleInterval: 250,
-  pressureHandler: () => {
-    throw unavailable('The service is overloaded');
-  },
-});

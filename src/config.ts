@@ -36,10 +36,18 @@ export const ConfigSchema = Type.Object({
     description: 'where the embedded PostgreSQL keeps its data',
   }),
   DATABASE_LOOKUP_CONNECTIONS: count('pipelined connections for short reads', 2),
-  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads', 6),
-  DATABASE_TRANSACTION_CONNECTIONS: count('connections for transactions', 10),
-  DATABASE_QUEUE_LENGTH: count('callers that may wait for a connection, per kind; one more is answered 503', 500),
-  DATABASE_QUEUE_MS: milliseconds('longest wait for a connection before 503', 1_000),
+  DATABASE_CREDENTIAL_CONNECTIONS: count('pipelined connections for looking up keys and sessions', 1),
+  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads; one customer alone gets half of them', 12),
+  DATABASE_TRANSACTION_CONNECTIONS: count('connections for transactions; one customer alone gets half of them', 20),
+  DATABASE_QUEUE_LENGTH: count(
+    'requests that may wait for a connection, per kind; one customer alone gets half of these places; one more is answered 503',
+    500,
+  ),
+  DATABASE_QUEUE_MS: milliseconds(
+    'longest time that a request waits for connections before 503, all waits together',
+    1_000,
+  ),
+  REQUEST_TIMEOUT_MS: milliseconds('longest time for one request before 503, its waits included', 10_000),
   STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
   OVERLOAD_MS: Type.Integer({
     minimum: 0,
@@ -71,9 +79,10 @@ export const ConfigSchema = Type.Object({
     default: 1,
     description: 'copies of each part of a new index, beside the first',
   }),
+  ELASTICSEARCH_READS: count('reads of the search cluster under way at once; one customer alone gets half of them', 8),
   ELASTICSEARCH_TIMEOUT_MS: milliseconds(
-    'longest wait for an answer of the search cluster, twice at most, before 503',
-    2_000,
+    'longest wait for an answer of a node of the search cluster before 503',
+    4_000,
   ),
   ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds('longest wait for one write of a load before it is tried again', 60_000),
   PROSPECT_MASKING: Type.Union([Type.Literal('on'), Type.Literal('off')], {

@@ -1,8 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import type { Config } from './config.ts';
-import { unavailable } from './errors.ts';
-import { Gate, type GateLimits } from './gate.ts';
+import { ExclusiveLane, SharedLane } from './lanes.ts';
+import { HungUp, serviceItself, type Requester } from './requester.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /** A connection, or a pool of them, whose rows are shaped as the wire wants them. */
@@ -12,9 +11,10 @@ export type Sql = postgres.Sql<WireTypes>;
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database in three lanes, each with connections and limits of its own, so that what is slow or stuck in one never
- * keeps the others from answering. Whatever goes wrong between us and the server (no place in the lane in time, a lost
- * or silent connection, a timeout, a deadlock, the server's limits) is a DomainError `unavailable`, in bounded time.
+ * The database as one customer uses it, in three lanes. Each lane has connections and limits of its own, so that what is
+ * slow or stuck in one never keeps the others from answering. The places of a lane are shared between customers (`Places`).
+ * Whatever goes wrong between us and the server (no place in the lane in time, a lost or silent connection, a timeout, a
+ * deadlock, the server's limits) is a DomainError `unavailable`, in bounded time.
  */
 export interface Database {
   /** Short reads of fixed shape: a few shared, pipelined connections with prepared statements. */
@@ -23,6 +23,17 @@ export interface Database {
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Everything between begin and commit, on one connection; rolled back when `work` rejects. */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
+}
+
+/** The database that all customers share. Used directly, it works for the service itself. */
+export interface SharedDatabase extends Database {
+  /**
+   * The database as a requester uses it. When the requester's signal is aborted, the caller is told so at once. Searches
+   * are then cancelled on the server, and so are transactions, except after a hang-up: what was to be written is written.
+   */
+  for(requester: Requester): Database;
+  /** Reads that decide who a caller is. No customer's work is on these connections, so none delays them. */
+  credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Refuses new work, waits for what is under way, closes the connections. */
   close(): Promise<void>;
 }
@@ -36,73 +47,36 @@ const connectTimeout = 5;
 const silenceMargin = 2;
 /** Queries that may be under way on one pipelined connection. */
 const pipelineDepth = 64;
-/** Seconds that `close` waits for what is under way. */
-const closeTimeout = 10;
+/** How often a server looks whether the client of a statement is still there, to end the statement if not. */
+const clientCheckInterval = '250ms';
 
 /** Opens the service's database; connects when first asked. */
-export function openDatabase(config: Config, url: string): Database {
+export function openDatabase(config: Config, url: string): SharedDatabase {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
-  const lookup = shared(connect(config, url, { max: config.DATABASE_LOOKUP_CONNECTIONS, ...plannedOnce }), {
-    limit: config.DATABASE_LOOKUP_CONNECTIONS * pipelineDepth,
-    ...limits,
-  });
-  const search = exclusive(() => connect(config, url, { max: 1, ...plannedAnew }), {
-    limit: config.DATABASE_SEARCH_CONNECTIONS,
-    ...limits,
-  });
-  const transaction = exclusive(() => connect(config, url, { max: 1, ...plannedOnce }), {
-    limit: config.DATABASE_TRANSACTION_CONNECTIONS,
-    ...limits,
+  const pipelined = (max: number) =>
+    new SharedLane(connect(config, url, { max, ...plannedOnce }), { limit: max * pipelineDepth, ...limits });
+  const exclusive = (limit: number, options: Omit<LaneOptions, 'max'>) =>
+    new ExclusiveLane((onclose) => connect(config, url, { max: 1, onclose, ...options }), { limit, ...limits });
+  const credentials = pipelined(config.DATABASE_CREDENTIAL_CONNECTIONS);
+  const lookup = pipelined(config.DATABASE_LOOKUP_CONNECTIONS);
+  const search = exclusive(config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
+  const transaction = exclusive(config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
+  const use = (requester: Requester): Database => ({
+    lookup: (work) => lookup.run(requester, work),
+    search: (work) => search.run(requester, work),
+    transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
+      transaction.run(requester, (sql) => sql.begin(work) as Promise<T>, isTimeUp),
   });
   return {
-    lookup: (work) => lookup.run(work),
-    search: (work) => search.run(work),
-    transaction: <T>(work: (sql: Transaction) => Promise<T>) => transaction.run((sql) => sql.begin(work) as Promise<T>),
-    close: async () => void (await Promise.all([lookup, search, transaction].map((lane) => lane.close()))),
+    ...use({ customerId: serviceItself }),
+    for: use,
+    credentials: (work) => credentials.runAlone(work),
+    close: async () => void (await Promise.all([credentials, lookup, search, transaction].map((lane) => lane.close()))),
   };
 }
 
-interface Lane {
-  run<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  close(): Promise<void>;
-}
-
-/** One driver instance for all works at once. */
-function shared(sql: Sql, limits: GateLimits): Lane {
-  const gate = new Gate(limits);
-  return {
-    run: (work) => guarded(() => gate.run(() => work(sql))),
-    close: () => closeLane(gate, () => [sql]),
-  };
-}
-
-/**
- * A driver instance of one connection for each work. The driver's own pool is known to hand one connection to two
- * transactions under load and on reconnects; here there is nothing to confuse.
- * @see https://github.com/porsager/postgres/issues/1204
- */
-function exclusive(open: () => Sql, limits: GateLimits): Lane {
-  const gate = new Gate(limits);
-  const all: Sql[] = [];
-  const free: Sql[] = [];
-  const admitted = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
-    const sql = free.pop() ?? all[all.push(open()) - 1]!;
-    try {
-      return await work(sql);
-    } finally {
-      free.push(sql);
-    }
-  };
-  return {
-    run: (work) => guarded(() => gate.run(() => admitted(work))),
-    close: () => closeLane(gate, () => all),
-  };
-}
-
-async function closeLane(gate: Gate, connections: () => Sql[]): Promise<void> {
-  await Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
-  await Promise.all(connections().map((sql) => sql.end({ timeout: 1 })));
-}
+/** Whoever hung up may have gone without a wish: what they sent to be written is written. */
+const isTimeUp = (reason: unknown): boolean => !(reason instanceof HungUp);
 
 /** What is particular to a lane's connections; `describe_first` comes with our patch. */
 interface LaneOptions {
@@ -111,6 +85,8 @@ interface LaneOptions {
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
+  /** Called when a connection was closed, whoever closed it. */
+  onclose?: () => void;
 }
 
 /**
@@ -120,8 +96,15 @@ interface LaneOptions {
  */
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
-/** Planned for the values given, nothing kept; and in one round trip, since values that are texts need no asking for types. */
-const plannedAnew = { planner: { plan_cache_mode: 'force_custom_plan' }, prepare: false, describe_first: false };
+/**
+ * Planned for the values given, nothing kept; and in one round trip, since values that are texts need no asking for types.
+ * Without parallel workers: a place in the lane then stands for one processor, whatever is asked.
+ */
+const plannedAnew = {
+  planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0' },
+  prepare: false,
+  describe_first: false,
+};
 
 /** Options of the driver that its type declarations leave out; `silence_timeout` comes with our patch. */
 type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
@@ -143,6 +126,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
       statement_timeout: config.STATEMENT_TIMEOUT_MS,
       lock_timeout: config.STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout: config.STATEMENT_TIMEOUT_MS,
+      client_connection_check_interval: clientCheckInterval,
       ...planner,
       jit: 'off', // it compiles for longer than such statements run; the driver does not send a false
     },
@@ -155,33 +139,3 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
 
 /** Seconds to the next attempt: at once after a single loss, then four times a second, so that we are back soon after the server is. */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);
-
-/** Runs a lane's work; trouble with the server comes out as `unavailable`, everything else as it is. */
-async function guarded<T>(run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    throw isTrouble(error) ? unavailable('The database does not answer at the moment', 1, error) : error;
-  }
-}
-
-/** Codes of the driver and of the operating system for a connection that is lost or cannot be made. */
-const connectionCodes = new Set(
-  (
-    'CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECTION_SILENT CONNECT_TIMEOUT ' +
-    'ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ENOENT ETIMEDOUT EHOSTUNREACH ENETUNREACH ENOTFOUND EAI_AGAIN'
-  ).split(' '),
-);
-
-/**
- * SQLSTATEs that say "not now": connection exceptions (08), insufficient resources (53), the operator's interventions
- * (57P0x: shutdown, crash, starting up), cancelled or timed out statements, locks, idle and whole transactions, and the
- * two that a retry cures, serialisation failure and deadlock.
- * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
- */
-const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
-
-function isTrouble(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' && (connectionCodes.has(code) || troubleStates.test(code));
-}

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../src/config.ts';
-import { openDatabase, type Database } from '../src/db.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../src/db.ts';
 import { logins, prepareDatabase } from '../src/embedded-postgres.ts';
 import {
   killServer,
@@ -50,7 +50,7 @@ describe('a server that no longer answers', () => {
   const config = parseConfig({ STATEMENT_TIMEOUT_MS: '500', DATABASE_LOOKUP_CONNECTIONS: '1' });
   const silence = 2_500 * (9 / 8); // and some for a machine that is busy
   let proxy: FaultyProxy;
-  let db: Database;
+  let db: SharedDatabase;
 
   beforeEach(async () => {
     proxy = await startFaultyProxy(database.url);

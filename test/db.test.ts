@@ -4,14 +4,15 @@ import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../src/config.ts';
-import { openDatabase, type Database } from '../src/db.ts';
+import { openDatabase, type SharedDatabase, type Transaction } from '../src/db.ts';
 import { notFound } from '../src/errors.ts';
+import { HungUp } from '../src/requester.ts';
 import { asSuperuser, createDatabase, type TestDatabase } from './setup/database.ts';
 import { startFaultyProxy } from './setup/faulty-proxy.ts';
 
 let database: TestDatabase;
 let owner: postgres.Sql;
-let db: Database;
+let db: SharedDatabase;
 
 beforeAll(async () => {
   database = await createDatabase();
@@ -154,7 +155,7 @@ describe('the lanes', () => {
     const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
     const small = openDatabase(parseConfig(limits), database.url);
     const hold = Promise.withResolvers<void>();
-    const holders = [1, 2].map(() => small.search(() => hold.promise));
+    const holders = ['one', 'other'].map((customerId) => small.for({ customerId }).search(() => hold.promise));
     const waiting = small.search((sql) => sql`select 1`);
     const turnedAway = small.search((sql) => sql`select 1`);
     await expect(turnedAway).rejects.toMatchObject(unavailable);
@@ -182,6 +183,130 @@ describe('the lanes', () => {
     go.resolve();
     expect(await underWay).toEqual([{ one: 1 }]);
     await closed;
+  });
+});
+
+describe('a customer', () => {
+  /** Statements of the service that run at the moment, by their text. */
+  const running = async (text: string): Promise<number> => {
+    const { count } = await asSuperuser(
+      (sql) => sql`
+        select from pg_stat_activity
+        where datname = ${new URL(database.url).pathname.slice(1)} and state <> 'idle' and query like ${`%${text}%`}`,
+    );
+    return count;
+  };
+  const patience = { timeout: 10_000, interval: 20 };
+
+  test.each(['lookup', 'search', 'transaction'] as const)(
+    'that fills the lane %s leaves room for another',
+    async (lane) => {
+      const limits = {
+        DATABASE_SEARCH_CONNECTIONS: '4',
+        DATABASE_TRANSACTION_CONNECTIONS: '4',
+        DATABASE_QUEUE_MS: '60000',
+      };
+      const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1', ...limits }), database.url);
+      const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }));
+      const hold = Promise.withResolvers<void>();
+      const greedy = Array.from({ length: 100 }, () => one![lane](() => hold.promise));
+      const read = (sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`;
+      expect(await other![lane]<postgres.Row[]>(read)).toEqual([{ one: 1 }]);
+      hold.resolve();
+      await Promise.all(greedy);
+      await small.close();
+    },
+  );
+
+  test.each(['search', 'transaction'] as const)(
+    'whose time is up is told at once, and the server ends what it did in the lane %s',
+    async (lane) => {
+      const single = {
+        DATABASE_SEARCH_CONNECTIONS: '1',
+        DATABASE_TRANSACTION_CONNECTIONS: '1',
+        DATABASE_QUEUE_MS: '60000',
+      };
+      const small = openDatabase(parseConfig(single), database.url);
+      for (const text of ['first', 'second', 'third']) {
+        const controller = new AbortController();
+        const time = small.for({ customerId: 'one', signal: controller.signal });
+        const slow = time[lane]<unknown>((sql) => sql.unsafe(`select pg_sleep(60) as ${text}_${lane}`));
+        await expect.poll(() => running(`${text}_${lane}`), patience).toBe(1);
+        controller.abort(notFound('time'));
+        await expect(slow).rejects.toMatchObject({ code: 'not_found' });
+        // The only connection of the lane: the next statement gets no error that was meant for the one before.
+        expect(await small[lane]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'))).toEqual([{ one: 1 }]);
+        expect(await running(`${text}_${lane}`)).toBe(0);
+      }
+      await small.close();
+    },
+  );
+
+  test('that hangs up has its search ended, but what it wrote is written', async () => {
+    const controller = new AbortController();
+    const gone = db.for({ customerId: 'one', signal: controller.signal });
+    const search = gone.search((sql) => sql`select pg_sleep(60) as hung_up`);
+    const begun = Promise.withResolvers<void>();
+    const write = gone.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('before the hang-up')`;
+      begun.resolve();
+      await tx`select pg_sleep(0.2)`;
+      await tx`insert into notes (text) values ('after the hang-up')`;
+    });
+    await begun.promise;
+    await expect.poll(() => running('hung_up'), patience).toBe(1);
+    controller.abort(new HungUp());
+    await expect(search).rejects.toBeInstanceOf(HungUp);
+    await expect(write).rejects.toBeInstanceOf(HungUp);
+    await expect.poll(() => running('hung_up'), patience).toBe(0);
+    const written = () => owner`select text from notes where text like '% the hang-up'`;
+    await expect.poll(async () => (await written()).count, patience).toBe(2);
+  });
+
+  test('whose time is up has nothing written, unless it was committed by then', async () => {
+    const outcomes = await Promise.all(
+      Array.from({ length: 60 }, async (_, i) => {
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(notFound('time')), i / 2);
+        const half = (tx: Transaction) => tx`insert into pairs (number) values (${-1 - i})`;
+        return db
+          .for({ customerId: `${i % 20}`, signal: controller.signal })
+          .transaction(async (tx) => [await half(tx), await half(tx)])
+          .then(
+            () => -1 - i,
+            ({ code }: { code: string }) => {
+              expect(code).toMatch(/not_found|unavailable/);
+              return undefined;
+            },
+          );
+      }),
+    );
+    // Nothing of it goes on: what is to be seen stays as it is.
+    await expect.poll(() => running('insert into pairs'), patience).toBe(0);
+    const rows = await owner<{ number: number; count: number }[]>`
+      select number, count(*)::integer as count from pairs where number < 0 group by number`;
+    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+    const kept = new Set(rows.map(({ number }) => number));
+    expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
+    // The connections are as good as new.
+    const reads = Array.from({ length: 60 }, (_, i) =>
+      db.for({ customerId: `${i}` }).transaction((tx) => tx`select ${i}::integer as i`),
+    );
+    expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
+  });
+
+  test('neither delays nor fills the look-up of credentials', async () => {
+    const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1' }), database.url);
+    const slow = small.for({ customerId: 'one' }).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
+    slow.catch(() => undefined);
+    await expect.poll(() => running('in_the_way'), patience).toBe(1);
+    expect(await small.credentials((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await asSuperuser(
+      (sql) => sql`
+      select pg_terminate_backend(pid) from pg_stat_activity where query like '%in_the_way%' and pid <> pg_backend_pid()`,
+    );
+    await expect(slow).rejects.toMatchObject(unavailable);
+    await small.close();
   });
 });
 

@@ -10,18 +10,20 @@ import { startServerProcess, type ServerProcess } from './setup/server-process.t
 const limits = {
   STATEMENT_TIMEOUT_MS: '2000',
   DATABASE_QUEUE_MS: '500',
-  DATABASE_TRANSACTION_CONNECTIONS: '2',
+  DATABASE_TRANSACTION_CONNECTIONS: '4', // two for one customer
   SHUTDOWN_MS: '3000',
 };
 
 let test: TestApp;
 let customer: TestCustomer;
+let other: TestCustomer;
 let proxy: FaultyProxy;
 let service: ServerProcess;
 
 beforeAll(async () => {
   test = await startApp();
   customer = await test.customer();
+  other = await test.customer();
   proxy = await startFaultyProxy(test.url);
   service = await startServerProcess(proxy.through(test.url), limits);
 });
@@ -30,11 +32,11 @@ afterAll(() => proxy?.close());
 const contact = async (): Promise<string> => (await customer.post('/contacts', contactBody())).body.data.id;
 
 /** A call over a real socket, with how long it took. */
-async function call(method: string, path: string, body?: object, to = service) {
+async function call(method: string, path: string, body?: object, key = customer.key, to = service) {
   const began = performance.now();
   const answer = await fetch(`${to.url}/api/ext${path}`, {
     method,
-    headers: { authorization: `X-API-Key ${customer.key}`, ...(body ? { 'content-type': 'application/json' } : {}) },
+    headers: { authorization: `X-API-Key ${key}`, ...(body ? { 'content-type': 'application/json' } : {}) },
     ...(body ? { body: JSON.stringify(body) } : {}),
   });
   return {
@@ -87,7 +89,7 @@ describe('the service lives, and tells its callers in bounded time, when', () =>
     expect(await call('PATCH', `/contacts/${id}`, { job_title: 'y' })).toMatchObject({ status: 200 });
   });
 
-  it('every connection for transactions is taken: reads go on, writers are told to come back', async () => {
+  it('every connection for transactions that a customer may have is taken: its reads go on, its writers are told to come back, others write', async () => {
     const [id, free] = [await contact(), await contact()];
     const release = await hold(id);
     const stuck = [1, 2].map(() => call('PATCH', `/contacts/${id}`, { job_title: 'x' }));
@@ -96,6 +98,7 @@ describe('the service lives, and tells its callers in bounded time, when', () =>
     expect(refused).toMatchObject(unavailable);
     expect(refused.ms).toBeLessThan(2_500);
     expect(await call('GET', `/contacts/${free}`)).toMatchObject({ status: 200 });
+    expect(await call('POST', '/contacts', contactBody(), other.key)).toMatchObject({ status: 201 });
     await release();
     expect((await Promise.all(stuck)).map(({ status }) => status)).toEqual([200, 200]);
     expect(await call('PATCH', `/contacts/${free}`, { job_title: 'x' })).toMatchObject({ status: 200 });
@@ -146,7 +149,7 @@ describe('SIGTERM', () => {
     const stopping = await startServerProcess(test.url, limits);
     const id = await contact();
     const release = await hold(id);
-    const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, stopping);
+    const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, customer.key, stopping);
     const half = await halfARequest(stopping);
     const cutOff = once(half.resume(), 'close');
     await untilWaiting(1);

@@ -1,5 +1,7 @@
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Gate } from '../src/gate.ts';
+import { Gate, type GateLimits } from '../src/gate.ts';
+import { HungUp, type Requester } from '../src/requester.ts';
 
 /** A work that stays inside until it is told to leave. */
 function held(): { work: () => Promise<void>; leave: () => void } {
@@ -19,7 +21,7 @@ describe('a gate', () => {
       await new Promise(setImmediate);
       inside -= 1;
     };
-    await Promise.all(Array.from({ length: 12 }, () => gate.run(work)));
+    await Promise.all(Array.from({ length: 12 }, () => gate.runAlone(work)));
     expect(most).toBe(2);
     expect([gate.inside, gate.waiting]).toEqual([0, 0]);
   });
@@ -27,15 +29,15 @@ describe('a gate', () => {
   test('admits in the order of arrival', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const order: number[] = [];
-    await Promise.all([1, 2, 3, 4].map((number) => gate.run(async () => void order.push(number))));
+    await Promise.all([1, 2, 3, 4].map((number) => gate.runAlone(async () => void order.push(number))));
     expect(order).toEqual([1, 2, 3, 4]);
   });
 
   test('refuses at once when too many wait', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
     const first = held();
-    const works = [gate.run(first.work), gate.run(async () => 'second')];
-    await expect(gate.run(async () => 'third')).rejects.toMatchObject(busy);
+    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'second')];
+    await expect(gate.runAlone(async () => 'third')).rejects.toMatchObject(busy);
     first.leave();
     expect(await Promise.all(works)).toEqual([undefined, 'second']);
   });
@@ -43,10 +45,10 @@ describe('a gate', () => {
   test('refuses whoever has waited too long, and keeps the place for the others', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 20 });
     const first = held();
-    const running = gate.run(first.work);
-    await expect(gate.run(async () => 'late')).rejects.toMatchObject(busy);
+    const running = gate.runAlone(first.work);
+    await expect(gate.runAlone(async () => 'late')).rejects.toMatchObject(busy);
     expect([gate.inside, gate.waiting]).toEqual([1, 0]);
-    const next = gate.run(async () => 'in time');
+    const next = gate.runAlone(async () => 'in time');
     first.leave();
     expect(await next).toBe('in time');
     await running;
@@ -56,32 +58,241 @@ describe('a gate', () => {
   test('gives the place back when the work fails, also at once', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 0, maxWaitMs: 1 });
     const fault = new Error('fault');
-    await expect(gate.run(() => Promise.reject(fault))).rejects.toBe(fault);
+    await expect(gate.runAlone(() => Promise.reject(fault))).rejects.toBe(fault);
     const throwing = () => {
       throw fault;
     };
-    await expect(gate.run(throwing)).rejects.toBe(fault);
-    expect(await gate.run(async () => 'free')).toBe('free');
+    await expect(gate.runAlone(throwing)).rejects.toBe(fault);
+    expect(await gate.runAlone(async () => 'free')).toBe('free');
   });
 
   test('leaves no timer behind', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
     const before = timers();
-    await Promise.all([1, 2, 3].map(() => gate.run(() => new Promise(setImmediate))));
+    await Promise.all([1, 2, 3].map(() => gate.runAlone(() => new Promise(setImmediate))));
     expect(timers()).toBe(before);
   });
 
   test('once closed admits nobody new, and tells when the last one has left', async () => {
     const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const first = held();
-    const works = [gate.run(first.work), gate.run(async () => 'was waiting')];
+    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'was waiting')];
     const closed = gate.close();
-    await expect(gate.run(async () => 'new')).rejects.toMatchObject(busy);
+    await expect(gate.runAlone(async () => 'new')).rejects.toMatchObject(busy);
     expect(await Promise.race([closed, Promise.resolve('open')])).toBe('open');
     first.leave();
     expect(await Promise.all(works)).toEqual([undefined, 'was waiting']);
     await closed;
     await expect(gate.close()).resolves.toBeUndefined();
   });
+});
+
+const turn = (): Promise<void> => new Promise(setImmediate);
+
+describe('customers', () => {
+  /** Has a customer ask for so many places at once; returns what is held. */
+  const ask = (gate: Gate, customerId: string, count: number) =>
+    Array.from({ length: count }, () => {
+      const { work, leave } = held();
+      const done = gate.run({ customerId }, work).then(
+        () => 'done',
+        (error: { code: string }) => error.code,
+      );
+      return { leave, done };
+    });
+
+  test('get half of the places alone, and a third each when they are two', async () => {
+    const gate = new Gate({ limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
+    const one = ask(gate, 'one', 12);
+    expect([gate.inside, gate.waiting]).toEqual([6, 6]);
+    const other = ask(gate, 'other', 12);
+    expect(gate.inside).toBe(9);
+    one[0]!.leave();
+    one[1]!.leave();
+    await turn();
+    expect(gate.inside).toBe(8);
+    ask(gate, 'third', 1);
+    expect(gate.inside, 'a customer that has none takes any free place').toBe(9);
+    for (const { leave } of [...one, ...other]) leave();
+    await Promise.all([...one, ...other].map(({ done }) => done));
+  });
+
+  test('find room in a queue that another one has filled', async () => {
+    const gate = new Gate({ limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
+    const one = ask(gate, 'one', 10);
+    expect(gate.waiting).toBe(2);
+    const [other] = ask(gate, 'other', 1);
+    expect(gate.waiting).toBe(3);
+    expect(await one.at(-1)!.done).toBe('unavailable');
+    for (const { leave } of [...one, other!]) leave();
+    expect(await other!.done).toBe('done');
+  });
+
+  test('are served in turn, whoever came first with how much', async () => {
+    const gate = new Gate({ limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
+    const order: string[] = [];
+    const first = held();
+    const all = [gate.run({ customerId: 'first' }, first.work)];
+    for (const name of ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'])
+      all.push(gate.run({ customerId: name[0]! }, async () => void order.push(name)));
+    first.leave();
+    await Promise.all(all);
+    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4']);
+  });
+
+  test('are told at once that nobody waits for their work any more; what has begun keeps its place until it ends', async () => {
+    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const [begun, waiting] = [new AbortController(), new AbortController()];
+    const first = held();
+    const running = gate.run({ customerId: 'one', signal: begun.signal }, first.work);
+    const queued = gate.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
+    waiting.abort(new HungUp());
+    await expect(queued).rejects.toBeInstanceOf(HungUp);
+    expect([gate.inside, gate.waiting]).toEqual([1, 0]);
+    begun.abort(new HungUp());
+    await expect(running).rejects.toBeInstanceOf(HungUp);
+    expect(gate.inside).toBe(1);
+    first.leave();
+    await turn();
+    expect(gate.inside).toBe(0);
+    const late = gate.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
+    await expect(late).rejects.toBeInstanceOf(HungUp);
+    expect(gate.inside).toBe(0);
+  });
+
+  test('wait in all gates together no longer than their patience', async () => {
+    const gates = [1, 2].map(() => new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
+    const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
+    const requester: Requester = { customerId: 'one', patienceMs: 200 };
+    const first = gates[0]!.run(requester, async () => 'in time');
+    setTimeout(holders[0]!.leave, 20);
+    expect(await first).toBe('in time');
+    expect(requester.patienceMs).toBeLessThan(200);
+    await expect(gates[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
+    expect(requester.patienceMs).toBe(0);
+    holders[1]!.leave();
+  });
+});
+
+/** What a gate must do, in the plainest form: who is inside and who waits, by customer, in order. */
+class Model {
+  readonly inside: Work[] = [];
+  readonly waiting: Work[] = [];
+  /** Customers, the one whose turn was longest ago first. */
+  readonly turns: string[] = [];
+  readonly #limits: GateLimits;
+
+  constructor(limits: GateLimits) {
+    this.#limits = limits;
+  }
+
+  #admits(places: Work[], count: number, { customer }: Work): boolean {
+    const free = count - places.length;
+    const held = places.filter((one) => one.customer === customer).length;
+    return free > 0 && (held === 0 || held + 1 <= free - 1);
+  }
+
+  arrive(work: Work): void {
+    const isFirst = !this.waiting.some(({ customer }) => customer === work.customer);
+    if (isFirst && this.#admits(this.inside, this.#limits.limit, work)) return void this.inside.push(work);
+    if (!this.#admits(this.waiting, this.#limits.maxWaiting, work)) return;
+    if (isFirst) this.turns.push(work.customer);
+    this.waiting.push(work);
+  }
+
+  leave(work: Work): void {
+    this.inside.splice(this.inside.indexOf(work), 1);
+    for (let next = this.#next(); next; next = this.#next()) {
+      this.giveUp(next);
+      if (this.waiting.some(({ customer }) => customer === next.customer)) {
+        this.turns.splice(this.turns.indexOf(next.customer), 1);
+        this.turns.push(next.customer);
+      }
+      this.inside.push(next);
+    }
+  }
+
+  giveUp(work: Work): void {
+    this.waiting.splice(this.waiting.indexOf(work), 1);
+    if (!this.waiting.some(({ customer }) => customer === work.customer))
+      this.turns.splice(this.turns.indexOf(work.customer), 1);
+  }
+
+  #next(): Work | undefined {
+    const first = this.turns.map((name) => this.waiting.find(({ customer }) => customer === name)!);
+    return first.find((work) => this.#admits(this.inside, this.#limits.limit, work));
+  }
+}
+
+interface Work {
+  id: number;
+  customer: string;
+  isInside: boolean;
+  leave: () => void;
+  giveUp: () => void;
+}
+
+test('a gate does as its model, whatever comes and goes', async () => {
+  const step = fc.record({
+    what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'leave', 'give up'),
+    customer: fc.constantFrom('a', 'b', 'c', 'd'),
+    which: fc.nat(),
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 9 }),
+      fc.integer({ min: 0, max: 9 }),
+      fc.array(step, { maxLength: 60 }),
+      async (limit, maxWaiting, steps) => {
+        const limits = { limit, maxWaiting, maxWaitMs: 60_000 };
+        const [gate, model] = [new Gate(limits), new Model(limits)];
+        const all: Work[] = [];
+        const arrive = (customer: string): Work => {
+          const { work, leave } = held();
+          const controller = new AbortController();
+          const one = {
+            id: all.length,
+            customer,
+            isInside: false,
+            leave,
+            giveUp: () => controller.abort(new HungUp()),
+          };
+          const inside = async () => {
+            one.isInside = true;
+            await work();
+            one.isInside = false;
+          };
+          gate.run({ customerId: customer, signal: controller.signal }, inside).catch(() => undefined);
+          all.push(one);
+          return one;
+        };
+        const end = (one: Work, what: string) => {
+          const how = what === 'leave' ? 'leave' : 'giveUp';
+          one[how]();
+          model[how](one);
+        };
+        for (const { what, customer, which } of steps) {
+          if (what === 'arrive') model.arrive(arrive(customer));
+          const from = what === 'leave' ? model.inside : what === 'give up' ? model.waiting : [];
+          const one = from[which % from.length];
+          if (one) end(one, what);
+          await turn();
+          const ids = (works: Work[]) => works.map(({ id }) => id).toSorted((a, b) => a - b);
+          expect(ids(all.filter(({ isInside }) => isInside))).toEqual(ids(model.inside));
+          expect([gate.inside, gate.waiting]).toEqual([model.inside.length, model.waiting.length]);
+        }
+        const closed = gate.close();
+        while (model.inside.length > 0) {
+          const [one] = model.inside;
+          one!.leave();
+          model.leave(one!);
+          await turn();
+        }
+        await closed;
+        expect([gate.inside, gate.waiting]).toEqual([0, 0]);
+      },
+    ),
+    { numRuns: 200 },
+  );
 });

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../src/config.ts';
-import { openDatabase, type Database } from '../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../src/db.ts';
 import { migrate, type Migrated } from '../src/migrate.ts';
 import { checkSchema } from '../src/migrations.ts';
 import { createDatabase, type TestDatabase } from './setup/database.ts';
@@ -73,7 +73,7 @@ describe('migrations', () => {
 });
 
 describe('a schema', () => {
-  let db: Database;
+  let db: SharedDatabase;
   beforeEach(() => {
     db = openDatabase(parseConfig({}), database.url);
     return () => db.close();

@@ -1,51 +1,53 @@
 import { unavailable } from '../errors.ts';
 
-/** After so many failures in a row nobody is let through, for so long (ms); then one is let through to try. */
-export interface BreakerLimits {
-  failures: number;
-  openMs: number;
-}
-
-/** Spares callers the wait for a service that does not answer, and the service the callers. */
+/** Spares callers the wait for a service that is down, and the service the callers. */
 export class Breaker {
-  readonly #limits: BreakerLimits;
+  readonly #openMs: number;
   readonly #what: string;
-  #failures = 0;
+  #isDown = false;
   #openUntil = 0;
 
-  /** @param what does not answer, for the message */
-  constructor(what: string, limits: BreakerLimits) {
+  /**
+   * @param what is down, for the message
+   * @param openMs for how long nobody is let through once it is down; then one caller is let through to try
+   */
+  constructor(what: string, openMs: number) {
     this.#what = what;
-    this.#limits = limits;
+    this.#openMs = openMs;
   }
 
-  /** Whether the next caller would be turned away. */
+  /** Whether the next caller would be refused. */
   get isOpen(): boolean {
-    return this.#failures >= this.#limits.failures && performance.now() < this.#openUntil;
+    return this.#isDown && performance.now() < this.#openUntil;
+  }
+
+  /** @throws DomainError `unavailable` while nobody is let through */
+  demandClosed(): void {
+    if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
   }
 
   /**
-   * Runs work unless too much of it failed lately.
-   * @param isFailure which errors say that the service does not answer
+   * Runs work unless the service is down.
+   * @param judge tells by an error of the work whether the service is down; undefined when the error says nothing of that
    * @throws DomainError `unavailable` without running it
    */
-  async run<T>(work: () => Promise<T>, isFailure: (error: unknown) => boolean): Promise<T> {
-    if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
-    // Whoever comes while this one tries is turned away.
-    if (this.#failures >= this.#limits.failures) this.#openUntil = performance.now() + this.#limits.openMs;
+  async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
+    this.demandClosed();
+    // Whoever comes while this one tries is refused.
+    if (this.#isDown) this.#open();
     try {
       const result = await work();
-      this.#failures = 0;
+      this.#isDown = false;
       return result;
     } catch (error) {
-      if (isFailure(error)) this.#fail();
-      else this.#failures = 0;
+      this.#isDown = (await judge(error)) ?? this.#isDown;
+      if (this.#isDown) this.#open();
       throw error;
     }
   }
 
-  #fail(): void {
-    this.#failures += 1;
-    if (this.#failures >= this.#limits.failures) this.#openUntil = performance.now() + this.#limits.openMs;
+  /** Lets nobody through for a while. */
+  #open(): void {
+    this.#openUntil = performance.now() + this.#openMs;
   }
 }

@@ -1,3 +1,4 @@
+import type { Requester } from '../requester.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
 import type { Criterion } from './criteria.ts';
 import type { CatalogDocument } from './document.ts';
@@ -37,12 +38,10 @@ export interface CatalogStatus {
 }
 
 /**
- * The people that customers look for. Two engines keep it, with the same answers to the same questions. Whatever keeps an
- * engine from answering comes out as DomainError `unavailable`, in bounded time.
+ * What is read of the people that customers look for. Two engines keep them, with the same answers to the same questions.
+ * Whatever keeps an engine from answering comes out as DomainError `unavailable`, in bounded time.
  */
-export interface Catalog {
-  readonly engine: 'postgres' | 'elasticsearch';
-
+export interface CatalogReads {
   /** A slice of the prospects that match, unmasked, in the order asked for and then by id. */
   search(search: Search, slice: Slice): Promise<Prospect[]>;
   /** How many match, exactly. */
@@ -51,6 +50,14 @@ export interface Catalog {
   find(ids: string[]): Promise<Prospect[]>;
   /** Values of a member (or of all) with words that begin so, the most frequent first, at most ten. */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
+}
+
+/** The whole catalog. Its own reads are the service's, and count in nobody else's share. */
+export interface Catalog extends CatalogReads {
+  readonly engine: 'postgres' | 'elasticsearch';
+
+  /** The reads as a requester makes them: they count in the customer's share, and end when the requester's signal is aborted. */
+  for(requester: Requester): CatalogReads;
 
   /**
    * Makes the catalog know, for these prospects, who has unlocked them as Postgres tells it at some moment after the call;

@@ -3,12 +3,23 @@ import { Client, errors } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
 import { DomainError, unavailable } from '../errors.ts';
 import { Gate } from '../gate.ts';
+import type { Requester } from '../requester.ts';
 import { Breaker } from './breaker.ts';
 
 /** What every call is given beside its own parameters. */
 export interface CallOptions {
   requestTimeout: number;
   maxRetries: 0;
+  signal?: AbortSignal;
+}
+
+/** The cluster as a requester reads it. */
+export interface Reader {
+  /**
+   * A question that somebody waits for. It waits for a place if need be.
+   * @throws DomainError `unavailable` when the cluster is down, silent or overloaded, or there is no place in time
+   */
+  read<T>(call: Call<T>): Promise<T>;
 }
 
 /** One call, on whichever node it is told. */
@@ -26,21 +37,26 @@ interface Node {
   client: Client;
   /** How little is to be hoped of it, by its last sign of life. */
   doubt: Doubt;
+  /** Whether it answered when it was last asked for a sign of life. */
+  answers: boolean;
   /** By which the cluster calls it; known once it has answered. */
   id: string | undefined;
 }
 
 /** How long a load waits for the cluster to come back: longer than a cluster takes to give up a lost node (ms). */
 export const loadPatienceMs = 300_000;
-const probeMs = 500;
-/** Reads under way at once; more would only wait in the cluster's own queues. */
-const readLimits = { limit: 128, maxWaiting: 1_000, maxWaitMs: 1_000 };
+/** How long a node may take for a sign of life, and the pause between two such questions. */
+const probeMs = 1_000;
+/** Readers that may wait, and how long: as for a connection to the database. */
+const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
+/** Failed answers in a row after which the cluster is asked for a sign of life. */
+const failuresInDoubt = 5;
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
 
 /**
- * The nodes of a search cluster, with limits: each call has its time, is tried twice at most, and is not tried at all
- * while the cluster does not answer. A node that holds its sockets and answers nothing also holds up searches that come in
+ * The nodes of a search cluster, with limits: reads have places, which customers share. Each call has its time, is sent
+ * twice at most, and is not sent at all while the cluster does not answer. A slow read is not sent again. A node that holds its sockets and answers nothing also holds up searches that come in
  * through others, as long as the cluster counts it in; so when a search takes too long all nodes are asked for a sign of
  * life, and those that give none are left out, until they do.
  */
@@ -48,11 +64,14 @@ export class SearchNodes {
   readonly #nodes: Node[];
   readonly #readMs: number;
   readonly #writeMs: number;
-  readonly #gate = new Gate(readLimits);
-  readonly #breaker = new Breaker('The prospect catalog', { failures: 5, openMs: 1_000 });
+  readonly #gate: Gate;
+  readonly #breaker = new Breaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
+  /** Failed answers in a row. */
+  #failures = 0;
   #watching = false;
+  #probing: Promise<unknown> | undefined;
 
   constructor(config: Config) {
     const auth = config.ELASTICSEARCH_API_KEY ? { auth: { apiKey: config.ELASTICSEARCH_API_KEY } } : {};
@@ -60,26 +79,33 @@ export class SearchNodes {
       // What it answers is what was written here: nothing in it can be a prototype.
       client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),
       doubt: 0,
+      answers: true,
       id: undefined,
     }));
+    this.#gate = new Gate({ limit: config.ELASTICSEARCH_READS, ...readQueue });
     this.#readMs = config.ELASTICSEARCH_TIMEOUT_MS;
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
   /** How long a read can take, its retry included (ms). */
   get longestReadMs(): number {
-    return 2 * this.#readMs + probeMs;
+    return 2 * (this.#readMs + probeMs);
   }
 
-  /**
-   * A question that somebody waits for.
-   * @throws DomainError `unavailable` when the cluster is down, silent or overloaded
-   */
-  read<T>(call: Call<T>): Promise<T> {
-    const once = () => this.#attempt(call, this.#readMs);
-    const twice = () =>
-      once().catch((error: unknown) => (isWorthRetry(error) ? once() : Promise.reject(error as Error)));
-    return asDomainErrors(() => this.#breaker.run(() => this.#gate.run(twice), isTrouble));
+  /** The cluster as a requester reads it: a read counts in the customer's share, and ends with the requester's signal. */
+  for(requester: Requester): Reader {
+    return {
+      read: (call) =>
+        asDomainErrors(async () => {
+          this.#breaker.demandClosed();
+          return this.#gate.run(requester, () =>
+            this.#breaker.run(
+              () => this.#read(call, requester.signal),
+              (error) => this.#isDown(error),
+            ),
+          );
+        }),
+    };
   }
 
   /**
@@ -115,12 +141,43 @@ export class SearchNodes {
     await Promise.all(this.#nodes.map(({ client }) => client.close()));
   }
 
-  async #attempt<T>(call: Call<T>, requestTimeout: number): Promise<T> {
+  async #read<T>(call: Call<T>, signal: AbortSignal | undefined): Promise<T> {
+    const once = () => this.#attempt(call, this.#readMs, signal);
+    return once().catch((error: unknown) => (this.#isWorthRetry(error) ? once() : Promise.reject(error as Error)));
+  }
+
+  /** A read that was slow although all nodes answer is slow by itself: sent again it would only double the load. */
+  #isWorthRetry(error: unknown): boolean {
+    if (!mayBeBetterElsewhere(error)) return false;
+    const { length } = this.#nodes.filter(({ answers }) => answers);
+    return error instanceof errors.TimeoutError ? length > 0 && length < this.#nodes.length : true;
+  }
+
+  /**
+   * Whether a failed read means that the cluster is down, for everybody. One customer's queries can be slow or refused one
+   * after the other, so what counts is that no node gives a sign of life.
+   */
+  async #isDown(error: unknown): Promise<boolean | undefined> {
+    if (error instanceof errors.RequestAbortedError) return undefined;
+    this.#failures = isTrouble(error) ? this.#failures + 1 : 0;
+    if (this.#failures === 0) return false;
+    const isJudged = mayBeBetterElsewhere(error); // all nodes were asked just now
+    if (!isJudged && this.#failures < failuresInDoubt) return false;
+    if (!isJudged) await this.#probeAll();
+    this.#failures %= failuresInDoubt;
+    return isRejected(error) || this.#nodes.every(({ answers }) => !answers);
+  }
+
+  async #attempt<T>(call: Call<T>, requestTimeout: number, signal?: AbortSignal): Promise<T> {
     const node = this.#pick();
+    // A signal of its own: the client fires this one's event when the call takes too long.
+    const given = signal ? { signal: AbortSignal.any([signal]) } : {};
     try {
-      return await call(node.client, { requestTimeout, maxRetries: 0 }, this.#route());
+      const answer = await call(node.client, { requestTimeout, maxRetries: 0, ...given }, this.#route());
+      this.#failures = 0;
+      return answer;
     } catch (error) {
-      if (isWorthRetry(error) && this.#nodes.length > 1) {
+      if (mayBeBetterElsewhere(error)) {
         // A call that was given seconds may have waited for another node than the one that was asked, and a node that
         // answers that a shard failed may have lost another node: the retry must not go there.
         await this.#probeAll();
@@ -145,8 +202,10 @@ export class SearchNodes {
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
+  /** Whoever asks meanwhile gets the same answer. */
   #probeAll(): Promise<unknown> {
-    return Promise.all(this.#nodes.map((node) => probe(node)));
+    this.#probing ??= Promise.all(this.#nodes.map((node) => probe(node))).finally(() => (this.#probing = undefined));
+    return this.#probing;
   }
 
   /** Asks again until nobody is in doubt. */
@@ -177,8 +236,10 @@ async function probe(node: Node): Promise<void> {
     );
     node.id = Object.keys(answer.nodes)[0];
     node.doubt = 0;
+    node.answers = true;
   } catch (error) {
     node.doubt = doubtAfter(error);
+    node.answers = !isTrouble(error);
   }
 }
 
@@ -202,8 +263,12 @@ export const isTrouble = (error: unknown): boolean =>
   error instanceof errors.DeserializationError ||
   [429, 502, 503, 504].includes(statusOf(error) ?? 0);
 
-/** Not when it is overloaded: that would make it worse. */
-const isWorthRetry = (error: unknown): boolean => isTrouble(error) && statusOf(error) !== 429;
+/** Another node may answer the same call; not when the cluster is overloaded: to ask again would make it worse. */
+const mayBeBetterElsewhere = (error: unknown): boolean => isTrouble(error) && statusOf(error) !== 429;
+
+/** The queues of the cluster are full, whoever asks. */
+const isRejected = (error: unknown): boolean =>
+  error instanceof errors.ResponseError && error.body?.error?.type === 'es_rejected_execution_exception';
 
 /** The client's errors hold whole requests, with people in them: what goes on is their name, status and type. */
 async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {

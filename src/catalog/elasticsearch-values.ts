@@ -4,13 +4,13 @@ import type { Config } from '../config.ts';
 import { fold } from '../fold.ts';
 import { usualSpelling } from './document.ts';
 import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
-import type { SearchNodes } from './elasticsearch-cluster.ts';
+import type { Reader, SearchNodes } from './elasticsearch-cluster.ts';
 import { foldedField, newIndex, spelledField, valuesIndex, type Names } from './elasticsearch-index.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
 /** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
 export async function suggest(
-  nodes: SearchNodes,
+  reader: Reader,
   names: Names,
   { source, search = '' }: SuggestionQuery,
 ): Promise<Suggestion[]> {
@@ -20,7 +20,7 @@ export async function suggest(
     ...(source === 'all' ? [] : [{ term: { member: source } }]),
     ...patterns.map((word) => ({ prefix: { words: { value: word } } })),
   ];
-  const { hits } = await nodes.read((client, options, route) =>
+  const { hits } = await reader.read((client, options, route) =>
     client.search<{ member: TextMember; value: string }>(
       {
         index: names.values,

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
+import { serviceItself } from '../requester.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
+import type { Catalog, CatalogReads, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toDocument } from './document.ts';
-import { SearchNodes } from './elasticsearch-cluster.ts';
+import { SearchNodes, type Reader } from './elasticsearch-cluster.ts';
 import { namesOf, newIndex, peopleIndex, refreshIntervals, type Names } from './elasticsearch-index.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
 import { fromSource, type PersonSource } from './elasticsearch-source.ts';
@@ -25,10 +26,8 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
     );
   return {
     engine: 'elasticsearch',
-    search: (search, slice) => searchPeople(nodes, names.people, search, slice),
-    count: (search) => countPeople(nodes, names, search),
-    find: (ids) => findPeople(nodes, names, ids),
-    suggest: (query) => suggest(nodes, names, query),
+    ...reads(nodes.for({ customerId: serviceItself }), names),
+    for: (requester) => reads(nodes.for(requester), names),
 
     syncUnlocks: (ids) => syncUnlocks(writing, ids),
     refresh: async () => void (await refresh(syncPatienceMs)),
@@ -52,16 +51,23 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   };
 }
 
+const reads = (reader: Reader, names: Names): CatalogReads => ({
+  search: (search, slice) => searchPeople(reader, names.people, search, slice),
+  count: (search) => countPeople(reader, names, search),
+  find: (ids) => findPeople(reader, names, ids),
+  suggest: (query) => suggest(reader, names, query),
+});
+
 const common = { ignore_unavailable: true, allow_partial_search_results: false } as const;
 
 /** All of the source, though not all is read: to pick from it costs the cluster more than the rest of the search. */
 async function searchPeople(
-  nodes: SearchNodes,
+  reader: Reader,
   index: string,
   search: Search,
   { limit, skip = 0, after }: Slice,
 ): Promise<Prospect[]> {
-  const { hits } = await nodes.read((client, options, route) =>
+  const { hits } = await reader.read((client, options, route) =>
     client.search<PersonSource>(
       {
         index,
@@ -80,11 +86,11 @@ async function searchPeople(
 }
 
 async function countPeople(
-  nodes: SearchNodes,
+  reader: Reader,
   names: Names,
   search: Pick<Search, 'criteria' | 'netNewFor'>,
 ): Promise<number> {
-  const { hits } = await nodes.read((client, options, route) =>
+  const { hits } = await reader.read((client, options, route) =>
     client.search(
       { index: names.people, ...common, ...route, query: matching(search), size: 0, track_total_hits: true },
       options,
@@ -94,9 +100,9 @@ async function countPeople(
 }
 
 /** By search, not by mget: what one sees the other must see. */
-async function findPeople(nodes: SearchNodes, names: Names, ids: string[]): Promise<Prospect[]> {
+async function findPeople(reader: Reader, names: Names, ids: string[]): Promise<Prospect[]> {
   if (ids.length === 0) return [];
-  const { hits } = await nodes.read((client, options, route) =>
+  const { hits } = await reader.read((client, options, route) =>
     client.search<PersonSource>(
       { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length },
       options,
@@ -208,7 +214,7 @@ async function readBatch(
 }
 
 async function statusOf(nodes: SearchNodes, names: Names): Promise<CatalogStatus> {
-  return nodes.read(async (client, options) => {
+  return nodes.for({ customerId: serviceItself }).read(async (client, options) => {
     const count = async (index: string) => (await client.count({ index, ignore_unavailable: true }, options)).count;
     const health = await client.cluster.health({}, options);
     const { indices = {} } = await client.indices.stats(

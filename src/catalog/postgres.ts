@@ -1,7 +1,7 @@
-import type { Database } from '../db.ts';
+import type { Database, SharedDatabase } from '../db.ts';
 import { wordPatterns } from './suggestions.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
-import type { Catalog, CatalogStatus, Search, Slice } from './catalog.ts';
+import type { Catalog, CatalogReads, CatalogStatus, Search, Slice } from './catalog.ts';
 import { toProspect } from './document.ts';
 import { isAfter, matching, orderBy } from './postgres-query.ts';
 import { encode, eraseDocuments, rebuildValues, refoldDocuments, writePeople } from './postgres-writing.ts';
@@ -14,16 +14,11 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /** The catalog in the service's own database: exact and always current, for up to some hundred thousand people. */
-export function postgresCatalog(db: Database): Catalog {
+export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
     engine: 'postgres',
-    search: async (search, slice) => toProspects(await db.search((sql) => selectSlice(sql, search, slice))),
-    count: (search) => db.search((sql) => count(sql, search)),
-    find: async (ids) =>
-      toProspects(
-        await db.lookup((sql) => sql<Row[]>`select id, person from prospects where id = any(${ids}::uuid[])`),
-      ),
-    suggest: (query) => db.search((sql) => selectSuggestions(sql, query)),
+    ...reads(db),
+    for: (requester) => reads(db.for(requester)),
 
     // Postgres is asked about unlocks when it searches, and shows what is committed.
     syncUnlocks: async () => undefined,
@@ -50,6 +45,14 @@ export function postgresCatalog(db: Database): Catalog {
     close: async () => undefined,
   };
 }
+
+const reads = (db: Database): CatalogReads => ({
+  search: async (search, slice) => toProspects(await db.search((sql) => selectSlice(sql, search, slice))),
+  count: (search) => db.search((sql) => count(sql, search)),
+  find: async (ids) =>
+    toProspects(await db.lookup((sql) => sql<Row[]>`select id, person from prospects where id = any(${ids}::uuid[])`)),
+  suggest: (query) => db.search((sql) => selectSuggestions(sql, query)),
+});
 
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 

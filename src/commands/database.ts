@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../config.ts';
-import { openDatabase, type Database } from '../db.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../db.ts';
 import { checkSchema } from '../migrations.ts';
 
 /** A PostgreSQL server, as the service and as the owner of the schema reach it. */
@@ -14,7 +14,7 @@ interface Server {
 /** What a command works with, opened; whoever opened it closes it. */
 export interface OpenServices {
   config: Config;
-  db: Database;
+  db: SharedDatabase;
   catalog: Catalog;
   url: string;
   ownerUrl: string;

@@ -1,4 +1,5 @@
 import { PgBoss } from 'pg-boss';
+import type { SharedDatabase } from '../db.ts';
 import { fillList } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
@@ -26,7 +27,8 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier'> {
+export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier' | 'db'> {
+  db: SharedDatabase;
   /** The database, as the service logs in. */
   url: string;
 }
@@ -78,15 +80,36 @@ export async function startWorkers(
   }
 }
 
+/** What all jobs of a process share. */
+interface SharedContext extends JobContext {
+  db: SharedDatabase;
+}
+
+/** What a job works with: the work for a customer counts in that customer's share. */
+function contextOf(context: SharedContext, data: object): JobContext {
+  if (!('customerId' in data)) return context;
+  const requester = { customerId: data.customerId as string };
+  return {
+    ...context,
+    db: context.db.for(requester),
+    catalog: { ...context.catalog, ...context.catalog.for(requester) },
+  };
+}
+
 /** Seconds between looks for a job. Nobody is woken for one that is tried again, so also those that are woken look often. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
-async function startKind(boss: PgBoss, kind: JobKind, handlers: Partial<Handlers>, context: JobContext): Promise<void> {
+async function startKind(
+  boss: PgBoss,
+  kind: JobKind,
+  handlers: Partial<Handlers>,
+  context: SharedContext,
+): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
   for (let i = 0; i < atOnce; i += 1) {
     const worker: string = await boss.work<Jobs[JobKind]>(kind, polling, async ([job]) => {
       context.log.info({ job: job!.id, kind }, 'job started');
-      await handle(context, job!.data);
+      await handle(contextOf(context, job!.data), job!.data);
       context.log.info({ job: job!.id, kind }, 'job done');
       // Look for the next job at once: the queue's own wake-up is for one that arrives while the worker rests.
       boss.notifyWorker(worker);

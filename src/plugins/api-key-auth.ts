@@ -3,6 +3,7 @@ import type { KeyCaller } from '../caller.ts';
 import { Unauthorized } from '../errors.ts';
 import { gather } from '../gather.ts';
 import { findKeys, recordUse } from '../queries/api-keys.ts';
+import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
 
 /** Finds the holder of a request's API key, or throws `Unauthorized` whatever is wrong with it. */
@@ -15,7 +16,7 @@ export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 export function keyAuthenticator(app: FastifyInstance): KeyAuthenticator {
   const find = gather(
     asText,
-    (hashes: TokenHash[]) => app.db.lookup((sql) => findKeys(sql, hashes)),
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findKeys(sql, hashes)),
     (key) => key.key_hash,
   );
   const noteUse = useRecorder(app);
@@ -55,6 +56,7 @@ function useRecorder(app: FastifyInstance): (keyId: string) => void {
     if (keyIds.length === 0) return;
     // A lost note is made up for by the key's next use.
     await app.db
+      .for({ customerId: serviceItself })
       .transaction((sql) => recordUse(sql, keyIds))
       .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of keys was not recorded'));
   };

@@ -21,12 +21,13 @@ export default fp(
       const wanted = accessOf(request);
       if ('public' in wanted) return;
       request.caller = await ('session' in wanted ? authenticateSession(request) : authenticateKey(request));
+      request.belongsTo(request.caller.customerId);
       if (mayPass(request.caller, wanted)) return;
       request.log.info({ wanted }, 'forbidden');
       throw forbidden();
     });
   },
-  { name: 'auth', dependencies: ['services'] },
+  { name: 'auth', dependencies: ['services', 'requester'] },
 );
 
 function demandAccess(route: RouteOptions): void {

@@ -36,15 +36,15 @@ export default fp(
   async (app) => {
     const once: FastifyInstance['once'] = async (request, reply, effect, prepare) => {
       const key = idempotencyKey(request);
-      if (key === undefined) return send(reply, await run(app.db, effect, prepare));
+      if (key === undefined) return send(reply, await run(request.db, effect, prepare));
       const use = { key, fingerprint: fingerprintOf(request) };
-      const { answer, replayed } = await runWithKey(app.db, request.caller.customerId, use, effect, prepare);
+      const { answer, replayed } = await runWithKey(request.db, request.caller.customerId, use, effect, prepare);
       if (replayed) void reply.header('idempotency-replayed', 'true');
       return send(reply, answer);
     };
     app.decorate('once', once);
   },
-  { name: 'idempotency', dependencies: ['services', 'json-body'] },
+  { name: 'idempotency', dependencies: ['requester', 'json-body'] },
 );
 
 const send = (reply: FastifyReply, { status, body }: KeptAnswer): FastifyReply => reply.code(status).send(body);

@@ -1,20 +1,26 @@
 import fp from 'fastify-plugin';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import type { Database } from '../db.ts';
+import type { Database, SharedDatabase } from '../db.ts';
 
 /** What the routes work with; opened and closed by the command that builds the app. */
 export interface Services {
   config: Config;
-  db: Database;
+  db: SharedDatabase;
   catalog: Catalog;
 }
 
 declare module 'fastify' {
-  interface FastifyInstance extends Services {}
+  interface FastifyInstance {
+    config: Config;
+    /** For whom it is used has to be said: a route uses `request.db`. */
+    db: Omit<SharedDatabase, keyof Database>;
+    /** The same: a route reads by `request.catalog`. */
+    catalog: Omit<Catalog, keyof CatalogReads>;
+  }
 }
 
-/** Hands the services to every route as `app.config`, `app.db` and `app.catalog`. */
+/** Hands the services to every plugin as `app.config`, `app.db` and `app.catalog`. */
 export default fp(
   async (app, services: Services) => {
     app.decorate('config', services.config);

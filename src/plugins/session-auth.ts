@@ -12,7 +12,7 @@ export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionC
 export function sessionAuthenticator(app: FastifyInstance): SessionAuthenticator {
   const find = gather(
     asText,
-    (hashes: TokenHash[]) => app.db.lookup((sql) => findSessions(sql, hashes)),
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findSessions(sql, hashes)),
     (session) => session.token_hash,
   );
   return async (request) => {

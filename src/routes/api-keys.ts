@@ -24,7 +24,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that come in together read the same value, before any of them writes: one of them can win, no more.
   const findVersion = gather(
     ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id.toLowerCase()}`,
-    (keys) => app.db.lookup((sql) => findKeyVersions(sql, keys)),
+    (keys) => app.db.credentials((sql) => findKeyVersions(sql, keys)),
     (version) => version,
   );
 
@@ -44,7 +44,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       const { name, expiration, permissions = [...scopes] } = request.body;
       const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
       const token = mintToken(app.config.KEY_PREFIX);
-      const row = await app.db.transaction((sql) => insertKey(sql, customerId, key, token, actorOf(request)));
+      const row = await request.db.transaction((sql) => insertKey(sql, customerId, key, token, actorOf(request)));
       return reply
         .code(201)
         .header('cache-control', 'no-store')
@@ -62,7 +62,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(ApiKey) },
       },
     },
-    (request) => app.db.lookup((sql) => listKeys(sql, request.caller.customerId)),
+    (request) => request.db.lookup((sql) => listKeys(sql, request.caller.customerId)),
   );
 
   app.patch(
@@ -85,7 +85,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       const { name, expiration, permissions } = request.body;
       const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
       const token = mintToken(app.config.KEY_PREFIX);
-      const row = await app.db.transaction((sql) => rotateKey(sql, before, changes, token, actorOf(request)));
+      const row = await request.db.transaction((sql) => rotateKey(sql, before, changes, token, actorOf(request)));
       if (!row) throw conflict('The API key was rotated or revoked at the same time');
       return reply.header('cache-control', 'no-store').send(issued('API key rotated', row, token));
     },
@@ -99,7 +99,9 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request) => {
       const { customerId } = request.caller;
-      const known = await app.db.transaction((sql) => revokeKey(sql, customerId, request.params.id, actorOf(request)));
+      const known = await request.db.transaction((sql) =>
+        revokeKey(sql, customerId, request.params.id, actorOf(request)),
+      );
       if (!known) throw notFound('API key');
       return { success: true as const, message: 'API key revoked' };
     },

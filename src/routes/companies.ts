@@ -21,8 +21,8 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'companies:read' } },
       schema: { summary: 'List companies', tags, body: CompanyQuery, response: { 200: Type.Array(Company) } },
     },
-    async ({ caller, body }, reply) => {
-      const page = await listCompanies(app.db, caller.customerId, body);
+    async ({ db, caller, body }, reply) => {
+      const page = await listCompanies(db, caller.customerId, body);
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return page.rows;
     },
@@ -34,7 +34,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'companies:read' } },
       schema: { summary: 'Count companies', tags, body: CompanyCount, response: { 200: Metadata } },
     },
-    async ({ caller, body }) => countCompanies(app.db, caller.customerId, body),
+    async ({ db, caller, body }) => countCompanies(db, caller.customerId, body),
   );
 
   app.post(
@@ -57,8 +57,8 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true },
       schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
     },
-    async ({ caller, params }, reply) => {
-      const company = (await app.db.lookup((sql) => findCompany(sql, caller.customerId, params.id))) ?? null;
+    async ({ db, caller, params }, reply) => {
+      const company = (await db.lookup((sql) => findCompany(sql, caller.customerId, params.id))) ?? null;
       if (company) void reply.header('etag', etagOf(company));
       return reply.send(company);
     },
@@ -76,8 +76,8 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 412: ErrorBody },
       },
     },
-    async ({ caller, params, body, headers }) => {
-      await app.db.transaction((sql) => changeCompany(sql, caller.customerId, params.id, body, headers['if-match']));
+    async ({ db, caller, params, body, headers }) => {
+      await db.transaction((sql) => changeCompany(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Company updated', params.id);
     },
   );
@@ -88,8 +88,8 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'companies:delete' } },
       schema: { summary: 'Delete a company', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
     },
-    async ({ caller, params, headers }) => {
-      await app.db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
+    async ({ db, caller, params, headers }) => {
+      await db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
       return done('Company deleted', params.id);
     },
   );

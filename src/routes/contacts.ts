@@ -29,8 +29,8 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'contacts:read' } },
       schema: { summary: 'List contacts', tags, body: ContactQuery, response: { 200: Type.Array(Contact) } },
     },
-    async ({ caller, body }, reply) => {
-      const page = await listContacts(app.db, caller.customerId, body);
+    async ({ db, caller, body }, reply) => {
+      const page = await listContacts(db, caller.customerId, body);
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return page.rows;
     },
@@ -42,7 +42,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'contacts:read' } },
       schema: { summary: 'Count contacts', tags, body: ContactCount, response: { 200: Metadata } },
     },
-    async ({ caller, body }) => countContacts(app.db, caller.customerId, body),
+    async ({ db, caller, body }) => countContacts(db, caller.customerId, body),
   );
 
   app.post(
@@ -64,8 +64,8 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'contacts:read' }, etag: true },
       schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
     },
-    async ({ caller, params }, reply) => {
-      const contact = await app.db.lookup((sql) => findContact(sql, caller.customerId, params.id));
+    async ({ db, caller, params }, reply) => {
+      const contact = await db.lookup((sql) => findContact(sql, caller.customerId, params.id));
       if (!contact) throw notFound('contact');
       return reply.header('etag', etagOf(contact)).send(contact);
     },
@@ -83,8 +83,8 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 412: ErrorBody },
       },
     },
-    async ({ caller, params, body, headers }) => {
-      await app.db.transaction((sql) => changeContact(sql, caller.customerId, params.id, body, headers['if-match']));
+    async ({ db, caller, params, body, headers }) => {
+      await db.transaction((sql) => changeContact(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Contact updated', params.id);
     },
   );
@@ -95,8 +95,8 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'contacts:delete' } },
       schema: { summary: 'Delete a contact', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
     },
-    async ({ caller, params, headers }) => {
-      await app.db.transaction((sql) => deleteContact(sql, caller.customerId, params.id, headers['if-match']));
+    async ({ db, caller, params, headers }) => {
+      await db.transaction((sql) => deleteContact(sql, caller.customerId, params.id, headers['if-match']));
       return done('Contact deleted', params.id);
     },
   );

@@ -14,7 +14,7 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',
     { config, schema: { summary: 'The account summary', tags, response: { 200: CustomerSummary } } },
-    (request) => app.db.lookup((sql) => findSummary(sql, request.caller.customerId)),
+    (request) => request.db.lookup((sql) => findSummary(sql, request.caller.customerId)),
   );
 
   app.get(
@@ -27,13 +27,13 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(User) },
       },
     },
-    (request) => app.db.lookup((sql) => listUsers(sql, request.caller.customerId)),
+    (request) => request.db.lookup((sql) => listUsers(sql, request.caller.customerId)),
   );
 
   app.get(
     '/customer/credits',
     { config, schema: { summary: 'What can be spent, and what jobs have reserved', tags, response: { 200: Credits } } },
-    (request) => app.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
+    (request) => request.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
   );
 
   app.post(
@@ -47,8 +47,8 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(LedgerEntry) },
       },
     },
-    async ({ caller, body }, reply) => {
-      const page = await listEntries(app.db, caller.customerId, body.paginate);
+    async ({ db, caller, body }, reply) => {
+      const page = await listEntries(db, caller.customerId, body.paginate);
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return page.rows;
     },

@@ -35,9 +35,9 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       config: { access },
       schema: { summary: 'Can the service answer?', tags: ['health'], response: { 200: Readiness, 503: Readiness } },
     },
-    async (_request, reply) => {
+    async (request, reply) => {
       const [schema, isUp] = await Promise.all([
-        app.db.lookup(checkSchema).catch(() => 'unknown' as const),
+        request.db.lookup(checkSchema).catch(() => 'unknown' as const),
         app.catalog.isUp(),
       ]);
       const checks = {

@@ -29,8 +29,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'list_contacts:read' } },
       schema: { summary: 'List contact lists', tags, body: ListQuery, response: { 200: Type.Array(List) } },
     },
-    async ({ caller, body }, reply) => {
-      const page = await listLists(app.db, caller.customerId, body);
+    async ({ db, caller, body }, reply) => {
+      const page = await listLists(db, caller.customerId, body);
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return page.rows;
     },
@@ -57,8 +57,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'list_contacts:read' }, etag: true },
       schema: { summary: 'Read a contact list', tags, params: IdParams, response: { 200: List } },
     },
-    async ({ caller, params }, reply) => {
-      const list = await findList(app.db, caller.customerId, params.id);
+    async ({ db, caller, params }, reply) => {
+      const list = await findList(db, caller.customerId, params.id);
       if (!list) throw notFound('list');
       return reply.header('etag', etagOf(list)).send(list);
     },
@@ -76,8 +76,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
       },
     },
-    async ({ caller, params, body, headers }) => {
-      await app.db.transaction(async (sql) => {
+    async ({ db, caller, params, body, headers }) => {
+      await db.transaction(async (sql) => {
         const { fill } = await changeList(sql, caller.customerId, params.id, body, headers['if-match']);
         await startFill(sql, fill);
       });
@@ -96,8 +96,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 412: ErrorBody },
       },
     },
-    async ({ caller, params, headers }) => {
-      await app.db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
+    async ({ db, caller, params, headers }) => {
+      await db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
       return done('List deleted', params.id);
     },
   );
@@ -154,8 +154,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: MembersAdded, 404: ErrorBody },
       },
     },
-    async ({ caller, body }) => {
-      const data = await app.db.transaction((sql) => addMembers(sql, caller.customerId, body));
+    async ({ db, caller, body }) => {
+      const data = await db.transaction((sql) => addMembers(sql, caller.customerId, body));
       return { success: true as const, message: 'Contacts added', data };
     },
   );
@@ -171,8 +171,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: MembersRemoved, 404: ErrorBody },
       },
     },
-    async ({ caller, body }) => {
-      const data = await app.db.transaction((sql) => removeMembers(sql, caller.customerId, body));
+    async ({ db, caller, body }) => {
+      const data = await db.transaction((sql) => removeMembers(sql, caller.customerId, body));
       return { success: true as const, message: 'Contacts removed', data };
     },
   );

@@ -22,8 +22,8 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'opportunities:read' } },
       schema: { summary: 'List opportunities', tags, body: PageQuery, response: { 201: Type.Array(Opportunity) } },
     },
-    async ({ caller, body }, reply) => {
-      const rows = await app.db.search((sql) => listOpportunities(sql, caller.customerId, body.paginate));
+    async ({ db, caller, body }, reply) => {
+      const rows = await db.search((sql) => listOpportunities(sql, caller.customerId, body.paginate));
       return reply.code(201).send(rows);
     },
   );
@@ -52,8 +52,8 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'opportunities:read' }, etag: true },
       schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
     },
-    async ({ caller, params }, reply) => {
-      const opportunity = await app.db.lookup((sql) => findOpportunity(sql, caller.customerId, params.id));
+    async ({ db, caller, params }, reply) => {
+      const opportunity = await db.lookup((sql) => findOpportunity(sql, caller.customerId, params.id));
       if (!opportunity) throw notFound('opportunity');
       return reply.header('etag', etagOf(opportunity)).send(opportunity);
     },
@@ -71,10 +71,8 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
       },
     },
-    async ({ caller, params, body, headers }) => {
-      await app.db.transaction((sql) =>
-        changeOpportunity(sql, caller.customerId, params.id, body, headers['if-match']),
-      );
+    async ({ db, caller, params, body, headers }) => {
+      await db.transaction((sql) => changeOpportunity(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Opportunity updated', params.id);
     },
   );
@@ -90,8 +88,8 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 412: ErrorBody },
       },
     },
-    async ({ caller, params, headers }) => {
-      await app.db.transaction((sql) => deleteOpportunity(sql, caller.customerId, params.id, headers['if-match']));
+    async ({ db, caller, params, headers }) => {
+      await db.transaction((sql) => deleteOpportunity(sql, caller.customerId, params.id, headers['if-match']));
       return done('Opportunity deleted', params.id);
     },
   );

@@ -13,7 +13,7 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines',
     { config, schema: { summary: 'List all pipelines', tags, response: { 200: Type.Array(PipelineListItem) } } },
-    async ({ caller }) => app.db.lookup((sql) => listPipelines(sql, caller.customerId)),
+    async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
 
   app.get(
@@ -22,8 +22,8 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
       config: { ...config, etag: true },
       schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } },
     },
-    async ({ caller, params }, reply) => {
-      const pipeline = await app.db.lookup((sql) => findPipeline(sql, caller.customerId, params.id));
+    async ({ db, caller, params }, reply) => {
+      const pipeline = await db.lookup((sql) => findPipeline(sql, caller.customerId, params.id));
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
     },

@@ -16,8 +16,8 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'products:read' } },
       schema: { summary: 'List products', tags, body: PageQuery, response: { 201: Type.Array(ProductListItem) } },
     },
-    async ({ caller, body }, reply) => {
-      const rows = await app.db.search((sql) => listProducts(sql, caller.customerId, body.paginate));
+    async ({ db, caller, body }, reply) => {
+      const rows = await db.search((sql) => listProducts(sql, caller.customerId, body.paginate));
       return reply.code(201).send(rows);
     },
   );
@@ -41,8 +41,8 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'products:read' }, etag: true },
       schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
     },
-    async ({ caller, params }, reply) => {
-      const product = await app.db.lookup((sql) => findProduct(sql, caller.customerId, params.id));
+    async ({ db, caller, params }, reply) => {
+      const product = await db.lookup((sql) => findProduct(sql, caller.customerId, params.id));
       if (!product) throw notFound('product');
       return reply.header('etag', etagOf(product)).send(product);
     },
@@ -60,8 +60,8 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: DoneWithId, 412: ErrorBody },
       },
     },
-    async ({ caller, params, body, headers }) => {
-      await app.db.transaction((sql) => changeProduct(sql, caller.customerId, params.id, body, headers['if-match']));
+    async ({ db, caller, params, body, headers }) => {
+      await db.transaction((sql) => changeProduct(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Product updated', params.id);
     },
   );
@@ -72,8 +72,8 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       config: { access: { scope: 'products:delete' } },
       schema: { summary: 'Delete a product', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
     },
-    async ({ caller, params, headers }) => {
-      await app.db.transaction((sql) => deleteProduct(sql, caller.customerId, params.id, headers['if-match']));
+    async ({ db, caller, params, headers }) => {
+      await db.transaction((sql) => deleteProduct(sql, caller.customerId, params.id, headers['if-match']));
       return done('Product deleted', params.id);
     },
   );

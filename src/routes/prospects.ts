@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyRequest } from 'fastify';
 import { countProspects, listProspects } from '../catalog/listing.ts';
 import {
   Prospect,
@@ -25,13 +26,14 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
         response: { 201: Type.Array(Suggestion) },
       },
     },
-    async ({ body }, reply) => reply.code(201).send(await app.catalog.suggest(body)),
+    async ({ catalog, body }, reply) => reply.code(201).send(await catalog.suggest(body)),
   );
 
   app.post(
     '/prospect/metadata',
     { config, schema: { summary: 'Count prospects', tags, body: ProspectCount, response: { 201: ProspectMetadata } } },
-    async ({ caller, body }, reply) => reply.code(201).send(await countProspects(app, caller.customerId, body)),
+    async (request, reply) =>
+      reply.code(201).send(await countProspects(servicesOf(request), request.caller.customerId, request.body)),
   );
 
   app.post(
@@ -40,8 +42,8 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       config,
       schema: { summary: 'List prospects', tags, body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
     },
-    async ({ caller, body }, reply) => {
-      const page = await listProspects(app, caller.customerId, body);
+    async (request, reply) => {
+      const page = await listProspects(servicesOf(request), request.caller.customerId, request.body);
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return reply.code(201).send(page.rows);
     },
@@ -49,3 +51,5 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
 };
 
 export default prospects;
+
+const servicesOf = ({ server, db, catalog }: FastifyRequest) => ({ config: server.config, db, catalog });

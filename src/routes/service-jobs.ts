@@ -56,7 +56,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         async (sql, matches) => ({ status: 200, body: await act(sql, caller.customerId, app.config, body, matches) }),
-        () => app.catalog.count(search),
+        () => request.catalog.count(search),
       );
     },
   );
@@ -87,7 +87,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
           status: 200,
           body: await estimateSelectedUnlock(sql, customerId, app.config, body, matches),
         }),
-        () => countExisting(app.catalog, body.ids),
+        () => countExisting(request.catalog, body.ids),
       );
     },
   );
@@ -113,13 +113,13 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/service-handler/:id',
     { config: reading, schema: { summary: 'Read a job', tags, params: IdParams, response: { 200: Job } } },
-    ({ caller, params }) => app.db.lookup((sql) => demandJob(sql, caller.customerId, params.id, visibleTo(caller))),
+    ({ db, caller, params }) => db.lookup((sql) => demandJob(sql, caller.customerId, params.id, visibleTo(caller))),
   );
 
   app.post(
     '/service-handler/list',
     { config: reading, schema: { summary: 'List jobs', tags, body: JobQuery, response: { 200: Type.Array(Job) } } },
-    ({ caller, body }) => app.db.search((sql) => listJobs(sql, caller.customerId, body, visibleTo(caller))),
+    ({ db, caller, body }) => db.search((sql) => listJobs(sql, caller.customerId, body, visibleTo(caller))),
   );
 
   app.post(
@@ -134,8 +134,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(JobItem) },
       },
     },
-    async ({ caller, params, body }, reply) => {
-      const page = await listItems(app.db, caller.customerId, params.id, body.paginate, visibleTo(caller));
+    async ({ db, caller, params, body }, reply) => {
+      const page = await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller));
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return page.rows;
     },
@@ -147,8 +147,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       config: reading,
       schema: { summary: 'Cancel a job', tags, params: IdParams, response: { 200: Job, 409: ErrorBody } },
     },
-    ({ caller, params }) =>
-      app.db.transaction(async (sql) => {
+    ({ db, caller, params }) =>
+      db.transaction(async (sql) => {
         await cancelJob(sql, caller.customerId, params.id, visibleTo(caller));
         return demandJob(sql, caller.customerId, params.id, visibleTo(caller));
       }),

@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { Database } from '../db.ts';
 import { Unauthorized, type RefusalCause } from '../errors.ts';
 import { hashPassword, verifyPassword } from '../passwords.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
@@ -22,21 +23,26 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { email, password } = request.body;
-      const account = await app.db.lookup((sql) => findAccountByEmail(sql, email));
+      const account = await request.db.lookup((sql) => findAccountByEmail(sql, email));
       const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
-      if (!account || refusal) return refuseLogin(account, refusal ?? 'unknown', request.address);
+      if (!account || refusal) return refuseLogin(request.db, account, refusal ?? 'unknown', request.address);
       const token = mintToken(sessionPrefix);
       const by = { actor: account.email, address: request.address };
-      const expires_at = await app.db.transaction((sql) => insertSession(sql, account, token.hash(), by));
-      if (!expires_at) return refuseLogin(account, 'wrong_password', request.address);
+      const expires_at = await request.db.transaction((sql) => insertSession(sql, account, token.hash(), by));
+      if (!expires_at) return refuseLogin(request.db, account, 'wrong_password', request.address);
       return reply.header('cache-control', 'no-store').send({ token: token.reveal(), expires_at, user: account });
     },
   );
 
   /** Every refusal takes the same way, so that neither answer nor time tells one from another. */
-  async function refuseLogin(account: Account | undefined, reason: RefusalCause, address: string): Promise<never> {
+  async function refuseLogin(
+    db: Database,
+    account: Account | undefined,
+    reason: RefusalCause,
+    address: string,
+  ): Promise<never> {
     const { customerId, userId } = account ? { customerId: account.customer_id, userId: account.id } : nobody;
-    await app.db.transaction((sql) => recordFailedLogin(sql, customerId, { userId, reason, address }));
+    await db.transaction((sql) => recordFailedLogin(sql, customerId, { userId, reason, address }));
     throw new Unauthorized('login', reason);
   }
 
@@ -44,7 +50,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     '/logout',
     { config, schema: { summary: 'End this session', tags, response: { 204: Type.Null() } } },
     async (request, reply) => {
-      await app.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
+      await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
       return reply.code(204).send(null);
     },
   );
@@ -63,10 +69,10 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { customerId, userId, tokenHash } = sessionOf(request);
       const by = actorOf(request);
-      const account = await app.db.lookup((sql) => findAccount(sql, customerId, userId));
+      const account = await request.db.lookup((sql) => findAccount(sql, customerId, userId));
       const right = await verifyPassword(account?.password_hash, request.body.current_password);
       const hash = right ? await hashPassword(request.body.new_password) : '';
-      const done = await app.db.transaction(async (sql) => {
+      const done = await request.db.transaction(async (sql) => {
         if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
         await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
         return false;

@@ -17,8 +17,8 @@ const stages: FastifyPluginAsyncTypebox = async (app) => {
         response: { 201: Type.Array(StageListItem), 404: ErrorBody },
       },
     },
-    async ({ caller, body }, reply) => {
-      const rows = await app.db.search((sql) => listStages(sql, caller.customerId, body));
+    async ({ db, caller, body }, reply) => {
+      const rows = await db.search((sql) => listStages(sql, caller.customerId, body));
       return reply.code(201).send(rows);
     },
   );

@@ -25,7 +25,6 @@ const db: Database = {
   lookup: (work) => work(reads),
   search: (work) => work(writes),
   transaction: <T>(work: (sql: Transaction) => Promise<T>) => writes.begin(work) as Promise<T>,
-  close: async () => {},
 };
 
 const findKey = gather(

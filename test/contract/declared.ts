@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifySchema } from 'fastify';
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
-import type { Database } from '../../src/db.ts';
+import type { SharedDatabase } from '../../src/db.ts';
 import type { Access } from '../../src/schemas/scopes.ts';
 
 /** A JSON schema, or a part of one. */
@@ -24,10 +24,12 @@ export interface DeclaredRoute {
 const unreachable = async (): Promise<never> => {
   throw new Error('this app has no database');
 };
-const noDatabase: Database = {
+const noDatabase: SharedDatabase = {
   lookup: unreachable,
   search: unreachable,
   transaction: unreachable,
+  credentials: unreachable,
+  for: () => noDatabase,
   close: async () => {},
 };
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database, type Sql } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase, type Sql } from '../../src/db.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
 import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
 import { countClauses, pageClauses } from '../../src/filters/page.ts';
@@ -14,7 +14,7 @@ import { makeContacts, makeWorld, type RandomWorld } from './world.ts';
 const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 let database: TestDatabase;
-let db: Database;
+let db: SharedDatabase;
 let random: RandomWorld;
 
 beforeAll(async () => {

@@ -12,7 +12,7 @@ import { grant, type TestCustomer } from '../setup/factories.ts';
 const log = pino({ level: 'silent' });
 
 /** What handlers work with in this process. */
-export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext => ({
+export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext & Pick<TestApp, 'db'> => ({
   config,
   db,
   catalog,

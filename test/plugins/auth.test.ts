@@ -3,9 +3,10 @@ import type { AddressInfo } from 'node:net';
 import fastify from 'fastify';
 import { afterAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../../src/db.ts';
 import auth from '../../src/plugins/auth.ts';
 import errorHandler from '../../src/plugins/error-handler.ts';
+import requester from '../../src/plugins/requester.ts';
 import services from '../../src/plugins/services.ts';
 import { mintToken, sessionPrefix } from '../../src/tokens.ts';
 import { startApp } from '../setup/app.ts';
@@ -137,10 +138,16 @@ describe('the look-up', () => {
   /** The same app on a database that counts what it is asked. */
   function counting() {
     const counts = { lookup: 0, transaction: 0 };
-    const counted: Database = {
+    const counting = (given: Database): Database => ({
+      ...given,
+      lookup: (work) => ((counts.lookup += 1), given.lookup(work)),
+      transaction: (work) => ((counts.transaction += 1), given.transaction(work)),
+    });
+    const counted: SharedDatabase = {
       ...db,
-      lookup: (work) => ((counts.lookup += 1), db.lookup(work)),
-      transaction: (work) => ((counts.transaction += 1), db.transaction(work)),
+      ...counting(db),
+      for: (requester) => counting(db.for(requester)),
+      credentials: (work) => ((counts.lookup += 1), db.credentials(work)),
     };
     return { counts, counted: buildApp({ config, db: counted, catalog }) };
   }
@@ -227,6 +234,7 @@ describe('a route', () => {
     const bare = fastify();
     void bare.register(services, { config: app.config, db, catalog });
     void bare.register(errorHandler);
+    void bare.register(requester);
     void bare.register(auth);
     void bare.register(async (scope) => void scope.get('/things', { config }, async () => 'reached'));
     return bare;

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { scopes } from '../../src/schemas/scopes.ts';
 import { recogniseToken } from '../../src/tokens.ts';
 import { startApp } from '../setup/app.ts';
-import { inject, type Answer } from '../setup/factories.ts';
+import { dbOf, inject, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { makeSession } from '../setup/sessions.ts';
 
@@ -357,9 +357,9 @@ test('everything done with keys is in the audit log: what, who, from where, and 
 
 test('the service itself cannot change or delete what the audit log holds', async () => {
   const attempts = [
-    app.db.transaction((sql) => sql`update audit_events set actor = 'nobody'`),
-    app.db.transaction((sql) => sql`delete from audit_events`),
-    app.db.transaction((sql) => sql`truncate audit_events`),
+    dbOf(app).transaction((sql) => sql`update audit_events set actor = 'nobody'`),
+    dbOf(app).transaction((sql) => sql`delete from audit_events`),
+    dbOf(app).transaction((sql) => sql`truncate audit_events`),
   ];
   const settled = await Promise.allSettled(attempts);
   const codes = settled.map((one) => (one.status === 'rejected' ? (one.reason as { code: string }).code : 'done'));

@@ -5,7 +5,7 @@ import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig, type Config } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../../src/db.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { watchAnswers } from './conformance.ts';
 import { createDatabase } from './database.ts';
@@ -15,7 +15,7 @@ import { makeCustomer, type TestCustomer } from './factories.ts';
 export interface TestApp {
   app: FastifyInstance;
   config: Config;
-  db: Database;
+  db: SharedDatabase;
   catalog: Catalog;
   verifier: Verifier;
   /** The database as its owner sees it: to age rows and to recount. */
@@ -44,7 +44,7 @@ afterAll(async () => {
 });
 
 /** For tests that send many requests at once and want them answered, however slow the machine is. */
-export const patient = { DATABASE_QUEUE_MS: '60000' };
+export const patient = { DATABASE_QUEUE_MS: '60000', DATABASE_QUEUE_LENGTH: '10000' };
 
 /**
  * Builds the app as `serve` does, for the tests of one file; everything is closed and dropped after them, and every answer
@@ -52,8 +52,8 @@ export const patient = { DATABASE_QUEUE_MS: '60000' };
  */
 export async function startApp(environment: Record<string, string> = {}): Promise<TestApp> {
   const { drop, ...database } = await createDatabase();
-  // A stall is no overload here: tests share few cores, and some send what takes long.
-  const quiet = { LOG_LEVEL: 'silent', OVERLOAD_MS: '0' };
+  // Slowness is no overload here: tests share few cores, and some send what takes long.
+  const quiet = { LOG_LEVEL: 'silent', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000' };
   const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
   const db = openDatabase(config, database.url);
   const catalog = openCatalog(config, db);

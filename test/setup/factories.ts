@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
+import type { Database } from '../../src/db.ts';
 import { insertKey } from '../../src/queries/api-keys.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
 import { insertUser } from '../../src/queries/users.ts';
 import { decoy } from '../../src/passwords.ts';
+import { serviceItself } from '../../src/requester.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Pool } from '../../src/schemas/credits.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
@@ -34,12 +36,15 @@ export interface TestCustomer {
   withScopes: (permissions: Scope[]) => Promise<TestCustomer>;
 }
 
+/** The app's database, as the service itself uses it. */
+export const dbOf = (app: FastifyInstance): Database => app.db.for({ customerId: serviceItself });
+
 /** A short text that no other test uses. */
 export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).toString('hex')}`;
 
 /** A customer as the command line makes one, with an admin and a key of every scope. */
 export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> {
-  const { id, adminId } = await app.db.transaction(async (sql) => {
+  const { id, adminId } = await dbOf(app).transaction(async (sql) => {
     const customer = await insertCustomer(sql, { business_name: unique('Customer'), country: null, city: null });
     const admin = {
       email: `${unique('admin')}@example.com`,
@@ -55,7 +60,7 @@ export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> 
 
 /** Gives a customer credits. */
 export const grant = (app: FastifyInstance, customerId: string, pool: Pool, amount: number): Promise<void> =>
-  app.db.transaction((sql) => grantCredits(sql, customerId, { pool, amount, note: null }));
+  dbOf(app).transaction((sql) => grantCredits(sql, customerId, { pool, amount, note: null }));
 
 /** A user of a customer; nobody knows their password. */
 export async function makeUser(
@@ -64,7 +69,7 @@ export async function makeUser(
   role: 'admin' | 'member' = 'member',
 ): Promise<string> {
   const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: decoy };
-  return (await app.db.transaction((sql) => insertUser(sql, customerId, given, commandLine)))!.id;
+  return (await dbOf(app).transaction((sql) => insertUser(sql, customerId, given, commandLine)))!.id;
 }
 
 /** An empty list of a customer. */
@@ -72,7 +77,7 @@ export async function makeList(
   app: FastifyInstance,
   { id, adminId }: { id: string; adminId: string },
 ): Promise<string> {
-  const [list] = await app.db.transaction(
+  const [list] = await dbOf(app).transaction(
     (sql) => sql<{ id: string }[]>`
       insert into lists (customer_id, name, owner_id)
       values (${id}, ${unique('List')}, ${adminId})
@@ -90,7 +95,7 @@ export async function clientOf(
 ): Promise<TestCustomer> {
   const token = mintToken('sda');
   const given = { name: 'test', expiration: 7 as const, permissions, createdBy: adminId };
-  const { id: keyId } = await app.db.transaction((sql) => insertKey(sql, id, given, token, commandLine));
+  const { id: keyId } = await dbOf(app).transaction((sql) => insertKey(sql, id, given, token, commandLine));
   const key = token.reveal();
   const call: TestCustomer['call'] = (method, path, body, headers) =>
     inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}`, ...headers });

@@ -1,0 +1,173 @@
+import { once } from 'node:events';
+import { connect, type AddressInfo, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type SharedDatabase } from '../../src/db.ts';
+import { startApp } from '../setup/app.ts';
+import { asSuperuser } from '../setup/database.ts';
+import { contactBody, type TestCustomer } from '../setup/factories.ts';
+
+const t = await startApp();
+const limits = {
+  LOG_LEVEL: 'silent',
+  OVERLOAD_MS: '0',
+  REQUEST_TIMEOUT_MS: '500',
+  DATABASE_QUEUE_MS: '60000',
+  DATABASE_SEARCH_CONNECTIONS: '2',
+  DATABASE_TRANSACTION_CONNECTIONS: '2',
+};
+
+let customer: TestCustomer;
+let db: SharedDatabase;
+let app: FastifyInstance;
+
+beforeAll(async () => {
+  customer = await t.customer();
+  const config = parseConfig({ ...limits, DATABASE_URL: t.url });
+  db = openDatabase(config, t.url);
+  app = buildApp({ config, db, catalog: t.catalog });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+});
+afterAll(async () => {
+  await app.close();
+  await db.close();
+});
+
+/** Makes the table wait for whoever wants to read it, until the returned function is called. */
+async function lockTable(table: string): Promise<() => Promise<void>> {
+  const session = await t.owner.reserve();
+  await session`begin`;
+  await session`lock table ${session(table)} in access exclusive mode`;
+  return async () => {
+    await session`rollback`;
+    session.release();
+  };
+}
+
+/** Sessions of the service that wait for a lock. */
+async function waiting(): Promise<number> {
+  const { count } = await asSuperuser(
+    (sql) => sql`
+      select from pg_stat_activity
+      where datname = ${new URL(t.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
+  );
+  return count;
+}
+
+const patience = { timeout: 10_000, interval: 20 };
+const head = (method: string, path: string, length: number): string =>
+  [
+    `${method} /api/ext${path} HTTP/1.1`,
+    'host: x',
+    `authorization: X-API-Key ${customer.key}`,
+    'content-type: application/json',
+    `content-length: ${length}`,
+    '\r\n',
+  ].join('\r\n');
+
+/** Sends a request over a socket of its own. */
+function send(method: string, path: string, body: object): Socket {
+  const text = JSON.stringify(body);
+  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write(head(method, path, Buffer.byteLength(text)) + text);
+  return socket;
+}
+
+/** What is answered, until the server ends the connection or has said all. */
+async function answerOf(socket: Socket): Promise<string> {
+  const [first] = (await once(socket, 'data')) as [Buffer];
+  return first.toString();
+}
+
+const filtered = { filters: { job_title: { contains: 'a' } } };
+
+describe('a request whose time is up', () => {
+  test.each([
+    ['a search', 'POST', '/contacts/list', filtered, 'contacts'],
+    ['a look-up', 'POST', '/contacts/list', {}, 'contacts'],
+    ['a transaction', 'POST', '/contacts', contactBody(), 'contacts'],
+  ])('is 503 with Retry-After, and its statement is ended: %s', async (_what, method, path, body, table) => {
+    const release = await lockTable(table);
+    const before = performance.now();
+    const answer = await answerOf(send(method, path, body));
+    expect(performance.now() - before).toBeLessThan(5_000);
+    expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+    expect(answer).toMatch(/^retry-after: 1\r$/m);
+    expect(answer).toContain('"code":"unavailable"');
+    // A statement of the shared lane is not ended: it could be another one by then.
+    if (_what !== 'a look-up') await expect.poll(waiting, patience).toBe(0);
+    await release();
+    await expect.poll(waiting, patience).toBe(0);
+    const next = await customer.post('/contacts/list', filtered);
+    expect(next.status).toBe(200);
+    expect(next.body).toEqual([]);
+  });
+
+  test('while it waits for a place leaves the queue', async () => {
+    const release = await lockTable('contacts');
+    const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered));
+    for (const answer of await Promise.all(sockets.map(answerOf))) expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+    await release();
+    // A machine that is busy may take longer than the little time that requests have here.
+    await expect.poll(() => answerOf(send('POST', '/contacts/list', filtered)), patience).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test('while its body is still awaited is 503, and its connection is closed', async () => {
+    const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write(`${head('POST', '/contacts', 500)}{"first_name": `);
+    const closed = once(socket, 'close');
+    const answer = await answerOf(socket);
+    expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+    expect(answer).toMatch(/^connection: close\r$/m);
+    await closed;
+  });
+
+  test('has its own time on a connection that is kept', async () => {
+    const answers = async () => {
+      const socket = send('POST', '/contacts/list', filtered);
+      const first = await answerOf(socket);
+      await sleep(700);
+      if (!socket.writable) return [first];
+      socket.write(`${head('POST', '/contacts/list', 2)}{}`);
+      const second = await answerOf(socket);
+      socket.destroy();
+      return [first, second].map((answer) => answer.slice(0, 12));
+    };
+    await expect.poll(answers, { timeout: 30_000 }).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);
+  });
+});
+
+describe('a caller that hangs up', () => {
+  test('has its search ended and its place given to the next', async () => {
+    const patient = parseConfig({ ...limits, REQUEST_TIMEOUT_MS: '60000', DATABASE_URL: t.url });
+    const other = buildApp({ config: patient, db, catalog: t.catalog });
+    await other.listen({ host: '127.0.0.1', port: 0 });
+    const release = await lockTable('contacts');
+    const text = JSON.stringify(filtered);
+    const sockets = [1, 2, 3].map(() => {
+      const socket = connect((other.server.address() as AddressInfo).port, '127.0.0.1');
+      socket.write(head('POST', '/contacts/list', Buffer.byteLength(text)) + text);
+      return socket;
+    });
+    await expect.poll(waiting, patience).toBe(1);
+    for (const socket of sockets) socket.destroy();
+    await expect.poll(waiting, patience).toBe(0);
+    await expect.poll(() => other.inHand.taken, patience).toBe(0);
+    await release();
+    expect((await customer.post('/contacts/list', filtered)).status).toBe(200);
+    await other.close();
+  });
+
+  test('has written what it sent', async () => {
+    const release = await lockTable('contacts');
+    const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Up' }));
+    await expect.poll(waiting, patience).toBe(1);
+    socket.destroy();
+    await release();
+    const count = async () => (await customer.post('/contacts/list', { filters: { last_name: 'Up' } })).body.length;
+    await expect.poll(count, patience).toBe(1);
+  });
+});
