@@ -60,6 +60,7 @@ const settings = {
   timezone: 'UTC',
   log_timezone: 'UTC',
   log_checkpoints: 'off',
+  max_connections: '200', // a few processes with some 40 connections each
 };
 const throwawaySettings = {
   ...settings,

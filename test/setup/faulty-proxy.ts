@@ -15,6 +15,8 @@ export interface FaultyProxy {
   resetAll(): void;
   /** How many times clients have sent something so far. */
   sendings(): number;
+  /** Delivers each answer of the server so many milliseconds late from now on: a slow server that takes no processor time. */
+  delay(ms: number): void;
   /** Accepts new connections and closes them at once, without an error. */
   hangUp(on: boolean): void;
   close(): Promise<void>;
@@ -33,11 +35,12 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   let frozen = false;
   let hangingUp = false;
   let sendings = 0;
+  const lateness = { ms: 0 };
   const accept = (client: Socket) => {
     client.on('data', () => (sendings += 1));
     const pair: Pair = { client, server: connect(Number(port), hostname), silent: frozen };
     pairs.add(pair);
-    join(pair, () => pairs.delete(pair));
+    join(pair, lateness, () => pairs.delete(pair));
   };
   const listener = createServer((client) => (hangingUp ? client.resume().end() : accept(client)));
   await once(listener.listen(0, '127.0.0.1'), 'listening');
@@ -50,6 +53,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     },
     thaw: () => (frozen = false),
     sendings: () => sendings,
+    delay: (ms) => (lateness.ms = ms),
     hangUp: (on) => (hangingUp = on),
     resetOne: () => {
       const pair = [...pairs][Math.floor(Math.random() * pairs.size)];
@@ -64,7 +68,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   };
 }
 
-function join(pair: Pair, gone: () => void): void {
+function join(pair: Pair, lateness: { ms: number }, gone: () => void): void {
   const { client, server } = pair;
   const end = () => {
     gone();
@@ -73,6 +77,7 @@ function join(pair: Pair, gone: () => void): void {
     server.destroy();
   };
   client.on('data', (chunk) => pair.silent || server.write(chunk));
-  server.on('data', (chunk) => pair.silent || client.write(chunk));
+  const deliver = (chunk: Buffer) => pair.silent || client.write(chunk);
+  server.on('data', (chunk) => (lateness.ms > 0 ? setTimeout(deliver, lateness.ms, chunk) : deliver(chunk)));
   for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
 }
