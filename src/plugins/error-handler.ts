@@ -9,6 +9,7 @@ import {
   validationFailed,
   type ErrorCode,
 } from '../errors.ts';
+import { HungUp } from '../requester.ts';
 import { RefusalLog } from './refusal-log.ts';
 
 declare module 'fastify' {
@@ -64,7 +65,7 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
     request.log.error({ err: thrown }, 'request failed');
     return send(reply, 500, 'internal_error', { message: 'The service failed to answer this request' });
   }
-  if (error.code === 'unavailable') request.server.refusals.add(request, error);
+  if (error.code === 'unavailable' && !(error instanceof HungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
   return send(reply, statuses[error.code], error.code, {

@@ -11,7 +11,8 @@ export default fp(
     await app.register(underPressure, {
       maxEventLoopDelay: app.config.OVERLOAD_MS,
       sampleInterval: 250, // the default of 1 s misses a stall
-      pressureHandler: ({ requester }) => {
+      pressureHandler: ({ requester }, _reply, _type, delay) => {
+        if (delay === Infinity) return; // nothing was measured: the process itself was not given a processor
         if (app.inHand.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
       },
     });

@@ -34,6 +34,7 @@ export default fp(
     app.decorate('inHand', inHand);
     app.decorateRequest('requester');
     app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
+      if (this.requester.signal!.aborted) return; // not in hand any more
       inHand.give(this.requester.customerId);
       this.requester.customerId = customerId;
       inHand.take(customerId);

@@ -1,0 +1,42 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, inject, make, type TestCustomer } from '../setup/factories.ts';
+
+const t = await startApp();
+const app = buildApp({ config: { ...t.config, OVERLOAD_MS: 50 }, db: t.db, catalog: t.catalog });
+afterAll(() => app.close());
+
+const call = ({ key }: TestCustomer, method: string, path: string, body: object) =>
+  inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}` });
+const list = (customer: TestCustomer) => call(customer, 'POST', '/contacts/list', {});
+
+/** Keeps the event loop from turning. */
+function stall(ms: number): void {
+  for (const end = performance.now() + ms; performance.now() < end;);
+}
+
+test('a stall of the event loop refuses those who have other requests in hand, nobody else', async () => {
+  const [busy, gentle] = [await t.customer(), await t.customer()];
+  const id = await make(busy, '/contacts', contactBody());
+  const session = await t.owner.reserve();
+  await session`begin`;
+  await session`select from contacts where id = ${id} for update`;
+  const inHand = call(busy, 'PATCH', `/contacts/${id}`, { job_title: 'a' });
+  await expect.poll(() => app.inHand.heldBy(busy.id), { timeout: 10_000 }).toBe(1);
+
+  const refused = async () => {
+    stall(300);
+    await sleep(1); // the loop turns, and is found slow
+    const [one, other] = await Promise.all([list(busy), list(gentle)]);
+    expect(other.status).toBe(200);
+    return one.body.message as unknown;
+  };
+  await expect.poll(refused, { timeout: 30_000, interval: 10 }).toBe('The service is overloaded');
+
+  await session`rollback`;
+  session.release();
+  expect((await inHand).status).toBe(200);
+  await expect.poll(async () => (await list(busy)).status, { timeout: 10_000 }).toBe(200);
+});
