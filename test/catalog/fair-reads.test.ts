@@ -28,14 +28,15 @@ interface Scene {
 /** The app with a search cluster that does as it is told, and two customers. Searches by `one` are told by their filter. */
 async function play(behaviour: Behaviour, environment: Record<string, string> = {}): Promise<Scene> {
   const heavy = { sent: 0, closed: 0 };
-  const server = createServer(async (request, response) => {
-    const body = await text(request);
-    const search = request.url!.includes('_search') ? body : undefined;
+  const receive = (response: ServerResponse, search: string | undefined): void => {
     if (search && isHeavy(search)) {
       heavy.sent += 1;
       response.once('close', () => (heavy.closed += 1));
     }
     behaviour(response, search);
+  };
+  const server = createServer((request, response) => {
+    void text(request).then((body) => receive(response, request.url!.includes('_search') ? body : undefined));
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => void (server.closeAllConnections(), server.close()));
