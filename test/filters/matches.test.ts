@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compareTexts } from '../../src/code-points.ts';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../../src/db.ts';
 import { contactSource } from '../../src/filters/columns.ts';
 import { compileFilter, filteredColumns, type FilteredRecord } from '../../src/filters/matches.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
@@ -22,7 +22,7 @@ const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 type Row = FilteredRecord & { id: string };
 
 let database: TestDatabase;
-let db: Database;
+let db: SharedDatabase;
 let random: RandomWorld;
 let rows: Row[];
 

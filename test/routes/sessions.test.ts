@@ -5,7 +5,7 @@ import { inject, unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { login, makeLogin, makeSession, openSession, password } from '../setup/sessions.ts';
 
-const { app, owner, customer } = await startApp();
+const { app, db, owner, customer } = await startApp();
 
 const isoInstant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 const wrong = { statusCode: 401, message: 'The provided e-mail or password is wrong' };
@@ -215,7 +215,7 @@ describe('the audit log', () => {
   });
 
   const failures = async (customerId: string) => {
-    const events = await app.db.lookup((sql) => listEvents(sql, customerId, 100));
+    const events = await db.lookup((sql) => listEvents(sql, customerId, 100));
     return events.filter(({ event }) => event === 'user.login_failed');
   };
 
@@ -252,7 +252,7 @@ describe('the audit log', () => {
     expect(others).toEqual([]);
     expect(failed!.details).toMatchObject({ attempts: '6' });
     expect(Date.parse(failed!.created_at) - Date.parse(failed!.details['first_at']!)).toBeGreaterThan(3_599_000);
-    const [latest] = await app.db.lookup((sql) => listEvents(sql, id, 1));
+    const [latest] = await db.lookup((sql) => listEvents(sql, id, 1));
     expect(latest).toMatchObject({ event: 'user.logged_in' });
   });
 
@@ -261,9 +261,9 @@ describe('the audit log', () => {
     const { email, userId } = await makeLogin(app, id);
     const addresses = Array.from({ length: mostAddresses + 20 }, (_, i) => `192.0.2.${i}`);
     for (const address of [...addresses, ...addresses])
-      await app.db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
+      await db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
     await login(app, email, 'wrong horse battery');
-    const events = await app.db.lookup((sql) => listEvents(sql, id, 1_000));
+    const events = await db.lookup((sql) => listEvents(sql, id, 1_000));
     const failed = events.filter(({ event }) => event === 'user.login_failed');
     expect(failed).toHaveLength(mostAddresses + 1);
     expect(failed.filter(({ address }) => address === null)).toMatchObject([{ details: { attempts: '41' } }]);
