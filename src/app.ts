@@ -15,6 +15,7 @@ import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
 import errorHandler, { answer } from './plugins/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
+import httpRules from './plugins/http-rules.ts';
 import idempotency from './plugins/idempotency.ts';
 import jsonBody from './plugins/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
@@ -49,6 +50,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(errorHandler);
   void app.register(gracefulClose);
   void app.register(requestLog);
+  void app.register(httpRules);
   void app.register(callerAddress);
   void app.register(requester);
   void app.register(cors);
@@ -88,7 +90,12 @@ function options(config: Config) {
     requestIdHeader: false as const,
     bodyLimit: mebibyte,
     // A slow sender cannot hold a connection: the whole request has to arrive within these.
-    http: { headersTimeout: 10_000, requestTimeout: 30_000, connectionsCheckingInterval: 1_000 },
+    http: {
+      headersTimeout: 10_000,
+      requestTimeout: 30_000,
+      connectionsCheckingInterval: 1_000,
+      requireHostHeader: false, // plugins/http-rules.ts requires it, with an error body
+    },
     // Longer than a request line can be, so that an overlong id is refused as any other that is none.
     routerOptions: { maxParamLength: 1_000_000 },
     clientErrorHandler: answerClientError,

@@ -4,6 +4,7 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
+import { DomainError } from '../errors.ts';
 import type { Access } from '../schemas/scopes.ts';
 
 type Json = Record<string, unknown>;
@@ -53,10 +54,19 @@ export default fp(
 
 const access = { public: true } as const;
 
+/** The package's files have no other names. */
+const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
+
 /** The pages of the documentation are for everybody; they come from the package, nothing from elsewhere. */
 async function documentation(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access };
+  });
+  app.addHook('onRequest', async ({ params, headers }) => {
+    const file = (params as Record<string, string | undefined>)['*'];
+    if (file !== undefined && !fileName.test(file)) throw new DomainError('not_found', 'No such route');
+    // Files are sent whole and to everybody: what the package answers to these headers is no error of the contract.
+    for (const header of ['range', 'if-match', 'if-unmodified-since']) delete headers[header];
   });
   await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { persistAuthorization: true, deepLinking: true } });
 }

@@ -7,15 +7,22 @@ const app = appWithoutDatabase();
 beforeAll(() => app.listen({ host: '127.0.0.1', port: 0 }));
 afterAll(() => app.close());
 
-/** Sends bytes over a socket of its own and reads until the server ends it. */
+/** Sends bytes over a socket of its own and reads until the server ends it; each after the answer to those before. */
 async function talk(...bytes: string[]): Promise<string> {
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
   const heard: Buffer[] = [];
+  const closed = once(socket, 'close');
   socket.on('data', (data: Buffer) => heard.push(data));
-  for (const some of bytes) socket.write(some);
-  await once(socket, 'close');
+  for (const [i, some] of bytes.entries()) {
+    if (i > 0) await once(socket, 'data');
+    socket.write(some);
+  }
+  await closed;
   return Buffer.concat(heard).toString();
 }
+
+const statusesIn = (answers: string): number[] =>
+  [...answers.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 
 function parse(answer: string): { status: number; headers: string; body: unknown } {
   const [head, body] = answer.split('\r\n\r\n');
@@ -54,6 +61,88 @@ describe('what is no HTTP gets an answer in the words of the contract', () => {
     const { status, body } = parse(await talk(get('/healthz', `x-a: ${'x'.repeat(100_000)}`)));
     expect(status).toBe(431);
     expect(body).toMatchObject({ statusCode: 431, code: 'headers_too_large' });
+  });
+});
+
+describe('what HTTP forbids, or the service does not do, gets an error body', () => {
+  test.each([
+    ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
+    ['no Host on an unknown path', 'GET /nowhere HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
+    ['two Hosts', get('/healthz', 'host: b'), 400, 'validation_failed'],
+    ['two content types', get('/healthz', 'content-type: text/plain', 'content-type: a/b'), 400, 'validation_failed'],
+    ['two idempotency keys', get('/healthz', 'idempotency-key: a', 'idempotency-key: b'), 400, 'validation_failed'],
+    ['an unknown transfer coding', get('/healthz', 'transfer-encoding: gzip, chunked'), 400, 'validation_failed'],
+    ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
+    ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n', 405, 'method_not_allowed'],
+  ])('%s', async (_what, bytes, statusCode, code) => {
+    const { status, headers, body } = parse(await talk(bytes));
+    expect(status).toBe(statusCode);
+    expect(body).toMatchObject({ statusCode, error: expect.any(String), code, message: expect.stringMatching(/\S/) });
+    expect(headers).toMatch(/^x-request-id: [A-Za-z0-9._-]{1,64}$/m);
+    expect(headers).toMatch(/^connection: close$/m);
+  });
+
+  test('HTTP/1.0 needs no Host', async () => {
+    expect(parse(await talk('GET /healthz HTTP/1.0\r\n\r\n')).status).toBe(200);
+  });
+
+  test('a body that waits for 100-continue is taken', async () => {
+    const head = ['content-type: application/json', 'expect: 100-continue', 'content-length: 2', 'connection: close'];
+    const answers = await talk(get('/healthz', ...head), '{}');
+    expect(statusesIn(answers)).toEqual([100, 200]);
+  });
+});
+
+describe('no request gets two answers, and none that of another', () => {
+  const post = (path: string) =>
+    `POST ${path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
+
+  test.each<[string, string[], number[]]>([
+    ['a fault in the body of a request that was refused before', [post('/api/ext/contacts'), 'zz\r\n'], [401]],
+    ['a fault in the body of a request that waits', [`${post('/api/auth/login')}zz\r\n`], [400]],
+    ['a fault after an answered request', [get('/healthz'), 'nonsense\r\n\r\n'], [200, 400]],
+    ['a fault behind a request that waits', [`${get('/healthz')}nonsense\r\n\r\n`], []],
+    ['a fault in the body of a second request', [`${get('/healthz')}${post('/api/auth/login')}zz\r\n`], []],
+    ['a length that does not say where the body ends', [`${get('/healthz', 'transfer-encoding: gzip')}{}`], [400]],
+  ])('%s', async (_what, bytes, statuses) => {
+    expect(statusesIn(await talk(...bytes))).toEqual(statuses);
+  });
+});
+
+test('a caller that does not close its side of the connection holds none open', async () => {
+  const { port } = app.server.address() as AddressInfo;
+  const kept = ['nonsense\r\n\r\n', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n'].map((bytes) => {
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    socket
+      .on('error', () => {})
+      .resume()
+      .write(bytes);
+    return socket;
+  });
+  const count = () => new Promise((resolve) => app.server.getConnections((_error, open) => resolve(open)));
+  await expect.poll(count, { timeout: 30_000 }).toBe(0);
+  for (const socket of kept) socket.destroy();
+});
+
+describe('the documentation has its files and no others', () => {
+  const names = [
+    ['%00', '..%5cx', '%2e%2e', '%2e%2e/%2e%2e/package.json', '..%2f..%2fpackage.json', '.env', 'nope'],
+    ['', 'index.html%00.png', 'swagger-ui.css/', 'csp.json%20', '%c3%a9', 'x'.repeat(300)],
+  ];
+  test.each(names.flat())('/docs/static/%s', async (name) => {
+    const { status, body } = parse(await talk(get(`/docs/static/${name}`, 'connection: close')));
+    expect(status).toBe(404);
+    expect(body).toMatchObject({ statusCode: 404, code: 'not_found' });
+  });
+
+  test.each([
+    { range: 'bytes=99999999-' },
+    { 'if-match': '"x"' },
+    { 'if-unmodified-since': new Date(0).toUTCString() },
+  ])('which are sent whole, whatever %j asks', async (headers) => {
+    const answer = await app.inject({ url: '/docs/static/swagger-ui.css', headers });
+    expect(answer.statusCode).toBe(200);
+    expect(answer.payload.length).toBeGreaterThan(1_000);
   });
 });
 

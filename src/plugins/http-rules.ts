@@ -1,0 +1,57 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import fp from 'fastify-plugin';
+import { validationFailed, type DomainError } from '../errors.ts';
+import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-error.ts';
+import { requestId } from './request-log.ts';
+
+/** What RFC 9110 and 9112 ask of a server and Node leaves open, or answers without the error body of the contract. */
+export default fp(
+  async (app) => {
+    app.addHook('onRequest', (request, reply, done) => {
+      const fault = faultOf(request.raw);
+      if (fault) void reply.header('connection', 'close'); // where the next request begins may be in dispute
+      done(fault);
+    });
+    watchRequests(app.server);
+    // Node destroys the socket when nobody listens, and so do errors that nobody listens to.
+    app.server.on('connect', (request, socket) => {
+      socket.on('error', () => socket.destroy());
+      answerOnSocket(socket, connectRefusal, requestId(request), ['allow: ']);
+    });
+    app.server.on('checkExpectation', refuseExpectation);
+  },
+  { name: 'http-rules' },
+);
+
+const connectRefusal: Refusal = [405, 'method_not_allowed', 'The service is no proxy, and takes no CONNECT'];
+const expectationRefusal: Refusal = [417, 'expectation_failed', 'The only expectation that is met is 100-continue'];
+
+function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
+  const [status] = expectationRefusal;
+  const body = bodyOf(expectationRefusal);
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+    'x-request-id': requestId(request),
+    connection: 'close',
+  };
+  response.writeHead(status, headers).end(body);
+}
+
+/** Headers whose second mention could mean another request to a machine in between. */
+const single = new Set(['host', 'content-type', 'idempotency-key']);
+
+function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
+  if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    return refusal('the only Transfer-Encoding that is understood is chunked');
+  const seen = new Set<string>();
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase();
+    if (single.has(name) && seen.size === seen.add(name).size) return refusal(`the header ${name} is sent twice`);
+  }
+  return undefined;
+}
+
+const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
