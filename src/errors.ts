@@ -35,16 +35,17 @@ export class DomainError extends Error {
   }
 }
 
-/** A body of 1 MiB has room for 100,000 faults, and the answer that lists them would be many times its size. */
-export const maxFaults = 1_000;
+/** An answer lists so many faults at most. Whoever looks for faults ends with one more, which says that there are more. */
+export const maxFaults = 100;
 
-/** The request does not say what it must: `faults` names every place, up to `maxFaults`. */
+/** The request does not say what it must: `faults` names every place, or more than `maxFaults` of them. */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
 
 function summary(faults: Fault[]): string {
   const [first] = faults;
-  if (faults.length > 1) return `${faults.length}${faults.length === maxFaults ? ' or more' : ''} values are not valid`;
+  if (faults.length > maxFaults) return `more than ${maxFaults} values are not valid`;
+  if (faults.length > 1) return `${faults.length} values are not valid`;
   return first!.path === '' ? first!.message : `${first!.path}: ${first!.message}`;
 }
 
@@ -54,23 +55,27 @@ function summary(faults: Fault[]): string {
  * @param paths JSON pointers of the ids when they stood in the body
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
-  new DomainError('not_found', `No such ${noun}`, {
-    faults: paths.map((path) => ({ path, message: `no such ${noun}` })),
-  });
+  paths.length > 0
+    ? missingReferences(paths.map((path) => ({ noun, path })))
+    : new DomainError('not_found', `No such ${noun}`);
 
 /** The same for references in a body, of one noun or of several: each is named. */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
   const faults = missing.map(({ noun, path }) => ({ path, message: `no such ${noun}` }));
-  return new DomainError('not_found', `No such ${nouns.join(', ')}`, { faults });
+  return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
+
+/** A message that also gives the number of faults where an answer cannot list them all. */
+const counted = (message: string, { length }: Fault[]): string =>
+  length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
  * The record's state does not allow it.
  * @param faults the values of the body that it does not allow, where it is one of them
  */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
-  new DomainError('conflict', message, { faults });
+  new DomainError('conflict', counted(message, faults), { faults });
 
 /** `If-Match` named a version that is no longer the record's. */
 export const preconditionFailed = (): DomainError =>

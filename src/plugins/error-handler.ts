@@ -5,10 +5,13 @@ import {
   DomainError,
   fromDatabase,
   InsufficientCredits,
+  maxFaults,
   Unauthorized,
   validationFailed,
   type ErrorCode,
+  type Fault,
 } from '../errors.ts';
+import { cutText, listFaults } from '../fault-list.ts';
 import { HungUp } from '../requester.ts';
 import { RefusalLog } from './refusal-log.ts';
 
@@ -63,15 +66,22 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
   const error = toDomainError(thrown);
   if (!error) {
     request.log.error({ err: thrown }, 'request failed');
-    return send(reply, 500, 'internal_error', { message: 'The service failed to answer this request' });
+    return send(reply, {
+      status: 500,
+      code: 'internal_error',
+      message: 'The service failed to answer this request',
+    });
   }
   if (error.code === 'unavailable' && !(error instanceof HungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
-  return send(reply, statuses[error.code], error.code, {
+  const more = error instanceof InsufficientCredits ? error.shortage : {};
+  return send(reply, {
+    status: statuses[error.code],
+    code: error.code,
     message: error.message,
-    ...(error.faults.length > 0 ? { errors: error.faults } : {}),
-    ...(error instanceof InsufficientCredits ? error.shortage : {}),
+    faults: error.faults,
+    more,
   });
 }
 
@@ -87,10 +97,25 @@ function toDomainError(thrown: unknown): DomainError | undefined {
   return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.() ?? fromDatabase(thrown);
 }
 
-function send(reply: FastifyReply, statusCode: number, code: string, more: { message: string; errors?: unknown }) {
-  const anonymous = statusCode === 401 || statusCode === 403;
-  const body = anonymous
-    ? { statusCode, message: more.message }
-    : { statusCode, error: STATUS_CODES[statusCode], code, ...more };
-  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(body);
+/** An error answer is never larger. */
+const mostBytes = 64 * 1024;
+
+interface ErrorAnswer {
+  status: number;
+  code: string;
+  message: string;
+  faults?: readonly Fault[];
+  /** Members beside those that every error has. */
+  more?: object;
+}
+
+/** Sends an error body: the one place where its size is bounded. */
+function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
+  const isAnonymous = statusCode === 401 || statusCode === 403;
+  const said = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
+  const body = { ...said, message: cutText(message), ...more };
+  const room = mostBytes - Buffer.byteLength(JSON.stringify({ ...body, errors: [] }));
+  const errors = listFaults(faults, maxFaults, room);
+  const answered = errors.length > 0 ? { ...body, errors } : body;
+  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(answered);
 }

@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { conflict, notFound, preconditionFailed, unavailable, validationFailed } from '../../src/errors.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 import { inject } from '../setup/factories.ts';
@@ -112,4 +112,60 @@ test('what may work later is 503 and says when', async () => {
     body: { code: 'unavailable', message: 'Come back' },
   });
   expect(JSON.stringify(answer)).not.toContain('secret');
+});
+
+describe('no error answer is larger than 64 KiB', () => {
+  const limit = 64 * 1024;
+  const faults = (count: number, path: string, message: string) =>
+    Array.from({ length: count }, (_, i) => ({ path: `/${i}${path}`, message }));
+  const sizeOf = async (error: unknown): Promise<number> => {
+    thrown = error;
+    return (await app.inject({ url: '/own' })).rawPayload.length;
+  };
+
+  test('100 faults are listed, and the message gives the number, or says that there are more', async () => {
+    const invalid = await answerTo(validationFailed(faults(100, '', 'x')));
+    expect(invalid.body).toMatchObject({ message: '100 values are not valid', errors: faults(100, '', 'x') });
+    const more = await answerTo(validationFailed(faults(101, '', 'x')));
+    expect(more.body).toMatchObject({ message: 'more than 100 values are not valid', errors: faults(100, '', 'x') });
+    const paths = Array.from({ length: 1_000 }, (_, i) => `/ids/${i}`);
+    const missing = await answerTo(notFound('contact', paths));
+    expect(missing.body.message).toBe('No such contact (1000 values)');
+    expect(missing.body.errors.map(({ path }: { path: string }) => path)).toEqual(paths.slice(0, 100));
+    const taken = await answerTo(conflict('It is so', faults(101, '', 'x')));
+    expect(taken.body).toMatchObject({ message: 'It is so (101 values)', errors: faults(100, '', 'x') });
+  });
+
+  test('a text is cut to 500 UTF-16 units, the last of them an ellipsis', async () => {
+    const exact = 'x'.repeat(500);
+    const { body } = await answerTo(
+      validationFailed([
+        { path: `${exact}x`, message: `${exact}x` },
+        { path: exact, message: exact },
+      ]),
+    );
+    expect(body.errors).toEqual([
+      { path: `${'x'.repeat(499)}…`, message: `${'x'.repeat(499)}…` },
+      { path: exact, message: exact },
+    ]);
+    const one = await answerTo(validationFailed([{ path: exact, message: exact }]));
+    expect(one.body.message).toBe(`${'x'.repeat(499)}…`);
+    const pairs = await answerTo(validationFailed([{ path: `x${'😀'.repeat(250)}`, message: '\ud83d' }]));
+    expect(pairs.body.errors).toEqual([{ path: `x${'😀'.repeat(249)}…`, message: '\ufffd' }]);
+    const halved = await answerTo(validationFailed([{ path: '😀'.repeat(251), message: 'x' }]));
+    expect(halved.body.errors[0].path).toBe(`${'😀'.repeat(249)}\ufffd…`);
+  });
+
+  test('the list ends where it would become larger, whatever its characters take', async () => {
+    for (const character of ['\u0001', '"', '€', '😀', 'x']) {
+      const text = character.repeat(600);
+      const size = await sizeOf(validationFailed(faults(101, text, text)));
+      expect(size, JSON.stringify(character)).toBeLessThanOrEqual(limit);
+      expect(size, JSON.stringify(character)).toBeGreaterThan(limit - 6_500);
+    }
+    expect(await sizeOf(conflict('\u0001'.repeat(1_000_000)))).toBeLessThan(4_000);
+    const { body } = await answerTo(validationFailed(faults(80, '€'.repeat(500), '€'.repeat(500))));
+    expect(body.message).toBe('80 values are not valid');
+    expect(body.errors.length).toBeLessThan(30);
+  });
 });
