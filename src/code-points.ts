@@ -1,5 +1,9 @@
 /** A text's length in code points, as JSON Schema counts it. */
-export const lengthOf = (text: string): number => Array.from(text).length;
+export function lengthOf(text: string): number {
+  let length = 0;
+  for (const _ of text) length += 1;
+  return length;
+}
 
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 

@@ -1,6 +1,7 @@
-import { validationFailed, type Fault } from '../errors.ts';
-import { filterLimits, orderable, type FilterFields } from '../schemas/filters.ts';
-import { escapePointer, quote } from './parse.ts';
+import { maxFaults, validationFailed, type Fault } from '../errors.ts';
+import { escapePointer } from '../json-pointer.ts';
+import { filterLimits, orderable, type FilterFields, type GivenOrder } from '../schemas/filters.ts';
+import { quote } from './parse.ts';
 
 export type Direction = 'ASC' | 'DESC';
 
@@ -34,75 +35,87 @@ export function readOrder(
 ): { order: Order; faults: Fault[] } {
   if (given === undefined) return { order: defaultOrder, faults: [] };
   const faults: Fault[] = [];
-  const keys = Array.isArray(given) ? readElements(given, pointer, faults) : readMembers(given, pointer, faults);
-  if (faults.length === 0 && (keys.length < 1 || keys.length > filterLimits.orderKeys))
-    faults.push({ path: pointer, message: `must have 1 to ${filterLimits.orderKeys} keys, has ${keys.length}` });
-  for (const key of keys.slice(0, filterLimits.orderKeys)) checkKey(fields, key, faults);
-  return { order: withoutIdle(keys), faults };
+  if (Array.isArray(given)) checkElements(fields, given, pointer, faults);
+  else if (isObject(given)) checkMembers(fields, given, pointer, faults);
+  else faults.push({ path: pointer, message: 'must be {field: "ASC" | "DESC"} or an array of {field, direction}' });
+  return { order: faults.length > 0 ? defaultOrder : withoutIdle(keysOf(given as GivenOrder)), faults };
 }
 
-/** A key as it was given, and where. */
-interface GivenKey {
-  field: unknown;
-  direction: unknown;
-  fieldPath: string;
-  directionPath: string;
+const keysOf = (given: GivenOrder): OrderKey[] =>
+  (Array.isArray(given)
+    ? given
+    : Object.entries(given).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
+
+/** Whether there are more faults than an answer lists; then nothing more is read. */
+const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
+
+function checkMembers(fields: FilterFields, given: Record<string, unknown>, pointer: string, faults: Fault[]): void {
+  const names = Object.keys(given);
+  checkCount(names.length, pointer, faults);
+  for (const field of names) {
+    if (isFull(faults)) return;
+    const path = `${pointer}/${escapePointer(field)}`;
+    checkKey(fields, { field, direction: given[field] }, { field: path, direction: path }, faults);
+  }
 }
 
-function readMembers(given: unknown, pointer: string, faults: Fault[]): GivenKey[] {
-  if (isObject(given))
-    return Object.entries(given).map(([field, direction]) => {
-      const path = `${pointer}/${escapePointer(field)}`;
-      return { field, direction, fieldPath: path, directionPath: path };
-    });
-  faults.push({ path: pointer, message: 'must be {field: "ASC" | "DESC"} or an array of {field, direction}' });
-  return [];
-}
-
-function readElements(given: unknown[], pointer: string, faults: Fault[]): GivenKey[] {
-  return given.slice(0, filterLimits.orderKeys + 1).flatMap((element, i) => {
+function checkElements(fields: FilterFields, given: unknown[], pointer: string, faults: Fault[]): void {
+  checkCount(given.length, pointer, faults);
+  for (const [i, element] of given.entries()) {
+    if (isFull(faults)) return;
     const path = `${pointer}/${i}`;
-    if (!isObject(element)) {
-      faults.push({ path, message: 'must be an object {field, direction}' });
-      return [];
-    }
-    for (const name of Object.keys(element).slice(0, filterLimits.conditions))
-      if (name !== 'field' && name !== 'direction')
-        faults.push({
-          path: `${path}/${escapePointer(name)}`,
-          message: `unknown property ${quote(name)}; allowed are field, direction`,
-        });
-    return [
-      {
-        field: element['field'],
-        direction: element['direction'],
-        fieldPath: `${path}/field`,
-        directionPath: `${path}/direction`,
-      },
-    ];
-  });
+    if (isObject(element)) checkNames(element, path, faults);
+    else faults.push({ path, message: 'must be an object {field, direction}' });
+  }
+  for (const [i, element] of given.entries()) {
+    if (isFull(faults)) return;
+    const path = `${pointer}/${i}`;
+    const paths = { field: `${path}/field`, direction: `${path}/direction` };
+    if (isObject(element)) checkKey(fields, element, paths, faults);
+  }
 }
 
+function checkCount(count: number, pointer: string, faults: Fault[]): void {
+  if (count < 1 || count > filterLimits.orderKeys)
+    faults.push({ path: pointer, message: `must have 1 to ${filterLimits.orderKeys} keys, has ${count}` });
+}
+
+function checkNames(element: object, path: string, faults: Fault[]): void {
+  for (const name of Object.keys(element)) {
+    if (isFull(faults)) return;
+    if (name === 'field' || name === 'direction') continue;
+    const message = `unknown property ${quote(name)}; allowed are field, direction`;
+    faults.push({ path: `${path}/${escapePointer(name)}`, message });
+  }
+}
+
+interface GivenKey {
+  field?: unknown;
+  direction?: unknown;
+}
+
+/** @param paths where the key's field and direction stand, for the faults */
 function checkKey(
   fields: FilterFields,
-  { field, direction, fieldPath, directionPath }: GivenKey,
+  { field, direction }: GivenKey,
+  paths: { field: string; direction: string },
   faults: Fault[],
 ): void {
   const allowed = orderable(fields);
-  if (typeof field !== 'string') faults.push({ path: fieldPath, message: 'must be the name of a field' });
+  if (typeof field !== 'string') faults.push({ path: paths.field, message: 'must be the name of a field' });
   else if (!allowed.includes(field))
     faults.push({
-      path: fieldPath,
+      path: paths.field,
       message: `records cannot be ordered by ${quote(field)}; allowed are ${allowed.join(', ')}`,
     });
   if (direction !== 'ASC' && direction !== 'DESC')
-    faults.push({ path: directionPath, message: 'must be "ASC" or "DESC"' });
+    faults.push({ path: paths.direction, message: 'must be "ASC" or "DESC"' });
 }
 
 /** Leaves out the keys that cannot decide anything: a field's second mention, and all after the id. */
-function withoutIdle(keys: GivenKey[]): OrderKey[] {
+function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
-  for (const { field, direction } of keys as unknown as OrderKey[]) {
+  for (const { field, direction } of keys) {
     if (!kept.has('id') && !kept.has(field)) kept.set(field, { field, direction });
   }
   return [...kept.values()];

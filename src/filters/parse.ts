@@ -1,5 +1,6 @@
-import { validationFailed, type Fault } from '../errors.ts';
+import { maxFaults, validationFailed, type Fault } from '../errors.ts';
 import { words } from '../fold.ts';
+import { escapePointer } from '../json-pointer.ts';
 import {
   fieldType,
   filterLimits,
@@ -45,10 +46,17 @@ interface Reading {
 
 const nothing = any([]);
 
-/** Counts a condition. Those past the limit are not read, so that the faults of a huge body stay few. */
-function isWithinLimit(reading: Reading): boolean {
-  reading.conditions += 1;
-  return reading.conditions <= filterLimits.conditions;
+/** Whether there are more faults than an answer lists; then nothing more is read. */
+const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
+
+/** The conditions that these members or elements mean, as long as there is room for their faults. */
+function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
+  const conditions: Filter[] = [];
+  for (const one of given) {
+    if (isFull(reading)) break;
+    conditions.push(read(one));
+  }
+  return conditions;
 }
 
 /** Notes a fault; what stands at its place in the tree does not matter any more. */
@@ -61,12 +69,12 @@ function fault(reading: Reading, path: string, message: string): Filter {
 function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
   if (!isObject(given)) return fault(reading, pointer, 'must be an object whose keys are field names');
   return all(
-    Object.entries(given).map(([name, value]) => {
+    readEach(reading, Object.keys(given), (name) => {
       const path = `${pointer}/${escapePointer(name)}`;
-      if (name === '_or' && outermost) return readAlternatives(reading, value, path);
+      if (name === '_or' && outermost) return readAlternatives(reading, given[name], path);
       const type = fieldType(reading.fields, name);
-      if (type) return readCondition(reading, { name, type }, value, path);
-      return isWithinLimit(reading) ? unknownKey(reading, name, path, outermost) : nothing;
+      if (type) return readCondition(reading, { name, type }, given[name], path);
+      return unknownKey(reading, name, path, outermost);
     }),
   );
 }
@@ -74,11 +82,12 @@ function readKeys(reading: Reading, given: unknown, pointer: string, outermost: 
 function readAlternatives(reading: Reading, given: unknown, pointer: string): Filter {
   if (!Array.isArray(given)) return fault(reading, pointer, 'must be an array of objects whose keys are field names');
   if (given.length > filterLimits.conditions)
-    return fault(reading, pointer, `must have at most ${filterLimits.conditions} elements, has ${given.length}`);
-  return any(given.map((element, i) => readKeys(reading, element, `${pointer}/${i}`, false)));
+    fault(reading, pointer, `must have at most ${filterLimits.conditions} elements, has ${given.length}`);
+  return any(readEach(reading, given.entries(), ([i, one]) => readKeys(reading, one, `${pointer}/${i}`, false)));
 }
 
 function unknownKey(reading: Reading, name: string, path: string, outermost: boolean): Filter {
+  reading.conditions += 1;
   if (name === '_or') return fault(reading, path, '_or cannot stand inside _or');
   const names = [...Object.keys(reading.fields.types), ...(reading.fields.customFields ? ['custom_fields.<key>'] : [])];
   return fault(
@@ -101,7 +110,7 @@ function readCondition(reading: Reading, field: Field, given: unknown, path: str
 }
 
 function readSearch(reading: Reading, field: Field, given: unknown, path: string): Filter {
-  if (!isWithinLimit(reading)) return nothing;
+  reading.conditions += 1;
   return readOne(reading, field, given, path, (text) => ({
     kind: 'search',
     field: field.name,
@@ -111,13 +120,13 @@ function readSearch(reading: Reading, field: Field, given: unknown, path: string
 
 function readOperators(reading: Reading, field: Field, given: Record<string, unknown>, path: string): Filter {
   const allowed: readonly string[] = operatorsOf[field.type];
-  const entries = Object.entries(given);
-  if (entries.length === 0) return fault(reading, path, `must name an operator: ${allowed.join(', ')}`);
+  const names = Object.keys(given);
+  if (names.length === 0) return fault(reading, path, `must name an operator: ${allowed.join(', ')}`);
   return all(
-    entries.map(([operator, value]) => {
+    readEach(reading, names, (operator) => {
       const at = `${path}/${escapePointer(operator)}`;
-      if (allowed.includes(operator)) return readOperator(reading, field, operator as Operator, value, at);
-      if (!isWithinLimit(reading)) return nothing;
+      if (allowed.includes(operator)) return readOperator(reading, field, operator as Operator, given[operator], at);
+      reading.conditions += 1;
       return fault(
         reading,
         at,
@@ -128,7 +137,8 @@ function readOperators(reading: Reading, field: Field, given: Record<string, unk
 }
 
 function readOperator(reading: Reading, field: Field, operator: Operator, given: unknown, path: string): Filter {
-  return isWithinLimit(reading) ? operators[operator](reading, field, given, path) : nothing;
+  reading.conditions += 1;
+  return operators[operator](reading, field, given, path);
 }
 
 type ReadOperator = (reading: Reading, field: Field, given: unknown, path: string) => Filter;
@@ -158,9 +168,10 @@ const equals: ReadOperator = (reading, field, given, path) => {
 const isOneOf: ReadOperator = (reading, field, given, path) => {
   if (!Array.isArray(given)) return fault(reading, path, 'must be an array');
   if (given.length > filterLimits.values)
-    return fault(reading, path, `must have at most ${filterLimits.values} values, has ${given.length}`);
+    fault(reading, path, `must have at most ${filterLimits.values} values, has ${given.length}`);
   const values: FilterValue[] = [];
   for (const [i, one] of given.entries()) {
+    if (isFull(reading)) break;
     readOne(reading, field, one, `${path}/${i}`, (value) => {
       values.push(value);
       return nothing;
@@ -227,9 +238,6 @@ function readOne(
 /** A JSON object, not an array. */
 export const isObject = (given: unknown): given is Record<string, unknown> =>
   typeof given === 'object' && given !== null && !Array.isArray(given);
-
-/** RFC 6901. */
-export const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1');
 
 /** A name as the caller wrote it, cut where it would make the message long. */
 export const quote = (name: string): string => JSON.stringify(name.length > 64 ? `${name.slice(0, 64)}…` : name);

@@ -1,5 +1,7 @@
+import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { validationFailed } from '../errors.ts';
+import { DomainError, validationFailed } from '../errors.ts';
+import { countMembers, shapeOf } from '../json-text.ts';
 import { NoBody } from '../schemas/wire.ts';
 
 declare module 'fastify' {
@@ -10,6 +12,8 @@ declare module 'fastify' {
 }
 
 const nothing = Buffer.alloc(0);
+/** A body nests no deeper, so that whoever walks it may recurse. */
+const deepest = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -28,10 +32,14 @@ export default fp(
     app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
       request.bodyBytes = bytes as Buffer;
       if (bytes.length === 0) return done(null, undefined);
+      if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
       const text = decode(bytes as Buffer);
-      if (text === undefined) return done(validationFailed([{ path: '', message: 'the body is not valid UTF-8' }]));
+      if (text === undefined) return done(refusal('the body is not valid UTF-8'));
+      const { depth, names } = shapeOf(bytes as Buffer);
+      if (depth > deepest) return done(refusal(`the body is nested deeper than ${deepest} levels`));
       void parse(request, text, (error, value) => {
-        if (error) return done(validationFailed([{ path: '', message: 'the body is not valid JSON' }]));
+        if (error) return done(refusal('the body is not valid JSON'));
+        if (countMembers(value) < names) return done(refusal('an object of the body names the same property twice'));
         return done(null, value);
       });
     });
@@ -45,6 +53,14 @@ export default fp(
   },
   { name: 'json-body' },
 );
+
+const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
+
+/** Whether the body is not JSON itself but an encoding of it (RFC 9110 §8.4). */
+function isEncoded({ headers }: FastifyRequest): boolean {
+  const encoding = headers['content-encoding'];
+  return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
+}
 
 function decode(bytes: Buffer): string | undefined {
   try {

@@ -1,27 +1,60 @@
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import { maxFaults, validationFailed, type Fault } from '../errors.ts';
+import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
+import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { filterKeywords } from '../filters/keywords.ts';
+import { escapePointer } from '../json-pointer.ts';
+import { memberKeywords } from '../schemas/member-keywords.ts';
 import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
 import { unkeepableTexts } from '../unkeepable-texts.ts';
 
-/** Strict: nothing is coerced, defaulted or dropped, and every fault is reported. */
-const ajv = new Ajv2020({
-  allErrors: true,
+/** Strict: nothing is coerced, defaulted or dropped. */
+const options: Options = {
   strict: true,
   allowUnionTypes: true,
-  verbose: true,
   formats,
   keywords: [...filterKeywords, ...keywords],
-});
+};
+
+/** Says whether a value is valid; ends with the first fault, so that a huge value costs little. */
+const checker = new Ajv2020(options);
+
+/**
+ * Finds the faults of a value that is not valid. Ajv collects all errors or one; its keywords for the members of arrays and
+ * objects are replaced by those that end after `maxFaults`. The schemas were checked by the other one.
+ */
+const finder = new Ajv2020({ ...options, allErrors: true, verbose: true, meta: false, validateSchema: false });
+for (const keyword of memberKeywords(finder, maxFaults)) {
+  finder.removeKeyword(keyword.keyword as string);
+  finder.addKeyword(keyword);
+}
+
+/** Validates a part of a request. */
+interface Validator {
+  (value: unknown): true | { error: DomainError };
+  /** Every fault of the value, or more than `maxFaults` of them. */
+  faultsOf(value: unknown): Fault[];
+}
+
+function compile(schema: object): Validator {
+  const isValid = checker.compile(schema);
+  const faultsOf = (value: unknown): Fault[] => {
+    if (isValid(value)) return [];
+    const find = finder.compile(schema); // kept by Ajv after the first time
+    return find(value) ? [] : toFaults(find.errors!);
+  };
+  const validate = (value: unknown) => {
+    const faults = faultsOf(value);
+    return faults.length === 0 || { error: validationFailed(faults) };
+  };
+  return Object.assign(validate, { faultsOf });
+}
 
 /** Request validation for the whole app; a fault becomes `validation_failed`. */
 export default fp(
   async (app) => {
-    app.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
-    app.setSchemaErrorFormatter((errors) => validationFailed(toFaults(errors as ErrorObject[])));
+    app.setValidatorCompiler(({ schema }) => compile(schema as object));
     app.addHook('preValidation', refuseUnkeepableTexts);
   },
   { name: 'validation', dependencies: ['json-body'] },
@@ -32,19 +65,19 @@ async function refuseUnkeepableTexts(request: FastifyRequest): Promise<void> {
   if (!request.bodyBytes.includes(String.raw`\u`)) return;
   const unkeepable = unkeepableTexts(request.body);
   if (unkeepable.length === 0) return;
-  const validate = request.getValidationFunction('body') as ValidateFunction | undefined;
-  const others = validate && !validate(request.body) ? toFaults(validate.errors!) : [];
+  const validate = request.getValidationFunction('body') as unknown as Validator | undefined;
   const places = new Set(unkeepable.map(({ path }) => path));
-  throw validationFailed([...unkeepable, ...others.filter(({ path }) => !places.has(path))].slice(0, maxFaults));
+  const others = validate?.faultsOf(request.body).filter(({ path }) => !places.has(path)) ?? [];
+  throw validationFailed([...unkeepable, ...others]);
 }
 
-/** Ajv's errors as faults: one a place, in the caller's words. */
-export function toFaults(errors: ErrorObject[]): Fault[] {
+/** Ajv's errors as faults: one a place, in the caller's words; it ends with the first past `maxFaults`. */
+function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
     const path = pointerOf(error);
     if (!faults.has(path)) faults.set(path, { path, message: messageOf(error) });
-    if (faults.size === maxFaults) break;
+    if (faults.size > maxFaults) break;
   }
   return [...faults.values()];
 }
@@ -53,9 +86,7 @@ export function toFaults(errors: ErrorObject[]): Fault[] {
 function pointerOf({ instancePath, params }: ErrorObject): string {
   const property: string | undefined =
     params['missingProperty'] ?? params['additionalProperty'] ?? params['propertyName'];
-  return property === undefined
-    ? instancePath
-    : `${instancePath}/${property.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
 function messageOf(error: ErrorObject): string {

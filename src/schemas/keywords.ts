@@ -7,7 +7,9 @@ export const keywords: KeywordDefinition[] = [
     type: 'object',
     schemaType: 'number',
     error: { message: ({ schemaCode }) => `must not be longer than ${String(schemaCode)} bytes of JSON` },
-    validate: (most: number, value: object) => Buffer.byteLength(flatJson(value)) <= most,
+    validate: ((most: number, value: object, schema) =>
+      Object.keys(value).length > (schema?.['maxProperties'] ?? Infinity) ||
+      Buffer.byteLength(flatJson(value)) <= most) satisfies SchemaValidateFunction,
   },
   {
     // Not multipleOf, which divides binary fractions: it refuses 19.99 as a multiple of 0.01.
@@ -27,7 +29,7 @@ export const keywords: KeywordDefinition[] = [
   },
 ];
 
-/** Without what is nested: that is another keyword's fault, and can be deeper than the stack. */
+/** Without what is nested: that is another keyword's fault, as too many members are. */
 const flatJson = (value: object): string =>
   JSON.stringify(
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),

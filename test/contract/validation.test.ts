@@ -62,7 +62,7 @@ function expectFaults({ status, body }: Answer, paths: string[], what?: string):
   const { errors = [], message, ...rest } = body!;
   expect(rest, what).toEqual({ statusCode: 400, error: 'Bad Request', code: 'validation_failed' });
   expect(errors.map(({ path }) => path).toSorted(), what).toEqual(paths.toSorted());
-  for (const text of [message, ...errors.map((one) => one.message)]) expect(text, what).toMatch(/^\S.{3,600}$/s);
+  for (const text of [message, ...errors.map((one) => one.message)]) expect(text, what).toMatch(/^\S.{3,499}$/s);
   for (const fault of errors) expect(Object.keys(fault), what).toEqual(['path', 'message']);
   expect(JSON.stringify(body), what).not.toMatch(/SQLSTATE|postgres|\.[jt]s:|node_modules|column|violates/i);
 }
@@ -249,10 +249,14 @@ function absurdities(schema: Json): string[] {
   ];
 }
 
-/** Not much larger than the request, whatever the number of faults. */
+/** Whatever the number of faults, and however long what they name. */
 function expectBriefRefusal({ status, body }: Answer, what: string): void {
   expect(status, what).toBe(400);
-  expect(JSON.stringify(body).length, what).toBeLessThan(1024 * 1024);
+  expect(Buffer.byteLength(JSON.stringify(body)), what).toBeLessThanOrEqual(64 * 1024);
+  const { message, errors = [] } = body!;
+  expect(errors.length, what).toBeLessThanOrEqual(100);
+  for (const text of [message, ...errors.flatMap((one) => [one.path, one.message])])
+    expect(text.length, what).toBeLessThanOrEqual(500);
 }
 
 /** A value of the place that has what its mistakes are made of: an array with an element. */
