@@ -1,3 +1,4 @@
+import { lengthOf } from '../code-points.ts';
 import type { Fault } from '../errors.ts';
 import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
@@ -143,7 +144,7 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 
 /** What a text means as a value of the field's type: of a custom field, whose values have any type, all that it can mean. */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
-  if (Array.from(text).length > ruleLimits.characters) {
+  if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {
     report('value', `must have at most ${ruleLimits.characters} characters, and so each of several values`);
     return [];
   }

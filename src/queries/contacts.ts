@@ -23,7 +23,7 @@ import { CountChanges, saveCounts } from './counters.ts';
 import { countPages, readPage, type Page } from './listings.ts';
 import { enterMember, leaveAllLists, refreshMembers, setHandMadeLists } from './list-members.ts';
 import { takeOutOfOpportunities } from './opportunity-contacts.ts';
-import { holdRules } from './rules.ts';
+import { holdRules, keepRules } from './rules.ts';
 
 /** What a caller decides of a contact, as its row keeps it. */
 export type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
@@ -175,7 +175,7 @@ export async function changeContact(
  * @throws not_found, precondition_failed
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
-  await holdRules(sql, customerId);
+  await keepRules(sql, customerId);
   await lockContact(sql, customerId, id, ifMatch);
   const counts = new CountChanges().add('contacts', -1);
   await takeOutOfOpportunities(sql, customerId, id);

@@ -5,7 +5,7 @@ import { record, recorder } from '../filters/recorded.ts';
 import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { memberOf } from './list-filters.ts';
-import { holdRules } from './rules.ts';
+import { keepRules } from './rules.ts';
 
 /** Members of a list that one job verifies. */
 const mostMembers = 100_000;
@@ -21,7 +21,7 @@ export async function insertListInputs(
   jobId: string,
   listId: string,
 ): Promise<number> {
-  await holdRules(sql, customerId);
+  await keepRules(sql, customerId);
   const [list] = await sql<{ rules: Rule[]; is_filling: boolean }[]>`
     select rules, fill_version is not null as is_filling
     from lists

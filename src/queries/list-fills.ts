@@ -6,7 +6,7 @@ import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { readCount } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
-import { holdRules, renewRuleVersion } from './rules.ts';
+import { keepRules, renewRuleVersion } from './rules.ts';
 
 /** The work of writing the members of a list down after its rules changed. */
 export interface Fill {
@@ -49,7 +49,7 @@ export async function beginFill(
  * @returns whether there is more to do
  */
 export async function continueFill(sql: Transaction, fill: Fill): Promise<boolean> {
-  await holdRules(sql, fill.customerId);
+  await keepRules(sql, fill.customerId);
   const [list] = await sql<{ rules: Rule[] }[]>`
     select rules
     from lists

@@ -3,7 +3,7 @@ import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
-import { holdRules } from './rules.ts';
+import { keepRules } from './rules.ts';
 
 /** Contacts to put into a list or to take out, as they were given. */
 export interface ByHand {
@@ -62,7 +62,7 @@ export async function removeMembers(sql: Transaction, customerId: string, given:
 
 /** Locks the contacts, each once, and makes sure that what stands in the list by rule is what its rules say. */
 async function lockGiven(sql: Transaction, customerId: string, { list_id, contact_ids }: ByHand): Promise<string[]> {
-  await holdRules(sql, customerId);
+  await keepRules(sql, customerId);
   const [list] = await sql<{ rules: Rule[]; is_filling: boolean }[]>`
     select rules, fill_version is not null as is_filling
     from lists

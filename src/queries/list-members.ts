@@ -3,7 +3,6 @@ import { notFound } from '../errors.ts';
 import { Stretch } from '../event-loop.ts';
 import { contactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
-import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges } from './counters.ts';
 import { MemberChanges } from './member-changes.ts';
@@ -53,25 +52,26 @@ const contactsAtOnce = 200;
 interface Contact extends FilteredRecord {
   id: string;
   /** Lists that it is in by their rules. */
-  lists: ReadonlySet<string>;
+  list_ids: readonly string[];
 }
 
-async function readContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Contact[]> {
-  const contacts = await sql<(FilteredRecord & { id: string; list_ids: string[] })[]>`
-    select
-      ${constant(sql, filteredColumns(contactSource))},
-      array(
-        select m.list_id
-        from list_members m
-        where m.customer_id = c.customer_id
-          and m.contact_id = c.id
-          and m.by_rule
-      ) as list_ids
-    from ${constant(sql, contactSource.from)}
-    where c.customer_id = ${customerId}
-      and c.id = any(${ids as string[]}::uuid[])`;
-  return contacts.map((contact) => ({ ...contact, lists: new Set(contact.list_ids) }));
-}
+/** $1 customer, $2 ids of contacts. Always the same text, which costs less than fragments that are put together. */
+const selectContacts = `
+  select
+    ${filteredColumns(contactSource)},
+    array(
+      select m.list_id
+      from list_members m
+      where m.customer_id = c.customer_id
+        and m.contact_id = c.id
+        and m.by_rule
+    ) as list_ids
+  from ${contactSource.from}
+  where c.customer_id = $1::uuid
+    and c.id = any($2::uuid[])`;
+
+const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<Contact[]> =>
+  sql.unsafe<Contact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
 /** Gathers what has to change for the contacts to be in those lists that they match. */
 async function compareMembers(
@@ -81,9 +81,10 @@ async function compareMembers(
 ): Promise<void> {
   const stretch = new Stretch();
   for (const contact of contacts) {
+    const current = new Set(contact.list_ids);
     for (const { id, matches } of lists) {
       const isMatch = matches(contact);
-      if (isMatch !== contact.lists.has(id)) changes.add(id, contact.id, isMatch);
+      if (isMatch !== current.has(id)) changes.add(id, contact.id, isMatch);
       if (stretch.isOver) await stretch.pause();
     }
     if (changes.areDue) await changes.write();

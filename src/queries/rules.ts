@@ -35,14 +35,23 @@ export const rulesOf = (lists: readonly RuleList[]): HeldRules => ({
  * rules waits for all of them, and they for it. Take it first: before any row.
  */
 export async function holdRules(sql: Transaction, customerId: string): Promise<HeldRules> {
+  const version = await keepRules(sql, customerId);
+  if (version === undefined) return rulesOf([]);
+  const { lists } = await findCompiled(sql, customerId, version);
+  return lists ? rulesOf(lists) : { isEmpty: false, lists: () => readLists(sql, customerId) };
+}
+
+/**
+ * The same for who does not evaluate the rules.
+ * @returns their version, if the customer ever had any
+ */
+export async function keepRules(sql: Transaction, customerId: string): Promise<string | undefined> {
   // Sent together. The second statement's snapshot is taken after the first one's lock is there.
   const [, [current]] = await Promise.all([
     sql`select pg_advisory_xact_lock_shared(hashtextextended(${lockName(customerId)}, 0))`,
     sql<{ version: string }[]>`select version from rule_versions where customer_id = ${customerId}`,
   ]);
-  if (!current) return rulesOf([]);
-  const { lists } = await findCompiled(sql, customerId, current.version);
-  return lists ? rulesOf(lists) : { isEmpty: false, lists: () => readLists(sql, customerId) };
+  return current?.version;
 }
 
 /** Lets nobody write contacts or companies of the customer, nor change rules, until the transaction ends. Take it first. */
@@ -114,23 +123,28 @@ async function compileAll(sql: Transaction, customerId: string, version: string)
   return { version, lists, size };
 }
 
-/** Lists that are read at a time. The rules of one take up to 1 MiB of JSON. */
-const listsAtOnce = 10;
+/** Bytes of rules, as they are stored, that are read at a time: more than that in one list, or in up to 200. */
+const bytesAtOnce = 64 * 1024;
 
 /** Reads and compiles the lists with rules, ordered by id. */
 async function* readLists(sql: Transaction, customerId: string): AsyncGenerator<(RuleList & { size: number })[]> {
-  for (let after = '00000000-0000-0000-0000-000000000000', isMore = true; isMore;) {
+  for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
     const rows = await sql<{ id: string; rules: Rule[] }[]>`
       select id, rules
-      from lists
-      where customer_id = ${customerId}
-        and rule_count > 0
-        and id > ${after}
-      order by id
-      limit ${listsAtOnce}`;
-    isMore = rows.length === listsAtOnce;
-    after = rows.at(-1)?.id ?? after;
+      from (
+        select id, rules, sum(pg_column_size(rules)) over (order by id) - pg_column_size(rules) as bytes_before
+        from lists
+        where customer_id = ${customerId}
+          and rule_count > 0
+          and id > ${after}
+        order by id
+        limit 200
+      ) next
+      where bytes_before < ${bytesAtOnce}
+      order by id`;
+    if (rows.length === 0) return;
     yield await compileLists(rows);
+    after = rows.at(-1)!.id;
   }
 }
 
