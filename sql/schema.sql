@@ -86,6 +86,7 @@ create table companies (
   folded                  jsonb          not null,
   created_at              timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at              timestamptz(3) not null default clock_timestamp(),
+  deleted_at              timestamptz(3),
   constraint companies_pkey primary key (customer_id, id),
   constraint companies_folded_is_sortable check (folded ? 'company_name'),
   constraint companies_score_is_percentage check (score >= 0 and score <= 100),
@@ -102,6 +103,17 @@ create statistics companies_location_region on ((folded ->> 'location_region') c
 create statistics companies_size on ((folded ->> 'size') collate "C") from companies;
 create statistics companies_type on ((folded ->> 'type') collate "C") from companies;
 grant delete, insert, select, update on companies to sales_data_api;
+
+create table company_settlements (
+  customer_id uuid    not null,
+  company_id  uuid    not null,
+  version     uuid    not null default uuidv7(),
+  is_deletion boolean not null,
+  settled_to  uuid,
+  constraint company_settlements_pkey primary key (customer_id, company_id),
+  constraint company_settlements_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id)
+);
+grant delete, insert, select, update on company_settlements to sales_data_api;
 
 create table contacts (
   customer_id          uuid           not null,
@@ -143,8 +155,8 @@ create table contacts (
   constraint contacts_score_is_percentage check (score >= 0 and score <= 100),
   constraint contacts_verification_status_known check (verification_status = any (array['unverified', 'verified', 'invalid', 'accept_all', 'disposable', 'do_not_mail', 'unknown']))
 );
-create index contacts_company on contacts using btree (customer_id, company_id) where company_id is not null;
 create index contacts_last_name on contacts using btree (customer_id, (folded ->> 'last_name') collate "C", id);
+create index contacts_of_company on contacts using btree (customer_id, company_id, id) where company_id is not null;
 create index contacts_prospect on contacts using btree (customer_id, prospect_id) where prospect_id is not null;
 create index contacts_score on contacts using btree (customer_id, score, id);
 create index contacts_updated_at on contacts using btree (customer_id, updated_at, id);
@@ -380,7 +392,7 @@ create table opportunities (
   constraint opportunities_price_in_range check (price >= 0::numeric and price < '100000000000'::bigint::numeric),
   constraint opportunities_priority_known check (priority = any (array['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE']))
 );
-create index opportunities_company on opportunities using btree (customer_id, company_id) where company_id is not null;
+create index opportunities_of_company on opportunities using btree (customer_id, company_id, id) where company_id is not null;
 create index opportunities_stage on opportunities using btree (customer_id, stage_id);
 grant delete, insert, select, update on opportunities to sales_data_api;
 

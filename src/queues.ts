@@ -26,6 +26,7 @@ export const queues = {
   'fill-list': { ...persistent, notify: true },
   unlock: turns,
   verify: turns,
+  'settle-companies': turns,
   'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
 } as const;

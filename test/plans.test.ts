@@ -8,6 +8,8 @@ import { openDatabase } from '../src/db.ts';
 import { slices } from '../src/jobs/slices.ts';
 import { takeTurn } from '../src/jobs/turns.ts';
 import { startWorkers } from '../src/jobs/workers.ts';
+import { settleBatch } from '../src/queries/company-settlements.ts';
+import { continueFill } from '../src/queries/list-fills.ts';
 import { scopes } from '../src/schemas/scopes.ts';
 import { customerWith } from './jobs/calls.ts';
 import { ended, startUnlock } from './jobs/spending.ts';
@@ -16,6 +18,7 @@ import { startApp, type TestApp } from './setup/app.ts';
 import {
   clientOf,
   contactBody,
+  make,
   opportunityBody,
   productBody,
   type Answer,
@@ -48,6 +51,7 @@ const calls: [string, number, Call][] = [
   ['contacts by e-mail', 100, (one) => one.post('/contacts/list', { filters: { work_email: '7@example.com' } })],
   ['a page of a list', 1_000, (one, { list }) => one.post('/contacts/list', { filters: { list_id: list } })],
   ['the number in a list', 100, (one, { list }) => one.post('/contacts/metadata', { filters: { list_id: list } })],
+  ['contacts by time of change', 200, (one) => one.post('/contacts/list', { order_by: { updated_at: 'DESC' } })],
   ['contacts by name', 200, (one) => one.post('/contacts/list', { order_by: { last_name: 'ASC' } })],
   ['a contact', 50, (one, { contact }) => one.get(`/contacts/${contact}`)],
   [
@@ -234,6 +238,73 @@ describe.each(['settled', 'newcomers'] as const)('of %s', (who) => {
     }
   });
 });
+
+/** Contacts of a large company. */
+const large = 3_000;
+
+/** What is asked while a large company is settled, and the most rows that it may look at: those of the company's contacts. */
+const meanwhile: [number, Call][] = [
+  [6 * large, (one) => one.post('/list-contact/list', {})],
+  [6 * large, (one, { list }) => one.get(`/list-contact/${list}`)],
+  [6 * large, (one, { list }) => one.post('/contacts/metadata', { filters: { list_id: list } })],
+  [6 * large, (one, { list }) => one.post('/contacts/list', { filters: { list_id: list } })],
+  [6 * large, (one, { company }) => one.post('/contacts/metadata', { filters: { company_id: company } })],
+  [50, (one, { contact }) => one.get(`/contacts/${contact}`)],
+  [300, (one, { contact }) => one.patch(`/contacts/${contact}`, { job_title: 'Countess' })],
+  [
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+];
+
+/** Makes a company of so many contacts of the customer, and a list of those whose company is of an industry. */
+async function makeLarge(customer: TestCustomer): Promise<Ids> {
+  const company = await make(customer, '/company', { type: 'customer', company_name: 'Large' });
+  await test.owner`
+    update contacts
+    set company_id = ${company}
+    where customer_id = ${customer.id}
+      and id in (select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit ${large})`;
+  const rule = { field: 'company.industry', operator: 'contains', value: 'industry 1' };
+  const list = (await customer.post('/list-contact', { name: 'By industry', rules: [rule] })).body.id;
+  await fill(customer.id, list);
+  const [contact] = await test.owner<{ id: string }[]>`
+    select id from contacts where customer_id = ${customer.id} and company_id = ${company} limit 1`;
+  return { ...(await idsOf(customer)), company, list, contact: contact!.id };
+}
+
+async function fill(customerId: string, listId: string): Promise<void> {
+  const [list] = await test.owner<{ version: string | null }[]>`
+    select fill_version as version from lists where customer_id = ${customerId} and id = ${listId}`;
+  if (list!.version === null) return;
+  const given = { customerId, listId, version: list!.version };
+  while (await context.db.transaction((sql) => continueFill(sql, given)));
+}
+
+it.each(['settled', 'newcomers'] as const)(
+  'a large company of %s is changed, deleted and settled by its contacts alone',
+  async (who) => {
+    const { id, adminId } = customers[who][0]!;
+    const customer = await clientOf(app, id, adminId, [...scopes]);
+    const ids = await makeLarge(customer);
+    const ask = async (most: number, call: Call) => {
+      watch.take();
+      expect((await call(customer, ids)).status).toBeLessThan(300);
+      expectPlans(most);
+    };
+    await ask(2_000, (one, { company }) => one.patch(`/company/${company}`, { industry: 'Industry 1' }));
+    for (const [most, call] of meanwhile) await ask(most, call);
+    await ask(2_000, (one, { company }) => one.delete(`/company/${company}`));
+    for (const [most, call] of meanwhile) await ask(most, call);
+    watch.take();
+    const size = 250;
+    for (let outcome = 'more'; outcome !== 'done';) {
+      outcome = await context.db.transaction((sql) => settleBatch(sql, id, size));
+      expectPlans((2 * rules.length + 20) * size);
+    }
+  },
+);
 
 it("a newcomer's job of many prospects goes through few rows with each statement", async () => {
   const { catalog, db, config } = context;

@@ -22,6 +22,8 @@ export interface Source {
   alias: 'c' | 'co';
   /** What stands in the from clause of every statement that these fragments are put into. */
   from: string;
+  /** The condition that every record meets that callers may see; left out where all do. */
+  visible?: string;
   columns: Readonly<Record<string, Column>>;
   /** The folded texts that `search` looks into. */
   searched: readonly string[];
@@ -71,13 +73,19 @@ const requiredOfContacts =
   'id first_name last_name work_email industry job_title location_locality location_country location_region score created_at updated_at';
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
-/** Contacts, and the company of each. */
+/**
+ * Contacts, and the company of each. A deleted company is no company, although contacts refer to it until they are settled
+ * (src/queries/company-settlements.ts): so a contact's company is `co.id`, never `c.company_id`.
+ *
+ * `updated_at` is the bare column, which has an index. It is exact unless the customer has a deletion to settle.
+ */
 export const contactSource: Source = {
   fields: contactFilterFields,
   alias: 'c',
-  from: 'contacts c left join companies co on co.customer_id = c.customer_id and co.id = c.company_id',
+  from: 'contacts c left join companies co on co.customer_id = c.customer_id and co.id = c.company_id and co.deleted_at is null',
   columns: {
     ...namesakes(contactFilterFields, 'c', requiredOfContacts.split(' ')),
+    company_id: column('uuid', 'co.id'),
     verification_status: status('c'),
     last_verified: lastVerified('c'),
     'company.company_name': ofCompany('company_name'),
@@ -87,11 +95,41 @@ export const contactSource: Source = {
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
 };
 
+/**
+ * When a record of `alias` was last updated: a deletion of its company counts, also while the record still refers to that.
+ * The company is joined as `co`, unless it is deleted.
+ */
+export const updatedAtOf = (alias: 'c' | 'o'): string => `
+  case
+    when ${alias}.company_id is null or co.id is not null then ${alias}.updated_at
+    else greatest(${alias}.updated_at, (
+      select gone.deleted_at
+      from companies gone
+      where gone.customer_id = ${alias}.customer_id
+        and gone.id = ${alias}.company_id
+    ))
+  end`;
+
+/**
+ * The same contacts with an exact `updated_at` at any time, which no index serves. The server leaves the join away where
+ * that is not looked at.
+ */
+export const exactContactSource: Source = {
+  ...contactSource,
+  from: `${contactSource.from} left join companies gone on gone.customer_id = c.customer_id and gone.id = c.company_id and gone.deleted_at is not null`,
+  columns: {
+    ...contactSource.columns,
+    updated_at: column('instant', 'greatest(c.updated_at, gone.deleted_at)', true),
+  },
+  indexed: contactSource.indexed.filter((field) => field !== 'updated_at'),
+};
+
 /** Companies. */
 export const companySource: Source = {
   fields: companyFilterFields,
   alias: 'co',
   from: 'companies co',
+  visible: 'co.deleted_at is null',
   columns: {
     ...namesakes(companyFilterFields, 'co', requiredOfCompanies.split(' ')),
     verification_status: status('co'),

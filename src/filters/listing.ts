@@ -4,6 +4,7 @@ import type { Column, Source } from './columns.ts';
 import { decodeCursor, encodeCursor, scopeOf, type KeyValue, type Position } from './cursor.ts';
 import { parseOrder, type Order } from './order.ts';
 import { parseFilters } from './parse.ts';
+import type { Rule } from '../schemas/lists.ts';
 import type { Filter } from './tree.ts';
 
 /** The members of a request that say which records, in which order, and which page of them. */
@@ -26,6 +27,8 @@ export interface Listing {
   after: Position | undefined;
   /** What cursors of this list are bound to. */
   scope: string;
+  /** The only list that the filter asks for, if its memberships by rule are not to be believed for contacts that are settling. */
+  changing?: { id: string; rules: Rule[] };
 }
 
 const defaultLimit = 25;

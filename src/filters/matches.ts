@@ -57,6 +57,7 @@ export function compileFilter(source: Source, filter: Filter): Matches {
       return (record) => !test(record);
     }
     case 'member':
+    case 'settling':
       throw new Error('Memberships cannot be read from a record');
     default:
       return compileTest(readerOf(source, filter), filter);

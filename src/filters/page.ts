@@ -3,9 +3,10 @@ import type { Column } from './columns.ts';
 import type { Position } from './cursor.ts';
 import { columnsOf, type Listing } from './listing.ts';
 import { bound, pagingOf, slice, type Clauses, type Paging } from './paging.ts';
+import { rulesFilter } from './rules.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
-import { shownValue } from './to-sql.ts';
-import { theOnlyList } from './tree.ts';
+import { shownValue, toSql } from './to-sql.ts';
+import { theOnlyList, type Filter } from './tree.ts';
 
 /** The clauses of the statement that reads a page: `select … from ${from} where ${where} order by ${orderBy} limit ${limit}`. */
 export interface PageClauses extends Clauses {
@@ -30,11 +31,12 @@ export function countClauses(sql: FragmentMaker, listing: Listing): Pick<PageCla
 
 type Way = (paging: Paging) => Clauses;
 
-function wayOf({ source, order, offset, filter }: Listing): Way {
+function wayOf({ source, order, offset, filter, changing }: Listing): Way {
   const [first, second] = order;
   const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
   if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
   if (theOnlyList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
+  if (changing && !second && first!.field === 'created_at') return membersOfChanging(changing);
   const way = isIndexed ? descending(first!.field) : bySorting;
   return offset > 0 ? skipping(way) : way;
 }
@@ -78,6 +80,44 @@ const membersFirst: Way = (paging) => {
     limit: sql`${listing.limit}::bigint`,
   };
 };
+
+/**
+ * The members of one list whose rows by rule are not to be believed for contacts that are settling: the other rows, and
+ * those of these contacts that match the rules.
+ */
+const membersOfChanging =
+  ({ id: list, rules }: NonNullable<Listing['changing']>): Way =>
+  (paging) => {
+    const { sql, listing, from, id, owned } = paging;
+    const { after, customerId, source, offset, limit } = listing;
+    const print = (filter: Filter): Fragment => toSql(sql, source, filter);
+    const settling: Filter = { kind: 'settling', customerId };
+    const most = sql`${offset + limit}::bigint`;
+    const members = sql`
+      select m.contact_id as id
+      from list_members m
+      where m.customer_id = ${customerId}::uuid and m.list_id = ${list}::uuid
+        ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
+        and (m.by_hand or not exists (
+          select from contacts c where c.customer_id = ${customerId}::uuid and c.id = m.contact_id and ${print(settling)}
+        ))
+      order by m.contact_id desc
+      limit ${most}`;
+    const matching = sql`
+      select ${id} as id
+      from ${from}
+      where ${owned} and ${print(settling)} and ${print(rulesFilter(source.fields, rules))}
+        ${after ? sql`and ${id} < ${after.id}::uuid` : sql``}
+      order by ${id} desc
+      limit ${most}`;
+    return {
+      where: sql`${owned} and ${id} = any(array(
+        select one.id from ((${members}) union (${matching})) one order by one.id desc limit ${slice(paging)}
+      ))`,
+      orderBy: sql`${id} desc`,
+      limit: sql`${limit}::bigint`,
+    };
+  };
 
 /** The field's index, backwards. The position is compared as a row, so that the scan starts right there. */
 const indexDescending: Way = (paging) => {

@@ -19,7 +19,7 @@ export interface Paging {
   from: Fragment;
   /** The id's column. */
   id: Fragment;
-  /** The records are this customer's. */
+  /** The records are this customer's, and to be seen. */
   owned: Fragment;
   /** They are this customer's and pass the filter. */
   matches: Fragment;
@@ -27,7 +27,8 @@ export interface Paging {
 
 export function pagingOf(sql: FragmentMaker, listing: Listing): Paging {
   const { source, customerId, filter } = listing;
-  const owned = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
+  const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
+  const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
   return {
     sql,
     listing,

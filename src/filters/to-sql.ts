@@ -32,6 +32,8 @@ function print(printing: Printing, filter: Filter): Fragment {
       return printSearch(printing, filter);
     case 'member':
       return printMembership(printing, filter);
+    case 'settling':
+      return printSettling(printing, filter.customerId);
     default:
       return printFieldTest(printing, filter);
   }
@@ -124,11 +126,19 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
 }
 
 /** Whether the contact is in one of the lists, by hand or by rule. */
-function printMembership({ sql }: Printing, { lists, unsettled }: Test<'member'>): Fragment {
+function printMembership(printing: Printing, { lists, unsettled, changing }: Test<'member'>): Fragment {
+  const { sql } = printing;
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
-  const counts = unsettled.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${unsettled}::uuid[]))`;
-  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${counts})`;
+  const isFilled = unsettled.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${unsettled}::uuid[]))`;
+  const isSettled = changing
+    ? sql` and (m.by_hand or m.list_id <> all(${changing.lists}::uuid[]) or ${printSettling(printing, changing.customerId)} is not true)`
+    : sql``;
+  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled})`;
 }
+
+/** Whether the contact refers to a company that is being settled. An index finds all contacts that do. */
+const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
+  sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /** A record's time of creation is its id's, so that a range of times is a range of ids, which the primary key serves. */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {

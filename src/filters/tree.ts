@@ -23,11 +23,19 @@ export type Filter =
   | { kind: 'empty'; field: string }
   /**
    * The contact has a membership in one of these lists, or in any; of the unsettled ones, whose rules are not written
-   * down yet, only those made by hand count.
+   * down yet, only those made by hand count. The same goes for the changing ones where the contact is `settling`.
    */
-  | { kind: 'member'; lists: string[] | 'any'; unsettled: string[] }
+  | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing }
+  /** The contact's company was changed or deleted, and memberships of its contacts may not have followed yet. */
+  | { kind: 'settling'; customerId: string }
   /** Every one of these words occurs in what the field searches. */
   | { kind: 'search'; field: string; words: string[] };
+
+/** Lists whose memberships by rule cannot be believed for contacts that are settling. */
+export interface Changing {
+  customerId: string;
+  lists: string[];
+}
 
 export type Comparison = 'gt' | 'gte' | 'lt' | 'lte';
 
@@ -45,5 +53,6 @@ export function theOnlyList(filter: Filter): string | undefined {
 export function fieldsOf(filter: Filter): Set<string> {
   if (filter.kind === 'all' || filter.kind === 'any') return new Set(filter.of.flatMap((one) => [...fieldsOf(one)]));
   if (filter.kind === 'not') return fieldsOf(filter.of);
-  return new Set([filter.kind === 'member' ? 'list_id' : filter.field]);
+  if (filter.kind === 'member') return new Set(['list_id']);
+  return new Set([filter.kind === 'settling' ? 'company_id' : filter.field]);
 }

@@ -14,6 +14,7 @@ export interface Jobs extends Record<JobKind, object> {
   'fill-list': Fill;
   unlock: Turn;
   verify: Turn;
+  'settle-companies': Turn;
   'sweep-jobs': Record<string, never>;
   'remove-idempotency-records': Record<string, never>;
 }
@@ -47,7 +48,11 @@ export const enqueueOnce = async <K extends JobKind>(
  * Has a turn of each of these customers waited for, where none is yet.
  * @returns how many there were of those
  */
-export async function enqueueWaiting(sql: Transaction, queue: TurnQueue, customerIds: string[]): Promise<number> {
+export async function enqueueWaiting(
+  sql: Transaction,
+  queue: TurnQueue | 'settle-companies',
+  customerIds: string[],
+): Promise<number> {
   const messages = customerIds.map((customerId) => ({ data: { customerId }, singletonKey: customerId }));
   const ids = await asking.run(sql, () => sender.insert(queue, messages, { returnId: true }));
   return ids?.length ?? 0;

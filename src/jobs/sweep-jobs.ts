@@ -1,3 +1,5 @@
+import type { Sql } from '../db.ts';
+import { customersSettling } from '../queries/company-settlements.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { customersWaiting } from '../queries/turns.ts';
 import { untoldProspects } from '../queries/unlocks.ts';
@@ -11,9 +13,10 @@ import { enqueueWaiting } from './queue.ts';
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const [unlock, verify] = [await wakeAll(context, 'unlock'), await wakeAll(context, 'verify')];
+  const settling = await wakeSettling(context);
   const purged = await purge(context);
   const told = await tellCatalog(context);
-  context.log.info({ woken: { unlock, verify }, purged, told }, 'jobs swept');
+  context.log.info({ woken: { unlock, verify, settling }, purged, told }, 'jobs swept');
 };
 
 const batchSize = 1_000;
@@ -23,11 +26,25 @@ const batchSize = 1_000;
  * now leads to a turn that sees at least what was seen now.
  * @returns how many customers nobody would have come to
  */
-async function wakeAll({ db, stopping }: JobContext, queue: TurnQueue): Promise<number> {
-  let woken = 0;
+function wakeAll(context: JobContext, queue: TurnQueue): Promise<number> {
   const turns = { queue, types: turnQueues[queue] };
+  return wakeEach(context, queue, (sql, batch) => customersWaiting(sql, turns, batch));
+}
+
+/** The same where contacts of companies have yet to be settled. */
+const wakeSettling = (context: JobContext): Promise<number> => wakeEach(context, 'settle-companies', customersSettling);
+
+type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
+
+/** Enqueues one turn for each of these customers that has none queued. */
+async function wakeEach(
+  { db, stopping }: JobContext,
+  queue: Parameters<typeof enqueueWaiting>[1],
+  find: FindCustomers,
+): Promise<number> {
+  let woken = 0;
   for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
-    const batch = await db.search((sql) => customersWaiting(sql, turns, { after, limit: batchSize }));
+    const batch = await db.search((sql) => find(sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
     woken += await db.transaction((sql) => enqueueWaiting(sql, queue, batch));
     after = batch.at(-1)!;

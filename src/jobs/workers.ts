@@ -5,6 +5,7 @@ import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
 import type { Jobs } from './queue.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
+import { settleCompanies } from './settle-companies.ts';
 import { slices } from './slices.ts';
 import { openVerifier } from '../verification/verifier.ts';
 import { sweepJobs } from './sweep-jobs.ts';
@@ -17,6 +18,7 @@ const allHandlers: Handlers = {
   'fill-list': { handle: fillList, atOnce: 2 },
   unlock: { handle: takeTurn('unlock', slices), atOnce: 2 },
   verify: { handle: takeTurn('verify', slices), atOnce: 2 },
+  'settle-companies': { handle: settleCompanies(), atOnce: 2 },
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };

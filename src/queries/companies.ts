@@ -8,6 +8,7 @@ import { readListing } from '../filters/listing.ts';
 import { normalise } from '../normalise.ts';
 import type { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import type { Metadata } from '../schemas/wire.ts';
+import { beginSettling, concernsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { lockContactsOfCompany, refreshMembers, refreshMembersOfCompany } from './list-members.ts';
 import { countPages, readPage, type Page } from './listings.ts';
@@ -81,7 +82,8 @@ export async function findCompany(
     select ${projection(sql)}
     from ${sql.unsafe(companySource.from)}
     where co.customer_id = ${customerId}
-      and co.id = ${id}`;
+      and co.id = ${id}
+      and ${sql.unsafe(companySource.visible!)}`;
   return company;
 }
 
@@ -110,6 +112,7 @@ export async function holdCompany(sql: Transaction, customerId: string, id: stri
     from companies
     where customer_id = ${customerId}
       and id = ${id}
+      and deleted_at is null
     for share`;
   if (!company) throw notFound('company', [path]);
   return company.id;
@@ -117,6 +120,7 @@ export async function holdCompany(sql: Transaction, customerId: string, id: stri
 
 /**
  * Changes what `patch` names. The row is locked first, so what is written is what was read plus the patch.
+ * @returns whether contacts of the company are left to be settled: `startSettling` has to follow in the same transaction
  * @throws not_found, precondition_failed
  */
 export async function changeCompany(
@@ -125,11 +129,11 @@ export async function changeCompany(
   id: string,
   patch: CompanyPatch,
   ifMatch?: string,
-): Promise<void> {
+): Promise<boolean> {
   const { custom_fields, ...fields } = patch;
   const rules = await holdRules(sql, customerId);
   const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
-  if (Object.keys(patch).length === 0) return;
+  if (Object.keys(patch).length === 0) return false;
   const columns: CompanyColumns = {
     ...current,
     ...normalise(fields),
@@ -140,35 +144,54 @@ export async function changeCompany(
     set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
     where customer_id = ${customerId}
       and id = ${id}`;
-  const isOtherToRules = columns.company_name !== current.company_name || columns.industry !== current.industry;
-  if (isOtherToRules) await refreshMembersOfCompany(sql, customerId, rules, id);
+  const changed = (['company_name', 'industry'] as const).filter((name) => columns[name] !== current[name]);
+  if (changed.length === 0 || rules.isEmpty) return false;
+  if (!(await isLarge(sql, customerId, id))) {
+    await refreshMembersOfCompany(sql, customerId, rules, id);
+    return false;
+  }
+  const isConcerning = await concernsLists(
+    sql,
+    customerId,
+    changed.map((name): CompanyField => `company.${name}`),
+  );
+  if (isConcerning) await beginSettling(sql, customerId, id, { isDeletion: false });
+  return isConcerning;
 }
 
 /**
  * Deletes a company. Its contacts and opportunities stay, detached; nobody can attach another one meanwhile.
+ * @returns whether contacts or opportunities are left to be settled: `startSettling` has to follow in the same transaction
  * @throws not_found, precondition_failed
  */
-export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+export async function deleteCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<boolean> {
   const rules = await holdRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
-  const contactIds = await detachContacts(sql, customerId, id);
+  await sql`
+    update companies
+    set deleted_at = clock_timestamp()
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  const counts = new CountChanges().add('companies', -1);
+  if (await isLarge(sql, customerId, id)) {
+    await beginSettling(sql, customerId, id, { isDeletion: true });
+    await saveCounts(sql, customerId, counts);
+    return true;
+  }
+  const contactIds = await lockContactsOfCompany(sql, customerId, id);
+  await detachContacts(sql, customerId, id, contactIds);
   await detachOpportunities(sql, customerId, id);
   await sql`
     delete from companies
     where customer_id = ${customerId}
       and id = ${id}`;
-  await refreshMembers(sql, customerId, rules, contactIds, new CountChanges().add('companies', -1));
-}
-
-/** Takes the company off its contacts, which are locked after their company and before opportunities. */
-async function detachContacts(sql: Transaction, customerId: string, companyId: string): Promise<string[]> {
-  const contactIds = await lockContactsOfCompany(sql, customerId, companyId);
-  await sql`
-    update contacts
-    set company_id = null, updated_at = clock_timestamp()
-    where customer_id = ${customerId}
-      and company_id = ${companyId}`;
-  return contactIds;
+  await refreshMembers(sql, customerId, rules, contactIds, counts);
+  return false;
 }
 
 /** The company's own columns, locked until the transaction ends: for `update`, nothing can refer to it anew meanwhile. */
@@ -184,6 +207,7 @@ async function lockCompany(
     from companies
     where customer_id = ${customerId}
       and id = ${id}
+      and deleted_at is null
     for ${sql.unsafe(strength)}`;
   if (!columns) throw notFound('company');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompany(sql, customerId, id))!);

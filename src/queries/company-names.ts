@@ -69,6 +69,7 @@ async function findOldestByName(sql: Transaction, customerId: string, names: str
       from companies
       where customer_id = ${customerId}
         and (folded ->> 'company_name') collate "C" = wanted.name
+        and deleted_at is null
       order by id
       limit 1
       for share

@@ -2,7 +2,7 @@ import type { Database, Sql, Transaction } from '../db.ts';
 import { mergeCustomFields } from '../custom-fields.ts';
 import { requireMatch } from '../etag.ts';
 import { notFound } from '../errors.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, updatedAtOf } from '../filters/columns.ts';
 import { foldContact } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
 import { constant } from '../filters/sql.ts';
@@ -78,13 +78,13 @@ export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_emai
 const shown = `
   c.id,
   ${ownColumns.map((column) => `c.${column}`).join(', ')},
-  json_build_object('id', c.company_id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
+  json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
   c.score,
   c.verification_status,
   coalesce(c.last_verified, c.created_at) as last_verified,
   c.crm_synced_at,
   c.created_at,
-  c.updated_at`;
+  ${updatedAtOf('c')} as updated_at`;
 const projection = (sql: Sql | Transaction) => constant(sql, shown);
 
 /** A page of the customer's contacts. */

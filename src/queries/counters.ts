@@ -49,13 +49,20 @@ export async function saveCounts(sql: Transaction, customerId: string, gathered:
 
 /** How many there are, exactly. */
 export async function readCount(sql: Sql | Transaction, customerId: string, counted: Counted): Promise<number> {
+  const { total, from, where } = countKept(sql, customerId, counted);
   const [row] = await sql<{ records: number }[]>`
-    select coalesce(sum(records), 0) as records
-    from counters
-    where customer_id = ${customerId}
-      and counted = ${counted}`;
+    select ${total} as records
+    from ${from}
+    where ${where}`;
   return row!.records;
 }
+
+/** The clauses of the statement that reads a count: `select ${total} from ${from} where ${where}`. */
+export const countKept = (sql: Sql | Transaction, customerId: string, counted: Counted) => ({
+  total: sql`coalesce(sum(records), 0)`,
+  from: sql`counters`,
+  where: sql`customer_id = ${customerId} and counted = ${counted}`,
+});
 
 /** Forgets the count of something that is gone. Nobody may be counting it any more. */
 export async function dropCount(sql: Transaction, customerId: string, counted: Counted): Promise<void> {

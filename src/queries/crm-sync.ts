@@ -1,5 +1,6 @@
 import { countryCodes } from '../country-codes.ts';
 import type { Transaction } from '../db.ts';
+import { contactSource } from '../filters/columns.ts';
 import { constant } from '../filters/sql.ts';
 import { fold } from '../fold.ts';
 import type { Prospect } from '../schemas/prospects.ts';
@@ -87,13 +88,13 @@ async function findContacts(sql: Transaction, customerId: string, given: SyncedC
   const [, found] = await Promise.all([
     sql`select pg_advisory_xact_lock(hashtextextended(${`crm-sync:${customerId}`}, 0))`,
     sql<Found[]>`
-      select c.id, c.prospect_id, null as email, c.company_id is not null as has_company
-      from contacts c
+      select c.id, c.prospect_id, null as email, co.id is not null as has_company
+      from ${constant(sql, contactSource.from)}
       where c.customer_id = ${customerId}
         and c.prospect_id is not null
         and c.prospect_id = any(${ids}::uuid[])
       union all
-      select oldest.id, null, wanted.email, oldest.company_id is not null
+      select oldest.id, null, wanted.email, co.id is not null
       from unnest(${emails}::text[]) as wanted (email)
       cross join lateral (
         select id, company_id
@@ -102,7 +103,8 @@ async function findContacts(sql: Transaction, customerId: string, given: SyncedC
           and (folded ->> 'work_email') collate "C" = wanted.email
         order by id
         limit 1
-      ) oldest`,
+      ) oldest
+      left join companies co on co.customer_id = ${customerId} and co.id = oldest.company_id and co.deleted_at is null`,
   ]);
   return found;
 }
@@ -132,7 +134,16 @@ async function companiesOf(
 async function lockContacts(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
   if (found.length === 0) return [];
   const contacts = await sql<(SyncedContact & { id: string })[]>`
-    select id, ${sql([...ownColumns, 'company_id', 'prospect_id', 'score', 'verification_status', 'last_verified'])}
+    select
+      id,
+      ${sql([...ownColumns, 'prospect_id', 'score', 'verification_status', 'last_verified'])},
+      (
+        select co.id
+        from companies co
+        where co.customer_id = ${customerId}
+          and co.id = contacts.company_id
+          and co.deleted_at is null
+      ) as company_id
     from contacts
     where customer_id = ${customerId}
       and id = any(${found.map(({ id }) => id)}::uuid[])

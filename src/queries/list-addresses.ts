@@ -1,10 +1,12 @@
 import type { Transaction } from '../db.ts';
 import { conflict, notFound } from '../errors.ts';
-import { contactSource } from '../filters/columns.ts';
+import { exactContactSource } from '../filters/columns.ts';
 import { record, recorder } from '../filters/recorded.ts';
+import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
-import type { Rule } from '../schemas/lists.ts';
-import { memberOf } from './list-filters.ts';
+import type { Filter } from '../filters/tree.ts';
+import { lookAtCompanies, noneSettling } from './company-settlements.ts';
+import { memberOf, type Unsettled, type UnsettledList } from './list-filters.ts';
 import { keepRules } from './rules.ts';
 
 /** Members of a list that one job verifies. */
@@ -22,22 +24,56 @@ export async function insertListInputs(
   listId: string,
 ): Promise<number> {
   await keepRules(sql, customerId);
-  const [list] = await sql<{ rules: Rule[]; is_filling: boolean }[]>`
-    select rules, fill_version is not null as is_filling
+  const [list] = await sql<Row[]>`
+    select id, rules, fill_version is not null as is_filling, ${lookAtCompanies(sql)} as looks_at_companies
     from lists
     where customer_id = ${customerId}
       and id = ${listId}`;
   if (!list) throw notFound('list');
-  const members = memberOf(
-    [listId.toLowerCase()],
-    list.is_filling ? [{ id: listId.toLowerCase(), rules: list.rules }] : [],
-  );
+  const counted = await insertMembers(sql, customerId, jobId, list);
+  if (counted.members > mostMembers) throw conflict(`The list has more than ${mostMembers} members`);
+  return counted.addresses;
+}
+
+/** A list, and whether its rules are not written down, or look at what changes with a company. */
+interface Row extends UnsettledList {
+  is_filling: boolean;
+  looks_at_companies: boolean;
+}
+
+interface Counted {
+  members: number;
+  addresses: number;
+}
+
+/** Believes the rows unless contacts are settling, which the same statement finds out. */
+async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
+  const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {
+    const members = memberOf([list.id], { customerId, filling: [], changing: [], ...unsettled });
+    return insertMatching(sql, customerId, jobId, members, guard);
+  };
+  const always = recorder`true`;
+  if (list.is_filling) return insert({ filling: [list] }, always);
+  if (!list.looks_at_companies) return insert({}, always);
+  const { is_exact, ...counted } = await insert({}, noneSettling(recorder, customerId));
+  return is_exact ? counted : insert({ changing: [list] }, always);
+}
+
+/** Inserts nothing unless `guard` holds. */
+async function insertMatching(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  members: Filter,
+  guard: Fragment,
+): Promise<Counted & { is_exact: boolean }> {
   const { text, parameters } = record(recorder`
     with members as materialized (
       select c.id, c.work_email
-      from ${recorder.unsafe(contactSource.from)}
+      from ${recorder.unsafe(exactContactSource.from)}
       where c.customer_id = ${customerId}::uuid
-        and ${toSql(recorder, contactSource, members)}
+        and ${toSql(recorder, exactContactSource, members)}
+        and ${guard}
       limit ${mostMembers + 1}::bigint
     ),
     addresses as (
@@ -53,8 +89,7 @@ export async function insertListInputs(
       from addresses
       returning position
     )
-    select (select count(*) from members) as members, (select count(*) from inputs) as addresses`);
-  const [counted] = await sql.unsafe<{ members: number; addresses: number }[]>(text, parameters as string[]);
-  if (counted!.members > mostMembers) throw conflict(`The list has more than ${mostMembers} members`);
-  return counted!.addresses;
+    select (select count(*) from members) as members, (select count(*) from inputs) as addresses, (${guard}) as is_exact`);
+  const [counted] = await sql.unsafe<(Counted & { is_exact: boolean })[]>(text, parameters as string[]);
+  return counted!;
 }

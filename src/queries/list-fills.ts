@@ -1,5 +1,5 @@
 import type { Transaction } from '../db.ts';
-import { contactSource } from '../filters/columns.ts';
+import { exactContactSource } from '../filters/columns.ts';
 import { record, recorder } from '../filters/recorded.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { toSql } from '../filters/to-sql.ts';
@@ -92,11 +92,11 @@ async function findWrongMembers(
   { customerId, listId }: Fill,
   rules: readonly Rule[],
 ): Promise<Batch> {
-  const filter = rulesFilter(contactSource.fields, rules);
+  const filter = rulesFilter(exactContactSource.fields, rules);
   const { text, parameters } = record(recorder`
     with batch as materialized (
-      select c.id, (${toSql(recorder, contactSource, filter)}) is true as matches
-      from ${recorder.unsafe(contactSource.from)}
+      select c.id, (${toSql(recorder, exactContactSource, filter)}) is true as matches
+      from ${recorder.unsafe(exactContactSource.from)}
       where c.customer_id = ${customerId}::uuid
         and c.id > coalesce(
           (select l.filled_to from lists l where l.customer_id = ${customerId}::uuid and l.id = ${listId}::uuid),

@@ -1,6 +1,7 @@
 import type { Transaction } from '../db.ts';
 import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
+import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
 import { keepRules } from './rules.ts';
@@ -63,8 +64,10 @@ export async function removeMembers(sql: Transaction, customerId: string, given:
 /** Locks the contacts, each once, and makes sure that what stands in the list by rule is what its rules say. */
 async function lockGiven(sql: Transaction, customerId: string, { list_id, contact_ids }: ByHand): Promise<string[]> {
   await keepRules(sql, customerId);
-  const [list] = await sql<{ rules: Rule[]; is_filling: boolean }[]>`
-    select rules, fill_version is not null as is_filling
+  const [list] = await sql<{ rules: Rule[]; is_unsettled: boolean }[]>`
+    select
+      rules,
+      fill_version is not null or (${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})) as is_unsettled
     from lists
     where customer_id = ${customerId}
       and id = ${list_id}`;
@@ -72,7 +75,7 @@ async function lockGiven(sql: Transaction, customerId: string, { list_id, contac
   const found = await lockContacts(sql, customerId, wanted);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
-  if (list.is_filling) await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
+  if (list.is_unsettled) await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
   return wanted;
 }
 

@@ -1,7 +1,7 @@
 import type { Transaction } from '../db.ts';
 import { notFound } from '../errors.ts';
 import { Stretch } from '../event-loop.ts';
-import { contactSource } from '../filters/columns.ts';
+import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges } from './counters.ts';
@@ -58,7 +58,7 @@ interface Contact extends FilteredRecord {
 /** $1 customer, $2 ids of contacts. Always the same text, which costs less than fragments that are put together. */
 const selectContacts = `
   select
-    ${filteredColumns(contactSource)},
+    ${filteredColumns(exactContactSource)},
     array(
       select m.list_id
       from list_members m
@@ -66,7 +66,7 @@ const selectContacts = `
         and m.contact_id = c.id
         and m.by_rule
     ) as list_ids
-  from ${contactSource.from}
+  from ${exactContactSource.from}
   where c.customer_id = $1::uuid
     and c.id = any($2::uuid[])`;
 

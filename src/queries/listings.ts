@@ -4,8 +4,9 @@ import { countClauses, pageClauses } from '../filters/page.ts';
 import type { Fragment } from '../filters/sql.ts';
 import { theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Metadata } from '../schemas/wire.ts';
-import { readCount, type Counted } from './counters.ts';
-import { readSettled } from './list-filters.ts';
+import { countKept, readCount, type Counted } from './counters.ts';
+import { countChanging } from './list-counts.ts';
+import { readSettled, type Reading } from './list-filters.ts';
 
 /** A page of records, and the cursor that continues after it if it is full. */
 export interface Page<Row> {
@@ -19,14 +20,15 @@ export async function readPage<Row extends object>(
   listing: Listing,
   projection: (sql: Sql | Transaction) => Fragment,
 ): Promise<Page<Row>> {
-  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, settled) => {
-    const page = pageClauses(sql, settled);
-    return sql<Row[]>`
+  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
+    const page = pageClauses(sql, reading);
+    const found = await sql<Row[]>`
       select ${projection(sql)}
       from ${page.from}
-      where ${page.where}
+      where ${reading.guard ? sql`${reading.guard(sql)} and` : sql``} ${page.where}
       order by ${page.orderBy}
       limit ${page.limit}`;
+    return reading.guard && found.length === 0 ? undefined : found;
   });
   return { rows, nextCursor: nextCursor(listing, rows) };
 }
@@ -40,18 +42,28 @@ export async function countPages(db: Database, listing: Listing, everything: Cou
     const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
     return metadataOf(total, listing);
   }
-  const total = await readSettled(db, laneOf(db, listing), listing, async (sql, settled) => {
-    const list = theOnlyList(settled.filter);
-    if (list !== undefined) return readCount(sql, listing.customerId, list);
-    const { from, where } = countClauses(sql, settled);
-    const [row] = await sql<{ total: number }[]>`
-      select count(*) as total
-      from ${from}
-      where ${where}`;
-    return row!.total;
-  });
+  const total = await readSettled(db, laneOf(db, listing), listing, (sql, reading) => countReading(sql, reading));
   return metadataOf(total, listing);
 }
+
+/** Counts what a reading holds; undefined when its guard does not hold. */
+async function countReading(sql: Sql | Transaction, reading: Reading): Promise<number | undefined> {
+  const { customerId, changing, guard } = reading;
+  if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
+  const list = theOnlyList(reading.filter);
+  const { total, from, where } = list === undefined ? countOfMatches(sql, reading) : countKept(sql, customerId, list);
+  const [row] = await sql<{ total: number }[]>`
+    select ${total} as total
+    from ${from}
+    where ${where}
+    ${guard ? sql`having ${guard(sql)}` : sql``}`;
+  return row?.total;
+}
+
+const countOfMatches = (sql: Sql | Transaction, reading: Reading) => ({
+  total: sql`count(*)`,
+  ...countClauses(sql, reading),
+});
 
 /** Answer of the metadata calls; there are no pages of nothing. */
 export const metadataOf = (total: number, { limit, offset }: Pick<Listing, 'limit' | 'offset'>): Metadata => ({

@@ -1,23 +1,23 @@
 import type { Database, Sql, Transaction } from '../db.ts';
 import { requireMatch } from '../etag.ts';
 import { notFound, validationFailed } from '../errors.ts';
-import { contactSource } from '../filters/columns.ts';
 import { decodeCursor, encodeCursor, scopeOf } from '../filters/cursor.ts';
 import { completeRules } from '../filters/rules.ts';
-import { toSql } from '../filters/to-sql.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
+import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { CountChanges, dropCount, saveCounts } from './counters.ts';
+import { countChanging, countFilling } from './list-counts.ts';
 import { beginFill, type Fill } from './list-fills.ts';
-import { memberOf, snapshot } from './list-filters.ts';
+import { snapshot } from './list-filters.ts';
 import type { Page } from './listings.ts';
 import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
-/** A list as it is answered, and whether its count has yet to be evaluated. */
-type Row = List & { is_filling: boolean };
+/** A list as it is answered, and whether its count has yet to be evaluated, as a whole or for contacts that are settling. */
+type Row = List & { is_filling: boolean; is_changing: boolean };
 
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
   l.id,
   l.name,
   l.description,
@@ -34,7 +34,8 @@ const projection = (sql: Sql | Transaction) => sql`
   ) as contacts_count,
   l.created_at,
   l.updated_at,
-  l.fill_version is not null as is_filling`;
+  l.fill_version is not null as is_filling,
+  l.fill_version is null and ${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)}) as is_changing`;
 
 const source = (sql: Sql | Transaction) => sql`
   lists l
@@ -49,7 +50,7 @@ export async function listLists(db: Database, customerId: string, query: ListQue
     db,
     customerId,
     (sql) => sql<Row[]>`
-    select ${projection(sql)}
+    select ${projection(sql, customerId)}
     from ${source(sql)}
     where l.customer_id = ${customerId}
       ${after === undefined ? sql`` : sql`and l.id < ${after}`}
@@ -76,48 +77,34 @@ export async function findList(db: Database, customerId: string, id: string): Pr
 }
 
 const selectList = (sql: Sql | Transaction, customerId: string, id: string) => sql<Row[]>`
-  select ${projection(sql)}
+  select ${projection(sql, customerId)}
   from ${source(sql)}
   where l.customer_id = ${customerId}
     and l.id = ${id}`;
 
-/** Reads lists in one short statement; a list that is being filled is counted besides, in the same snapshot. */
+/** Reads lists in one short statement; those whose count has to be evaluated are counted besides, in the same snapshot. */
 async function readLists(
   db: Database,
   customerId: string,
   read: (sql: Sql | Transaction) => Promise<Row[]>,
 ): Promise<List[]> {
   const rows = await db.lookup(read);
-  if (!rows.some((row) => row.is_filling)) return rows.map(shown);
-  return snapshot(db, async (sql) => countFilling(sql, customerId, await read(sql)));
+  if (!rows.some((row) => row.is_filling || row.is_changing)) return rows.map((row) => shown(row));
+  return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
 }
 
-async function countFilling(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
-  const lists: List[] = [];
-  for (const row of rows) {
-    const contacts_count = row.is_filling ? await evaluateCount(sql, customerId, row) : row.contacts_count;
-    lists.push({ ...shown(row), contacts_count });
-  }
-  return lists;
+async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
+  const evaluated = new Map<string, number>();
+  for (const row of rows) if (row.is_filling) evaluated.set(row.id, await countFilling(sql, customerId, row));
+  const changing = rows.filter((row) => row.is_changing);
+  for (const [id, members] of await countChanging(sql, customerId, changing)) evaluated.set(id, members);
+  return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
-function shown(row: Row): List {
-  const { is_filling, ...list } = row;
-  void is_filling;
-  return list;
-}
-
-async function evaluateCount(
-  sql: Sql | Transaction,
-  customerId: string,
-  list: { id: string; rules: Rule[] },
-): Promise<number> {
-  const [row] = await sql<{ members: number }[]>`
-    select count(*) as members
-    from ${sql.unsafe(contactSource.from)}
-    where c.customer_id = ${customerId}
-      and ${toSql(sql, contactSource, memberOf([list.id], [list]))}`;
-  return row!.members;
+function shown(row: Row, evaluated?: number): List {
+  const { is_filling, is_changing, ...list } = row;
+  void [is_filling, is_changing];
+  return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 
 /** A list that was made or changed, and the filling that has to be started for it in the same transaction, if any. */
@@ -206,7 +193,7 @@ async function lockList(
     for no key update`;
   if (!list) throw notFound('list');
   if (ifMatch !== undefined) {
-    const [shownNow] = await countFilling(sql, customerId, await selectList(sql, customerId, id));
+    const [shownNow] = await evaluateCounts(sql, customerId, await selectList(sql, customerId, id));
     requireMatch(ifMatch, shownNow!);
   }
   return list;

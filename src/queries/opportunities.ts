@@ -1,6 +1,8 @@
 import type { Sql, Transaction } from '../db.ts';
 import { requireMatch } from '../etag.ts';
 import { missingReferences, notFound } from '../errors.ts';
+import { updatedAtOf } from '../filters/columns.ts';
+import { constant } from '../filters/sql.ts';
 import { canonicalInstant } from '../filters/values.ts';
 import { normalise } from '../normalise.ts';
 import type { Line, Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
@@ -33,10 +35,14 @@ const ownColumns = [
   'close_date',
 ] as const satisfies (keyof Opportunity)[];
 
-/** An opportunity as it is answered. The name of a line is its product's, be that deleted or not. */
+/**
+ * An opportunity as it is answered. The name of a line is its product's, be that deleted or not; a company that is deleted is
+ * none.
+ */
 const projection = (sql: Sql | Transaction) => sql`
   o.id,
-  ${sql(ownColumns.map((column) => `o.${column}`))},
+  ${sql(ownColumns.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
+  co.id as company_id,
   o.price,
   array(
     select m.contact_id
@@ -59,13 +65,17 @@ const projection = (sql: Sql | Transaction) => sql`
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
-  o.updated_at`;
+  ${constant(sql, updatedAtOf('o'))} as updated_at`;
+
+const source = (sql: Sql | Transaction) => sql`
+  opportunities o
+  left join companies co on co.customer_id = o.customer_id and co.id = o.company_id and co.deleted_at is null`;
 
 /** A page of the opportunities, newest first. */
 export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql)}
-    from opportunities o
+    from ${source(sql)}
     where o.customer_id = ${customerId}
       and o.id = any(array(
         select id
@@ -84,7 +94,7 @@ export async function findOpportunity(
 ): Promise<Opportunity | undefined> {
   const [opportunity] = await sql<Opportunity[]>`
     select ${projection(sql)}
-    from opportunities o
+    from ${source(sql)}
     where o.customer_id = ${customerId}
       and o.id = ${id}`;
   return opportunity;
@@ -179,22 +189,35 @@ export async function deleteOpportunity(
       and id = ${id}`;
 }
 
-/** Detaches the opportunities of a company that is about to be deleted, and is locked. */
-export async function detachOpportunities(sql: Transaction, customerId: string, companyId: string): Promise<void> {
-  await sql`
+/**
+ * Detaches opportunities of a company that is marked as deleted; they were updated when it was.
+ * @param most how many at most; all unless given
+ * @returns how many
+ */
+export async function detachOpportunities(
+  sql: Transaction,
+  customerId: string,
+  companyId: string,
+  most: number | null = null,
+): Promise<number> {
+  const { count } = await sql`
     with held as (
       select id
       from opportunities
       where customer_id = ${customerId}
         and company_id = ${companyId}
       order by id
+      limit ${most}
       for no key update
     )
     update opportunities o
-    set company_id = null, updated_at = clock_timestamp()
-    from held
+    set company_id = null, updated_at = greatest(o.updated_at, gone.deleted_at)
+    from held, companies gone
     where o.customer_id = ${customerId}
-      and o.id = held.id`;
+      and o.id = held.id
+      and gone.customer_id = ${customerId}
+      and gone.id = ${companyId}`;
+  return count;
 }
 
 /** The opportunity's own columns, locked until the transaction ends, and with them its contacts and lines. */

@@ -13,6 +13,9 @@ const tables = {
   product: 'products',
 } as const;
 
+/** Rows of these outlive their deletion, which they are marked with. */
+const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
+
 /** An id in a body that must be a record of the customer's. */
 export interface Reference {
   noun: keyof typeof tables;
@@ -60,6 +63,6 @@ const lockRows = (sql: Transaction, customerId: string, noun: Reference['noun'],
     from ${sql(tables[noun])}
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])
-      ${noun === 'product' ? sql`and deleted_at is null` : sql``}
+      ${marksDeleted.has(noun) ? sql`and deleted_at is null` : sql``}
     order by id
     for key share`;

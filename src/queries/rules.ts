@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Transaction } from '../db.ts';
 import { Stretch } from '../event-loop.ts';
-import { contactSource } from '../filters/columns.ts';
+import { exactContactSource } from '../filters/columns.ts';
 import { compileFilter, type Matches } from '../filters/matches.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import type { Filter } from '../filters/tree.ts';
@@ -76,7 +76,7 @@ export async function renewRuleVersion(sql: Transaction, customerId: string): Pr
 
 /** Compiles the rules of a list. */
 export const compileRules = (rules: readonly Rule[]): Matches =>
-  compileFilter(contactSource, rulesFilter(contactSource.fields, rules));
+  compileFilter(exactContactSource, rulesFilter(exactContactSource.fields, rules));
 
 /** The rules of one customer. */
 interface CompiledRules {
@@ -152,8 +152,8 @@ async function compileLists(lists: readonly { id: string; rules: Rule[] }[]): Pr
   const stretch = new Stretch();
   const compiled: (RuleList & { size: number })[] = [];
   for (const { id, rules } of lists) {
-    const filter = rulesFilter(contactSource.fields, rules);
-    compiled.push({ id, matches: compileFilter(contactSource, filter), size: sizeOf(filter) });
+    const filter = rulesFilter(exactContactSource.fields, rules);
+    compiled.push({ id, matches: compileFilter(exactContactSource, filter), size: sizeOf(filter) });
     if (stretch.isOver) await stretch.pause();
   }
   return compiled;

@@ -1,5 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { etagOf } from '../etag.ts';
+import { startSettling } from '../jobs/start.ts';
 import {
   changeCompany,
   countCompanies,
@@ -77,7 +78,10 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => changeCompany(sql, caller.customerId, params.id, body, headers['if-match']));
+      await db.transaction(async (sql) => {
+        const isSettling = await changeCompany(sql, caller.customerId, params.id, body, headers['if-match']);
+        if (isSettling) await startSettling(sql, caller.customerId);
+      });
       return done('Company updated', params.id);
     },
   );
@@ -89,7 +93,10 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       schema: { summary: 'Delete a company', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
     },
     async ({ db, caller, params, headers }) => {
-      await db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
+      await db.transaction(async (sql) => {
+        const isSettling = await deleteCompany(sql, caller.customerId, params.id, headers['if-match']);
+        if (isSettling) await startSettling(sql, caller.customerId);
+      });
       return done('Company deleted', params.id);
     },
   );

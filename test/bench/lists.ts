@@ -19,7 +19,7 @@ const listsInAll = 25;
 const listsWithRules = 13;
 
 /** Thirteen lists of rules as people make them, two rules each and of very unequal size. */
-const ruleset = (i: number): RuleGiven[] =>
+export const ruleset = (i: number): RuleGiven[] =>
   (
     [
       [

@@ -37,6 +37,7 @@ export function matchesRule({ fields }: PlainContact, { field, operator, value }
   if (actual === null || actual === undefined) return false;
   if (operator === 'in') return value.split(',').some((one) => plainFold(one) === plainFold(actual));
   if (typeof actual === 'number') return compareNumbers(actual, operator, Number(value));
+  if (actual instanceof Date) return compareNumbers(actual.getTime(), operator, Date.parse(value));
   const [text, wanted] = [plainFold(actual), plainFold(value)];
   if (operator === 'equals') return text === wanted;
   if (operator === 'contains') return text.includes(wanted);
@@ -83,7 +84,7 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
       select counted, sum(records)::integer as records from counters where customer_id = ${customerId} group by counted`;
     const kept = new Map(counters.map(({ counted, records }) => [counted, records]));
     const [companies] = await sql<{ real: number }[]>`
-      select count(*)::integer as real from companies where customer_id = ${customerId}`;
+      select count(*)::integer as real from companies where customer_id = ${customerId} and deleted_at is null`;
     const lists = await sql<{ id: string; rules: PlainRule[]; filling: boolean }[]>`
       select id, rules, fill_version is not null as filling from lists where customer_id = ${customerId}`;
     const members = await sql<{ list_id: string; contact_id: string; by_hand: boolean; by_rule: boolean }[]>`
@@ -114,9 +115,15 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
 
 async function readContacts(sql: postgres.TransactionSql, customerId: string): Promise<PlainContact[]> {
   const rows = await sql<Record<string, unknown>[]>`
-    select c.*, co.company_name, co.industry as company_industry
+    select
+      c.*,
+      co.id as company_id,
+      co.company_name,
+      co.industry as company_industry,
+      greatest(c.updated_at, gone.deleted_at) as updated_at
     from contacts c
-    left join companies co on co.customer_id = c.customer_id and co.id = c.company_id
+    left join companies gone on gone.customer_id = c.customer_id and gone.id = c.company_id and gone.deleted_at is not null
+    left join companies co on co.customer_id = c.customer_id and co.id = c.company_id and co.deleted_at is null
     where c.customer_id = ${customerId}`;
   return rows.map((row) => ({
     id: row['id'] as string,

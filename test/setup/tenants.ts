@@ -41,6 +41,14 @@ const beginners = `
     select customer_id, id, 'Stage', g, 10 from pipelines, generate_series(11, 16) g;
   insert into lists (customer_id, name, owner_id) select customer_id, 'List', id from users;
   insert into rule_versions (customer_id) select id from beginners;
+  with settling as (
+    insert into companies (customer_id, company_name, folded)
+    select b.id, 'Company', '{"company_name": "company"}'
+    from beginners b, generate_series(1, 400)
+    where b.n <= 5
+    returning customer_id, id
+  )
+  insert into company_settlements (customer_id, company_id, is_deletion) select customer_id, id, false from settling;
   insert into counters (customer_id, counted, shard, records)
     select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
   insert into products (customer_id, name, price, currency, unit)

@@ -1,0 +1,40 @@
+import { settleBatch } from '../queries/company-settlements.ts';
+import { awaitStarts } from '../queries/turns.ts';
+import type { Handler } from './handler.ts';
+import { settlingTurns, startSettling } from './start.ts';
+
+/** Seconds after which other customers come before the rest. */
+const turnSeconds = 5;
+/** Seconds that a turn waits for another one of the same customer. */
+const busySeconds = 5;
+
+/** Contacts of the first batch of a turn, and of the largest. */
+const firstSize = 250;
+const largestSize = 2_000;
+/** Milliseconds that a batch should take: as long its contacts are locked. */
+const batchMs = 50;
+
+/**
+ * Settles contacts of a customer's companies that were changed or deleted, batch by batch. Progress is stored with the
+ * settlement, so a retry resumes there.
+ * @param seconds after which the rest is left to another turn
+ */
+export const settleCompanies =
+  (seconds = turnSeconds): Handler<'settle-companies'> =>
+  async ({ db, stopping }, { customerId }) => {
+    const end = performance.now() + seconds * 1000;
+    await db.transaction((sql) => awaitStarts(sql, customerId, settlingTurns));
+    let size = firstSize;
+    do {
+      const begun = performance.now();
+      const outcome = await db.transaction((sql) => settleBatch(sql, customerId, size));
+      if (outcome === 'done') return;
+      if (outcome === 'busy') return db.transaction((sql) => startSettling(sql, customerId, busySeconds));
+      size = nextSize(size, performance.now() - begun);
+    } while (!stopping.aborted && performance.now() < end);
+    await db.transaction((sql) => startSettling(sql, customerId));
+  };
+
+/** How many contacts can be settled in time, judged by a batch before; at most twice as many as in that. */
+const nextSize = (size: number, tookMs: number): number =>
+  Math.ceil(Math.min(largestSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));
