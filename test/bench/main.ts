@@ -1,4 +1,5 @@
 import { benchCatalog, benchPostgresCatalog } from './catalog.ts';
+import { benchCompanies } from './companies.ts';
 import { benchContacts } from './contacts.ts';
 import { benchFair } from './fair.ts';
 import { benchJobs } from './jobs.ts';
@@ -11,6 +12,7 @@ const suites: Record<string, () => Promise<void>> = {
   contacts: () => benchContacts([10_000, 1_000_000], 5, 2),
   lists: () => benchLists(1_000_000, 5),
   fair: () => benchFair(800_000, 30),
+  companies: () => benchCompanies(200_000),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),
   'catalog-postgres': () => benchPostgresCatalog(size === undefined ? [100_000, 200_000, 500_000] : [size], 5),
