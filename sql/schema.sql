@@ -42,13 +42,14 @@ create index audit_events_customer on audit_events using btree (customer_id, id)
 grant insert, select on audit_events to sales_data_api;
 
 create table catalog_imports (
-  source     text           not null,
-  "position" bigint         not null default 0,
-  line       bigint         not null default 0,
-  loaded     bigint         not null default 0,
-  bad        bigint         not null default 0,
-  started_at timestamptz(3) not null default clock_timestamp(),
-  updated_at timestamptz(3) not null default clock_timestamp(),
+  source      text           not null,
+  "position"  bigint         not null default 0,
+  line        bigint         not null default 0,
+  loaded      bigint         not null default 0,
+  bad         bigint         not null default 0,
+  started_at  timestamptz(3) not null default clock_timestamp(),
+  updated_at  timestamptz(3) not null default clock_timestamp(),
+  incarnation text           not null default '',
   constraint catalog_imports_pkey primary key (source)
 );
 grant delete, insert, select, update on catalog_imports to sales_data_api;
@@ -61,6 +62,15 @@ create table catalog_state (
   constraint catalog_state_has_one_row check (only_row)
 );
 grant select, update on catalog_state to sales_data_api;
+
+create table catalogs (
+  name        text           not null,
+  incarnation text           not null,
+  is_searched boolean        not null,
+  imported_at timestamptz(3),
+  constraint catalogs_pkey primary key (name)
+);
+grant delete, insert, select, update on catalogs to sales_data_api;
 
 create table companies (
   customer_id             uuid           not null,

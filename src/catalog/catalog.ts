@@ -55,6 +55,8 @@ export interface CatalogReads {
 /** The whole catalog. Its own reads are the service's, and count in nobody else's share. */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
+  /** By which Postgres knows what imports have written to it. */
+  readonly name: string;
 
   /** The reads as a requester makes them: they count in the customer's share, and end when the requester's signal is aborted. */
   for(requester: Requester): CatalogReads;
@@ -66,11 +68,15 @@ export interface Catalog extends CatalogReads {
   syncUnlocks(ids: string[]): Promise<void>;
   /** Whatever was written before is seen by searches after. */
   refresh(): Promise<void>;
-  /** Whether it answers at the moment. */
+  /** Whether it can be searched and written to at the moment. */
   isUp(): Promise<boolean>;
 
-  /** Makes the catalog ready to be written to; called once before. */
-  prepare(): Promise<void>;
+  /**
+   * Makes the catalog ready to be written to, whatever was done to it; called once before.
+   * @param say is given what was mended
+   * @returns the incarnation that is written to until the next call: another one, later, holds other people
+   */
+  prepare(say?: (text: string) => unknown): Promise<string>;
   /** What is written of a person, as text. */
   encode(document: CatalogDocument): string;
   /**
@@ -78,12 +84,20 @@ export interface Catalog extends CatalogReads {
    * their bytes are no longer needed. Ids are distinct.
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Takes people out; their unlocks stay. Answers how many there were. */
+  /** Takes people out; their unlocks stay. Returns how many there were. */
   remove(ids: string[]): Promise<number>;
-  /** Ends a load: all that was written is seen, and the suggestions are true. */
-  finish(): Promise<void>;
-  /** Derives everything anew from the people kept, and from the unlocks in Postgres, while the old goes on answering. */
-  reindex(progress: (done: number, total: number) => void): Promise<number>;
+  /**
+   * Ends a load: all that was written is seen, and the suggestions are true.
+   * @returns how many people the catalog holds, counted in it
+   * @throws DomainError `unavailable` also when what was written to is no longer what is searched
+   */
+  finish(): Promise<number>;
+  /**
+   * Derives everything anew from the people kept, and from the unlocks in Postgres, while the old goes on answering.
+   * @param progress is waited for; what it throws ends the work
+   * @returns how many people there are, counted in what was derived
+   */
+  reindex(progress: (done: number, total: number) => Promise<void> | void): Promise<number>;
   status(): Promise<CatalogStatus>;
 
   close(): Promise<void>;

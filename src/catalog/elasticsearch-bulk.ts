@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../errors.ts';
 import { joined } from './arena.ts';
 import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
+import { meaningOf, Refusal, type Meaning } from './elasticsearch-errors.ts';
 
 /** One line or two of a bulk request, as they are sent. */
 export interface Operation {
@@ -22,19 +23,24 @@ export const toOperation = (id: string, action: object, source?: object): Operat
 interface ItemResult {
   status: number;
   result?: string | undefined;
+  /** Of its error. */
+  type?: string | undefined;
 }
 
-const overloaded = new Set([429, 503]);
-/** Deleting what is not there, and a version that has gone on, are answers. */
-const expected = new Set([200, 201, 404, 409]);
+/** What an operation's error means. Deleting what is not there (404), and a version that has gone on (409), are results. */
+const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
+  status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations, and those again that the cluster turned away because it was busy.
+ * Sends operations, and those again that the cluster cannot do at the moment: it is busy, or the index is blocked.
+ * @param alias of the index that is written to. It must be an alias: under a name that nothing has, the cluster would make
+ *   an index of its own liking
  * @throws DomainError `unavailable` when that lasts too long
+ * @throws Refusal
  */
 export async function bulk(
   nodes: SearchNodes,
-  index: string,
+  alias: string,
   operations: Operation[],
   patienceMs = loadPatienceMs,
 ): Promise<Map<string, ItemResult>> {
@@ -43,16 +49,19 @@ export async function bulk(
   if (operations.length === 0) return results;
   let left = operations;
   for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
-    const answers = await bulkOnce(nodes, index, left, patienceMs);
+    const answers = await bulkOnce(nodes, alias, left, patienceMs);
     for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
-    const refused = left.filter((_, i) => overloaded.has(answers[i]!.status));
-    if (refused.length === 0) return results;
-    left = refused;
+    const isPutOff = answers.map((answer) => meaningOfItem(answer) === 'wait');
+    const reason = answers[isPutOff.indexOf(true)];
+    if (!reason) return results;
+    left = left.filter((_, i) => isPutOff[i]);
+    if (performance.now() + pause > deadline)
+      throw unavailable(`The prospect catalog takes no writes at the moment (${reason.status} ${reason.type ?? ''})`);
     await sleep(pause * (0.5 + Math.random()));
-    if (performance.now() > deadline) throw unavailable('The prospect catalog is too busy');
   }
 }
 
+/** @throws Refusal when waiting helps none of those that failed */
 async function bulkOnce(
   nodes: SearchNodes,
   index: string,
@@ -61,6 +70,7 @@ async function bulkOnce(
 ): Promise<ItemResult[]> {
   const request = {
     index,
+    require_alias: true,
     // The client sends bytes as they are; its types know objects only.
     operations: joined(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
@@ -68,8 +78,10 @@ async function bulkOnce(
   const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
   return items.map((item) => {
     const { status, result, error } = Object.values(item)[0]!;
-    if (!expected.has(status) && !overloaded.has(status))
-      throw new Error(`The catalog refused a document: ${status} ${error?.type}`);
-    return { status, result };
+    const answer = { status, result, type: error?.type };
+    const meaning = meaningOfItem(answer);
+    if (meaning === 'missing' || meaning === 'refused')
+      throw new Refusal(meaning, `The catalog refused a document: ${status} ${error?.type}`);
+    return answer;
   });
 }

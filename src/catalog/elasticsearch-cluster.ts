@@ -1,10 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, errors } from '@elastic/elasticsearch';
+import { Client } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
-import { DomainError, unavailable } from '../errors.ts';
+import { unavailable } from '../errors.ts';
 import { Gate } from '../gate.ts';
-import type { Requester } from '../requester.ts';
+import { serviceItself, type Requester } from '../requester.ts';
 import { Breaker } from './breaker.ts';
+import {
+  asDomainErrors,
+  isAborted,
+  isRejected,
+  isSilence,
+  isTimeout,
+  isTrouble,
+  mayBeBetterElsewhere,
+} from './elasticsearch-errors.ts';
 
 /** What every call is given beside its own parameters. */
 export interface CallOptions {
@@ -108,10 +117,16 @@ export class SearchNodes {
     };
   }
 
+  /** A read of the service's own. */
+  read<T>(call: Call<T>): Promise<T> {
+    return this.for({ customerId: serviceItself }).read(call);
+  }
+
   /**
    * Work that waits for the cluster to come back, and repeats itself until it did; so it must not matter how often it is done.
    * @param patienceMs how long to wait; as long as a load does when left out
    * @throws DomainError `unavailable` when that was too short
+   * @throws Refusal
    */
   work<T>(call: Call<T>, patienceMs = loadPatienceMs): Promise<T> {
     return asDomainErrors(async () => {
@@ -128,11 +143,15 @@ export class SearchNodes {
     });
   }
 
-  /** Whether the cluster answers, and has all data at hand. */
-  async isUp(): Promise<boolean> {
-    if (this.#breaker.isOpen) return false;
-    const ask: Call<boolean> = async (client, options) => (await client.cluster.health({}, options)).status !== 'red';
-    return this.#attempt(ask, Math.min(this.#readMs, 1_000)).catch(() => false);
+  /**
+   * A question about the cluster's state, in a second at most.
+   * @throws DomainError `unavailable`, at once while the cluster is known not to answer
+   */
+  ask<T>(call: Call<T>): Promise<T> {
+    return asDomainErrors(async () => {
+      if (this.#breaker.isOpen) throw unavailable('The prospect catalog does not answer at the moment');
+      return this.#attempt(call, Math.min(this.#readMs, 1_000));
+    });
   }
 
   async close(): Promise<void> {
@@ -150,7 +169,7 @@ export class SearchNodes {
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
     const { length } = this.#nodes.filter(({ answers }) => answers);
-    return error instanceof errors.TimeoutError ? length > 0 && length < this.#nodes.length : true;
+    return isTimeout(error) ? length > 0 && length < this.#nodes.length : true;
   }
 
   /**
@@ -158,7 +177,7 @@ export class SearchNodes {
    * after the other, so what counts is that no node gives a sign of life.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
-    if (error instanceof errors.RequestAbortedError) return undefined;
+    if (isAborted(error)) return undefined;
     this.#failures = isTrouble(error) ? this.#failures + 1 : 0;
     if (this.#failures === 0) return false;
     const isJudged = mayBeBetterElsewhere(error); // all nodes were asked just now
@@ -244,40 +263,6 @@ async function probe(node: Node): Promise<void> {
 }
 
 function doubtAfter(error: unknown): Doubt {
-  if (error instanceof errors.TimeoutError) return 1;
+  if (isTimeout(error)) return 1;
   return isSilence(error) ? 2 : 0;
-}
-
-/** No answer came: too late, no connection, or one that broke. */
-const isSilence = (error: unknown): boolean =>
-  error instanceof errors.TimeoutError ||
-  error instanceof errors.ConnectionError ||
-  error instanceof errors.NoLivingConnectionsError;
-
-const statusOf = (error: unknown): number | undefined =>
-  error instanceof errors.ResponseError ? error.statusCode : undefined;
-
-/** The cluster cannot answer now; 429 is its own overload. */
-export const isTrouble = (error: unknown): boolean =>
-  isSilence(error) ||
-  error instanceof errors.DeserializationError ||
-  [429, 502, 503, 504].includes(statusOf(error) ?? 0);
-
-/** Another node may answer the same call; not when the cluster is overloaded: to ask again would make it worse. */
-const mayBeBetterElsewhere = (error: unknown): boolean => isTrouble(error) && statusOf(error) !== 429;
-
-/** The queues of the cluster are full, whoever asks. */
-const isRejected = (error: unknown): boolean =>
-  error instanceof errors.ResponseError && error.body?.error?.type === 'es_rejected_execution_exception';
-
-/** The client's errors hold whole requests, with people in them: what goes on is their name, status and type. */
-async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof DomainError || !(error instanceof errors.ElasticsearchClientError)) throw error;
-    const type = error instanceof errors.ResponseError ? [error.statusCode, error.body?.error?.type ?? ''] : [];
-    const cause = new Error([error.name, ...type].join(' ').trim());
-    throw isTrouble(error) ? unavailable('The prospect catalog does not answer at the moment', 1, cause) : cause;
-  }
 }

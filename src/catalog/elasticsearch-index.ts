@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
 import { textMembers, wordMembers, type TextMember, type WordMember } from '../schemas/prospects.ts';
@@ -24,8 +25,15 @@ export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
 };
 
-/** A name for a new index, later than all before. */
-export const newIndex = (alias: string): string => `${alias}-${Date.now()}`;
+/** A name for a new index. That it is new does not depend on the clock. */
+export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
+
+/** Whether the name of an index is one that the service gives to an index behind this alias. */
+export const isNamedFor = (index: string, alias: string): boolean =>
+  index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
+
+/** The alias through which an index is written to: that index alone has it, so that nothing else can be written in its place. */
+export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 

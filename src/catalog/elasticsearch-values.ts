@@ -5,7 +5,18 @@ import { fold } from '../fold.ts';
 import { usualSpelling } from './document.ts';
 import { bulk, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import type { Reader, SearchNodes } from './elasticsearch-cluster.ts';
-import { foldedField, newIndex, spelledField, valuesIndex, type Names } from './elasticsearch-index.ts';
+import { refreshed, whole } from './elasticsearch-errors.ts';
+import {
+  foldedField,
+  isNamedFor,
+  newIndex,
+  spelledField,
+  valuesIndex,
+  writeAlias,
+  type Names,
+} from './elasticsearch-index.ts';
+import { findIndexes } from './elasticsearch-indexes.ts';
+import { deleteIndexes } from './elasticsearch-repair.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
 /** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
@@ -20,20 +31,16 @@ export async function suggest(
     ...(source === 'all' ? [] : [{ term: { member: source } }]),
     ...patterns.map((word) => ({ prefix: { words: { value: word } } })),
   ];
-  const { hits } = await reader.read((client, options, route) =>
-    client.search<{ member: TextMember; value: string }>(
-      {
-        index: names.values,
-        ignore_unavailable: true,
-        allow_partial_search_results: false,
-        ...route,
-        query: { bool: { filter } },
-        sort: [{ people: 'desc' }, { value: 'asc' }, { member: 'asc' }],
-        size: 10,
-        track_total_hits: false,
-      },
-      options,
-    ),
+  const request = {
+    index: names.values,
+    allow_partial_search_results: false,
+    query: { bool: { filter } },
+    sort: [{ people: 'desc' }, { value: 'asc' }, { member: 'asc' }] as estypes.SortOptions[],
+    size: 10,
+    track_total_hits: false,
+  };
+  const { hits } = await reader.read(async (client, options, route) =>
+    whole(await client.search<{ member: TextMember; value: string }>({ ...request, ...route }, options)),
   );
   return hits.hits.map(({ _source }) => ({ type: _source!.member, value: _source!.value }));
 }
@@ -43,31 +50,49 @@ const batchSize = 1_000;
 /**
  * Counts all values anew, in an index beside the one that is shown, and then shows that one. The one before goes with the next.
  * @param pageSize terms counted at a time
+ * @param people the index to count in
  */
-export async function rebuildValues(nodes: SearchNodes, names: Names, config: Config, pageSize = 5_000): Promise<void> {
+export async function rebuildValues(
+  nodes: SearchNodes,
+  names: Names,
+  config: Config,
+  pageSize = 5_000,
+  people = names.people,
+): Promise<void> {
   const index = newIndex(names.values);
+  const aliases = { [writeAlias(index)]: {} };
   await nodes.work((client, options) =>
-    client.indices.create({ index, ...valuesIndex(config) }, { ...options, ignore: [400] }),
+    client.indices.create({ index, ...valuesIndex(config), aliases }, { ...options, ignore: [400] }),
   );
   const members = textMembers.values();
   const countMembers = async (): Promise<void> => {
-    for (const member of members)
-      for await (const values of inBatches(gatherValues(member, spellings(nodes, names, member, pageSize)), batchSize))
-        await bulk(nodes, index, values.map(encodeValue));
+    for (const member of members) {
+      const values = gatherValues(member, spellings(nodes, people, member, pageSize));
+      for await (const batch of inBatches(values, batchSize))
+        await bulk(nodes, writeAlias(index), batch.map(encodeValue));
+    }
   };
   // One waits for the cluster while the other writes.
   await Promise.all([countMembers(), countMembers()]);
-  await nodes.work((client, options) => client.indices.refresh({ index }, options));
-  const before = await nodes.work((client, options) => client.indices.get({ index: `${names.values}-*` }, options));
-  const shown = Object.keys(before).filter((name) => before[name]!.aliases?.[names.values]);
+  await nodes.work(async (client, options) => refreshed(await client.indices.refresh({ index }, options)));
+  await show(nodes, names, index);
+}
+
+/** Gives the alias that suggestions are read by to one index, and deletes those that had it no more before. */
+async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
+  const found = await findIndexes(nodes, names.values);
+  const before = found.filter(({ name }) => name !== index);
+  const shown = before.filter(({ aliases }) => aliases.includes(names.values));
   const actions = [
-    ...shown.map((name) => ({ remove: { index: name, alias: names.values } })),
+    ...shown.map(({ name }) => ({ remove: { index: name, alias: names.values } })),
     { add: { index, alias: names.values } },
   ];
   await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
-  const gone = Object.keys(before).filter((name) => name !== index && !shown.includes(name));
-  if (gone.length > 0)
-    await nodes.work((client, options) => client.indices.delete({ index: gone, ignore_unavailable: true }, options));
+  const gone = before.filter((one) => !shown.includes(one) && isNamedFor(one.name, names.values));
+  await deleteIndexes(
+    nodes,
+    gone.map(({ name }) => name),
+  );
 }
 
 /** The id may be longer than the cluster takes: it makes one itself. */
@@ -81,19 +106,19 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
  */
 async function* spellings(
   nodes: SearchNodes,
-  names: Names,
+  people: string,
   member: TextMember,
   pageSize: number,
 ): AsyncGenerator<Spelling> {
   const field = foldedField(member);
   // Nothing is not suggested.
   const isSaid = { range: { [field]: { gt: '' } } };
-  for await (const forms of countTerms(nodes, names, field, pageSize, isSaid)) {
+  for await (const forms of countTerms(nodes, people, field, pageSize, isSaid)) {
     const spellingsOf = new Map(
       forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
     );
     const isOfPage = { range: { [field]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
-    for await (const spelled of countTerms(nodes, names, spelledField(member), pageSize, isOfPage))
+    for await (const spelled of countTerms(nodes, people, spelledField(member), pageSize, isOfPage))
       for (const { key: value, doc_count: people } of spelled) {
         const folded = fold(value);
         const found = spellingsOf.get(folded);
@@ -113,7 +138,7 @@ interface Term {
 /** The terms of a field in their order, and how many of the people that match have each, a page at a time. */
 async function* countTerms(
   nodes: SearchNodes,
-  names: Names,
+  people: string,
   field: string,
   pageSize: number,
   isMatch: estypes.QueryDslQueryContainer,
@@ -121,14 +146,14 @@ async function* countTerms(
   let filter = [isMatch];
   for (;;) {
     const request = {
-      index: names.people,
+      index: people,
       size: 0,
       allow_partial_search_results: false,
       query: { bool: { filter } },
       // In order of the terms every shard gives all that can be among the first, so that the counts are exact.
       aggs: { terms: { terms: { field, size: pageSize, order: { _key: 'asc' } } } },
     } as const;
-    const answer = await nodes.work((client, options) => client.search(request, options));
+    const answer = await nodes.work(async (client, options) => whole(await client.search(request, options)));
     const { buckets } = answer.aggregations!['terms'] as unknown as { buckets: Term[] };
     if (buckets.length > 0) yield buckets;
     if (buckets.length < pageSize) return;

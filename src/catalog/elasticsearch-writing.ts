@@ -1,7 +1,9 @@
 import type { CatalogDocument } from './document.ts';
 import { bulk, operationText, toOperation, type Operation } from './elasticsearch-bulk.ts';
 import { toSource } from './elasticsearch-source.ts';
-import { syncUnlocks, unlocksOf, type Writing } from './elasticsearch-unlocks.ts';
+import { writeAlias } from './elasticsearch-index.ts';
+import { whenGone, type Indexes } from './elasticsearch-indexes.ts';
+import { syncUnlocks, unlocksOf } from './elasticsearch-unlocks.ts';
 
 /** A person to be written into an index, whom nobody has unlocked as far as is known. */
 export const encode = (document: CatalogDocument): string =>
@@ -10,15 +12,16 @@ export const encode = (document: CatalogDocument): string =>
 /**
  * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what
  * Postgres says afterwards is compared with what was written.
+ * @throws DomainError `unavailable` also when the index is no longer there
  */
-export async function writePeople(writing: Writing, index: string, people: Operation[]): Promise<void> {
+export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
-  const before = await unlocksOf(writing, ids);
+  const before = await unlocksOf(catalog, ids);
   const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
-  await bulk(writing.nodes, index, operations);
-  const after = await unlocksOf(writing, ids);
+  await bulk(catalog.nodes, writeAlias(index), operations).catch(whenGone);
+  const after = await unlocksOf(catalog, ids);
   const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
-  if (changed.length > 0) await syncUnlocks(writing, changed);
+  if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
 }
 
 /** Puts the customers at the end of the source. */
@@ -29,9 +32,9 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
   return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
 }
 
-/** Takes people out; answers how many there were. */
-export async function erasePeople({ nodes, names }: Writing, ids: string[]): Promise<number> {
+/** Takes people out; returns how many there were. */
+export async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
   const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
-  const results = await bulk(nodes, names.people, operations);
+  const results = await bulk(nodes, writeAlias(index), operations).catch(whenGone);
   return [...results.values()].filter(({ result }) => result === 'deleted').length;
 }

@@ -1,15 +1,37 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { estypes } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
+import { unavailable } from '../errors.ts';
 import { serviceItself } from '../requester.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import type { Catalog, CatalogReads, CatalogStatus, Search, Slice } from './catalog.ts';
+import type { Catalog, CatalogReads, Search, Slice } from './catalog.ts';
 import { toDocument } from './document.ts';
 import { SearchNodes, type Reader } from './elasticsearch-cluster.ts';
-import { namesOf, newIndex, peopleIndex, refreshIntervals, type Names } from './elasticsearch-index.ts';
+import { refreshed, whole } from './elasticsearch-errors.ts';
+import { namesOf, refreshIntervals, writeAlias } from './elasticsearch-index.ts';
+import {
+  findIndexes,
+  lost,
+  readCatalog,
+  standingOf,
+  wasImported,
+  whenGone,
+  type Indexes,
+} from './elasticsearch-indexes.ts';
 import { matching, searchAfter, sortBy } from './elasticsearch-query.ts';
+import {
+  createIndex,
+  createPeople,
+  deleteIndexes,
+  noteTarget,
+  repairPeople,
+  type Say,
+  type Target,
+} from './elasticsearch-repair.ts';
 import { fromSource, type PersonSource } from './elasticsearch-source.ts';
-import { syncPatienceMs, syncUnlocks, type Writing } from './elasticsearch-unlocks.ts';
+import { isUp, statusOf } from './elasticsearch-status.ts';
+import { syncPatienceMs, syncUnlocks } from './elasticsearch-unlocks.ts';
 import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import { encode, erasePeople, writePeople } from './elasticsearch-writing.ts';
 import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
@@ -18,47 +40,68 @@ import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
 export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
-  const writing: Writing = { nodes, db, names };
-  const refresh = (patienceMs?: number) =>
-    nodes.work(
-      (client, options) => client.indices.refresh({ index: names.everywhere, ignore_unavailable: true }, options),
-      patienceMs,
-    );
+  const indexes: Indexes = { nodes, db, names, config };
+  /** What is written to, from `prepare` on. It stays the same: were it lost, what is written next must not go elsewhere. */
+  let target: Target | undefined;
+  const mended = async (): Promise<Target | undefined> => (target ??= await repairPeople(indexes, silent));
+  const demanded = async (): Promise<Target> => {
+    const found = await mended();
+    if (!found) throw lost();
+    return found;
+  };
   return {
     engine: 'elasticsearch',
-    ...reads(nodes.for({ customerId: serviceItself }), names),
-    for: (requester) => reads(nodes.for(requester), names),
+    name: names.people,
+    ...reads(indexes, nodes.for({ customerId: serviceItself })),
+    for: (requester) => reads(indexes, nodes.for(requester)),
 
-    syncUnlocks: (ids) => syncUnlocks(writing, ids),
-    refresh: async () => void (await refresh(syncPatienceMs)),
-    isUp: () => nodes.isUp(),
+    syncUnlocks: (ids) => syncUnlocks(indexes, ids),
+    refresh: () => refresh(nodes, [names.everywhere, names.people], syncPatienceMs),
+    isUp: () => isUp(indexes),
 
-    prepare: async () => {
-      await prepare(nodes, names, config);
-      await refreshEvery(nodes, names.people, refreshIntervals.whileLoading);
+    prepare: async (say = silent) => {
+      target = (await repairPeople(indexes, say)) ?? (await createPeople(indexes));
+      return target.uuid;
     },
     encode,
-    write: (people) => writePeople(writing, names.people, people),
-    remove: (ids) => erasePeople(writing, ids),
-    finish: async () => {
-      await refresh();
-      await refreshEvery(nodes, names.people, refreshIntervals.atRest);
-      await rebuildValues(nodes, names, config);
+    write: async (people) => writePeople(indexes, (await demanded()).name, people),
+    remove: async (ids) => {
+      if (!(await mended()) && !(await wasImported(indexes))) return 0;
+      const { name, isSearched } = await demanded();
+      // An import that replaces a lost catalog is under way, or was interrupted.
+      if (!isSearched) throw lost();
+      return erasePeople(indexes, name, ids);
     },
-    reindex: (progress) => reindex(writing, config, progress),
-    status: () => statusOf(nodes, names),
+    finish: async () => {
+      if (!(await mended()) && !(await wasImported(indexes))) return 0;
+      const people = await finish(indexes, await demanded()).catch(whenGone);
+      target = { ...target!, isSearched: true };
+      return people;
+    },
+    reindex: async (progress) => {
+      const old = (await repairPeople(indexes, silent)) ?? (await createPeople(indexes));
+      const { people, index } = await reindex(indexes, old, progress).catch(whenGone);
+      target = index;
+      return people;
+    },
+    status: () => statusOf(indexes),
     close: () => nodes.close(),
   };
 }
 
-const reads = (reader: Reader, names: Names): CatalogReads => ({
-  search: (search, slice) => searchPeople(reader, names.people, search, slice),
-  count: (search) => countPeople(reader, names, search),
-  find: (ids) => findPeople(reader, names, ids),
-  suggest: (query) => suggest(reader, names, query),
-});
+/** The reads of the catalog, in a requester's share. */
+function reads(indexes: Indexes, reader: Reader): CatalogReads {
+  const { names } = indexes;
+  const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
+  return {
+    search: (search, slice) => read(() => searchPeople(reader, names.people, search, slice), []),
+    count: (search) => read(() => countPeople(reader, names.people, search), 0),
+    find: (ids) => read(() => findPeople(reader, names.people, ids), []),
+    suggest: (query) => readCatalog(indexes, names.values, () => suggest(reader, names, query), []),
+  };
+}
 
-const common = { ignore_unavailable: true, allow_partial_search_results: false } as const;
+const silent: Say = () => undefined;
 
 /** All of the source, though not all is read: to pick from it costs the cluster more than the rest of the search. */
 async function searchPeople(
@@ -67,122 +110,133 @@ async function searchPeople(
   search: Search,
   { limit, skip = 0, after }: Slice,
 ): Promise<Prospect[]> {
-  const { hits } = await reader.read((client, options, route) =>
-    client.search<PersonSource>(
-      {
-        index,
-        ...common,
-        ...route,
-        query: matching(search),
-        sort: sortBy(search.order),
-        size: limit,
-        ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
-        track_total_hits: false,
-      },
-      options,
+  return readPeople(reader, {
+    index,
+    query: matching(search),
+    sort: sortBy(search.order),
+    size: limit,
+    ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
+  });
+}
+
+/** By search, not by mget: what one sees the other must see. */
+const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
+  ids.length === 0
+    ? []
+    : readPeople(reader, { index, query: { ids: { values: ids } }, sort: ourOrder, size: ids.length });
+
+async function readPeople(reader: Reader, request: estypes.SearchRequest): Promise<Prospect[]> {
+  const { hits } = await reader.read(async (client, options, route) =>
+    whole(
+      await client.search<PersonSource>(
+        { allow_partial_search_results: false, track_total_hits: false, ...request, ...route },
+        options,
+      ),
     ),
   );
   return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
+/**
+ * Every read sorts by a field that only our indexes have as a number. So one of another index, which would be found empty, or
+ * counted, is refused; nothing is sorted where no hits are asked for.
+ */
+const ourOrder = sortBy([]);
+
 async function countPeople(
   reader: Reader,
-  names: Names,
+  index: string,
   search: Pick<Search, 'criteria' | 'netNewFor'>,
 ): Promise<number> {
-  const { hits } = await reader.read((client, options, route) =>
-    client.search(
-      { index: names.people, ...common, ...route, query: matching(search), size: 0, track_total_hits: true },
-      options,
-    ),
+  const request = { index, allow_partial_search_results: false, query: matching(search), sort: ourOrder, size: 0 };
+  const { hits } = await reader.read(async (client, options, route) =>
+    whole(await client.search({ ...request, ...route, track_total_hits: true }, options)),
   );
   return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
 }
 
-/** By search, not by mget: what one sees the other must see. */
-async function findPeople(reader: Reader, names: Names, ids: string[]): Promise<Prospect[]> {
-  if (ids.length === 0) return [];
-  const { hits } = await reader.read((client, options, route) =>
-    client.search<PersonSource>(
-      { index: names.people, ...common, ...route, query: { ids: { values: ids } }, size: ids.length },
-      options,
-    ),
-  );
-  return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
-}
-
-/** Makes the index if there is none, and takes away what an interrupted reindex left. */
-async function prepare(nodes: SearchNodes, names: Names, config: Config): Promise<void> {
-  const all = await nodes.work((client, options) => client.indices.get({ index: `${names.people}-*` }, options));
-  const left = Object.keys(all).filter(
-    (name) => all[name]!.aliases?.[names.everywhere] && !all[name]!.aliases?.[names.people],
-  );
-  if (left.length > 0)
-    await nodes.work((client, options) => client.indices.delete({ index: left, ignore_unavailable: true }, options));
-  if (Object.values(all).some(({ aliases }) => aliases?.[names.people])) return;
-  await createPeopleIndex(nodes, config, [names.people, names.everywhere]);
-}
-
-async function createPeopleIndex(nodes: SearchNodes, config: Config, aliases: string[]): Promise<string> {
-  const index = newIndex(namesOf(config).people);
-  const given = { index, ...peopleIndex(config), aliases: Object.fromEntries(aliases.map((alias) => [alias, {}])) };
-  // A repeated attempt may find what the one before has made.
-  await nodes.work((client, options) => client.indices.create(given, { ...options, ignore: [400] }));
-  await nodes.work((client, options) => client.indices.get({ index }, options));
-  return index;
+/** Makes what was written seen. */
+async function refresh(nodes: SearchNodes, index: string | string[], patienceMs?: number): Promise<void> {
+  const ask = { index, ignore_unavailable: true };
+  await nodes.work(async (client, options) => refreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
 const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
-  nodes.work((client, options) =>
-    client.indices.putSettings({ index, ignore_unavailable: true, settings: { refresh_interval } }, options),
+  nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
+
+/** Ends a load: all is seen, the values are counted, and an index that replaces a lost catalog is searched from now on. */
+async function finish(indexes: Indexes, { name, uuid, isSearched }: Target): Promise<number> {
+  const { nodes, names, config } = indexes;
+  await refresh(nodes, writeAlias(name));
+  await refreshEvery(nodes, name, refreshIntervals.atRest);
+  await rebuildValues(nodes, names, config, undefined, name);
+  if (!isSearched) {
+    const actions = [{ add: { index: name, alias: names.people } }];
+    await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  }
+  const standing = standingOf(await findIndexes(nodes, names.people), names.people);
+  if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
+  return countAll(nodes, name);
+}
+
+const replaced = () =>
+  unavailable(
+    'The index that people were written to is not the one that is searched: it was replaced meanwhile. Import again',
   );
 
 const batchSize = 1_000;
 
 /** Reads the people of the index that is searched into a new one, which then takes its place at a stroke. */
 async function reindex(
-  writing: Writing,
-  config: Config,
-  progress: (done: number, total: number) => void,
-): Promise<number> {
-  const { nodes, names } = writing;
-  await prepare(nodes, names, config);
-  const aliases = await nodes.work((client, options) => client.indices.getAlias({ name: names.people }, options));
-  const [old] = Object.keys(aliases);
-  await nodes.work((client, options) => client.indices.refresh({ index: old! }, options));
-  const { count: total } = await nodes.work((client, options) => client.count({ index: old! }, options));
-  const index = await createPeopleIndex(nodes, config, [names.everywhere]);
-  const done = await copyPeople(writing, old!, index, (done) => progress(done, total));
-  await nodes.work((client, options) => client.indices.refresh({ index }, options));
-  await refreshEvery(nodes, index, refreshIntervals.atRest);
+  indexes: Indexes,
+  old: Target,
+  progress: (done: number, total: number) => Promise<void> | void,
+): Promise<{ people: number; index: Target }> {
+  const { nodes, names, config } = indexes;
+  if (!old.isSearched) throw lost();
+  await refresh(nodes, old.name);
+  const total = await countAll(nodes, old.name);
+  const index = await createIndex(indexes, [names.everywhere]);
+  const done = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
+  await refresh(nodes, index.name);
+  const people = await countAll(nodes, index.name);
+  if (people !== done)
+    throw new Error(`${done} people were copied, and the new index holds ${people}; the old one stays`);
+  await refreshEvery(nodes, index.name, refreshIntervals.atRest);
   const actions = [
-    { remove: { index: old!, alias: names.people } },
-    { remove: { index: old!, alias: names.everywhere } },
-    { add: { index, alias: names.people } },
+    { remove: { index: old.name, alias: names.people } },
+    { remove: { index: old.name, alias: names.everywhere } },
+    { add: { index: index.name, alias: names.people } },
   ];
+  const next = { ...index, isSearched: true };
+  // From here on both are whole: whichever is found after an interruption.
+  await noteTarget(indexes, next);
   await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
   await rebuildValues(nodes, names, config);
   // Searches that found the old index before may still be at it.
   await sleep(nodes.longestReadMs);
-  await nodes.work((client, options) => client.indices.delete({ index: old!, ignore_unavailable: true }, options));
-  return done;
+  await deleteIndexes(nodes, [old.name]);
+  return { people, index: next };
 }
 
+const countAll = (nodes: SearchNodes, index: string): Promise<number> =>
+  nodes.work(async (client, options) => whole(await client.count({ index }, options)).count);
+
 async function copyPeople(
-  writing: Writing,
+  indexes: Indexes,
   from: string,
   to: string,
-  progress: (done: number) => void,
+  progress: (done: number) => Promise<void> | void,
 ): Promise<number> {
   let done = 0;
   let writes: Promise<void> = Promise.resolve();
   for (let after: ProspectPosition | undefined; ;) {
-    const people = await writing.nodes.work((client, options) => readBatch(client, options, from, after));
+    const people = await readBatch(indexes.nodes, from, after);
     await writes;
-    progress((done += people.length));
+    await progress((done += people.length));
     if (people.length === 0) return done;
     writes = writePeople(
-      writing,
+      indexes,
       to,
       people.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
     );
@@ -191,47 +245,17 @@ async function copyPeople(
   }
 }
 
-type WorkArguments = Parameters<Parameters<SearchNodes['work']>[0]>;
-
-async function readBatch(
-  client: WorkArguments[0],
-  options: WorkArguments[1],
-  index: string,
-  after: ProspectPosition | undefined,
-): Promise<Prospect[]> {
-  const { hits } = await client.search<PersonSource>(
-    {
-      index,
-      allow_partial_search_results: false,
-      sort: sortBy(bestFirst),
-      size: batchSize,
-      track_total_hits: false,
-      ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
-    },
-    options,
+async function readBatch(nodes: SearchNodes, index: string, after: ProspectPosition | undefined): Promise<Prospect[]> {
+  const request = {
+    index,
+    allow_partial_search_results: false,
+    sort: sortBy(bestFirst),
+    size: batchSize,
+    track_total_hits: false,
+    ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
+  };
+  const { hits } = await nodes.work(async (client, options) =>
+    whole(await client.search<PersonSource>(request, options)),
   );
   return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
-}
-
-async function statusOf(nodes: SearchNodes, names: Names): Promise<CatalogStatus> {
-  return nodes.for({ customerId: serviceItself }).read(async (client, options) => {
-    const count = async (index: string) => (await client.count({ index, ignore_unavailable: true }, options)).count;
-    const health = await client.cluster.health({}, options);
-    const { indices = {} } = await client.indices.stats(
-      { index: names.people, metric: ['store', 'docs'] },
-      { ...options, ignore: [404] },
-    );
-    const [[index, stats] = ['none', undefined]] = Object.entries(indices);
-    return {
-      engine: 'elasticsearch',
-      people: await count(names.people),
-      suggestions: await count(names.values),
-      details: {
-        index,
-        bytes: stats?.total?.store?.size_in_bytes ?? 0,
-        cluster: health.status,
-        nodes: health.number_of_nodes,
-      },
-    };
-  });
 }

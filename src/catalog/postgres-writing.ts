@@ -82,7 +82,10 @@ export async function eraseDocuments(db: Database, ids: string[]): Promise<numbe
 }
 
 /** Folds everybody anew, in order of id, a batch at a time. */
-export async function refoldDocuments(db: Database, progress: (done: number, total: number) => void): Promise<number> {
+export async function refoldDocuments(
+  db: Database,
+  progress: (done: number, total: number) => Promise<void> | void,
+): Promise<void> {
   const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
   let done = 0;
   for (let last: string | undefined; ;) {
@@ -94,13 +97,13 @@ export async function refoldDocuments(db: Database, progress: (done: number, tot
         order by id
         limit ${batchSize}`,
     );
-    if (rows.length === 0) return done;
+    if (rows.length === 0) return;
     await writeRows(
       db,
       rows.map(({ id, person }) => encode(toDocument(toProspect(id, person)))),
     );
     last = rows.at(-1)!.id;
-    progress((done += rows.length), Math.max(total, done));
+    await progress((done += rows.length), Math.max(total, done));
   }
 }
 
@@ -142,11 +145,13 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
+/** Again, when its commit was not answered, it adds nothing. */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
       insert into prospect_values (generation, member, folded, value, people, words)
       select ${generation}, member, folded, value, people, array_to_tsvector(words)
-      from jsonb_to_recordset(${sql.json(values as never)}) as given (member text, folded text, value text, people bigint, words text[])`,
+      from jsonb_to_recordset(${sql.json(values as never)}) as given (member text, folded text, value text, people bigint, words text[])
+      on conflict do nothing`,
   );
 }

@@ -17,6 +17,7 @@ const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => to
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
     engine: 'postgres',
+    name: 'postgres',
     ...reads(db),
     for: (requester) => reads(db.for(requester)),
 
@@ -31,15 +32,18 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
           () => false,
         ),
 
-    prepare: async () => undefined,
+    prepare: () => db.lookup(incarnationOf),
     encode,
     write: (people) => writePeople(db, people),
     remove: (ids) => eraseDocuments(db, ids),
-    finish: () => rebuildValues(db),
-    reindex: async (progress) => {
-      const people = await refoldDocuments(db, progress);
+    finish: async () => {
       await rebuildValues(db);
-      return people;
+      return db.search((sql) => count(sql, { criteria: [] }));
+    },
+    reindex: async (progress) => {
+      await refoldDocuments(db, progress);
+      await rebuildValues(db);
+      return db.search((sql) => count(sql, { criteria: [] }));
     },
     status: () => db.search(selectStatus),
     close: async () => undefined,
@@ -55,6 +59,12 @@ const reads = (db: Database): CatalogReads => ({
 });
 
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
+
+/** The table's file: emptied by `truncate`, the table has another one. */
+async function incarnationOf(sql: Sql): Promise<string> {
+  const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
+  return String(file);
+}
 
 function selectSlice(sql: Sql, search: Search, { limit, skip = 0, after }: Slice): Promise<Row[]> {
   return sql<Row[]>`

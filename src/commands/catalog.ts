@@ -1,18 +1,21 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { realpath, stat } from 'node:fs/promises';
-import { once } from 'node:events';
-import type { Readable, Writable } from 'node:stream';
+import { createWriteStream } from 'node:fs';
+import { open, realpath } from 'node:fs/promises';
+import { Readable, type Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Command } from 'commander';
-import type { CatalogStatus } from '../catalog/catalog.ts';
+import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { generatePeople } from '../catalog/generate.ts';
 import { loadPeople, type LoadReport } from '../catalog/load.ts';
 import { withLoadLock } from '../catalog/load-lock.ts';
+import type { Format } from '../catalog/read-records.ts';
 import { unpacked } from '../catalog/records.ts';
 import { readConfig } from '../config.ts';
-import { endImport, importOverview } from '../queries/catalog-imports.ts';
+import type { Database, SharedDatabase } from '../db.ts';
+import { dropStaleImports, endImport, knownCatalog, unfinishedImports } from '../queries/catalog-imports.ts';
 import { countUntold } from '../queries/unlocks.ts';
 import { answer, asInteger, asUuid, UsageError } from './command.ts';
+import { patientDatabase } from '../patient-database.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
@@ -68,8 +71,6 @@ interface ImportOptions {
   restart?: true;
 }
 
-type Format = 'ndjson' | 'csv';
-
 function asFormat(value: string): Format {
   if (value !== 'ndjson' && value !== 'csv') throw new UsageError('--format must be ndjson or csv');
   return value;
@@ -78,8 +79,12 @@ function asFormat(value: string): Format {
 /** Loads and reindexes take statements that no request would be allowed. */
 const longestStatementMs = 3_600_000;
 
-async function withCatalog<T>(work: (services: OpenServices) => Promise<T>): Promise<T> {
-  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: longestStatementMs });
+/** @param asWanted the database as the work shall have it: imports and reindexing wait for one that is away */
+async function withCatalog<T>(
+  work: (services: OpenServices) => Promise<T>,
+  asWanted?: (db: SharedDatabase) => SharedDatabase,
+): Promise<T> {
+  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: longestStatementMs }, asWanted);
   try {
     return await work(services);
   } finally {
@@ -101,18 +106,48 @@ async function importFile(file: string, options: ImportOptions): Promise<LoadRep
   const format = options.format ?? formatOf(file);
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
-  const report = await withCatalog(async ({ db, catalog }) => {
-    const { source } = input;
-    if (options.restart && source !== undefined) await db.transaction((sql) => endImport(sql, source));
-    return loadPeople(db, catalog, {
-      chunks: unpacked(input.stream),
-      format,
-      source,
-      onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
-      onProgress: ({ loaded, bad }) => progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad),
-    });
-  }).finally(() => progress.end());
-  return report;
+  try {
+    return await withCatalog(
+      ({ db, catalog }) => load(db, catalog, { input, progress, format, options }),
+      patientDatabase,
+    );
+  } finally {
+    progress.end();
+    await input.close();
+  }
+}
+
+interface Importing {
+  input: Input;
+  progress: Progress;
+  format: Format;
+  options: ImportOptions;
+}
+
+async function load(
+  db: Database,
+  catalog: Catalog,
+  { input, progress, format, options }: Importing,
+): Promise<LoadReport> {
+  await forgetBefore(db, input, options);
+  return loadPeople(db, catalog, {
+    chunks: input.chunks,
+    format,
+    source: input.source,
+    onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
+    onProgress: ({ loaded, bad }) => progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad),
+    // One that cannot be written ends the process with exit 1, as any output does.
+    onNote: (text) => void progress.line(text).catch(() => undefined),
+  });
+}
+
+/** Interrupted imports that nobody will continue: of this file as it was before, and with --restart of this very file. */
+async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
+  if (path === undefined || source === undefined) return;
+  await db.transaction(async (sql) => {
+    await dropStaleImports(sql, path, source);
+    if (restart) await endImport(sql, source);
+  });
 }
 
 function formatOf(file: string): Format {
@@ -123,27 +158,53 @@ function formatOf(file: string): Format {
 }
 
 interface Input {
-  stream: Readable;
+  /** Unpacked. */
+  chunks: AsyncIterable<Buffer>;
+  path: string | undefined;
   /** What makes the same file recognised: changed, it is another. */
   source: string | undefined;
   /** Bytes; unknown of a stream. */
   size: number | undefined;
   /** Bytes read so far. */
   read: () => number;
+  close: () => Promise<void>;
 }
 
 async function openInput(file: string): Promise<Input> {
-  if (file === '-') return { stream: process.stdin, source: undefined, size: undefined, read: () => 0 };
+  const nothing = { path: undefined, source: undefined, size: undefined, read: () => 0, close: async () => undefined };
+  if (file === '-') return { chunks: unpacked(process.stdin), ...nothing };
   const path = await realpath(file).catch(() => {
     throw new UsageError(`there is no file ${file}`);
   });
-  const { size, mtimeMs } = await stat(path);
-  const stream = createReadStream(path, { highWaterMark: 256 * 1024 });
-  return { stream, source: `${path}:${size}:${mtimeMs}`, size, read: () => stream.bytesRead };
+  const handle = await open(path);
+  const { size, ctimeMs, mtimeMs } = await handle.stat();
+  const stream = handle.createReadStream({ highWaterMark: 256 * 1024, autoClose: false });
+  const isUnchanged = async (): Promise<boolean> => {
+    const now = await handle.stat();
+    return now.size === size && now.mtimeMs === mtimeMs;
+  };
+  return {
+    chunks: ofOneState(unpacked(stream), isUnchanged),
+    path,
+    source: `${path}:${size}:${ctimeMs}`,
+    size,
+    read: () => stream.bytesRead,
+    close: () => handle.close(),
+  };
 }
 
-const printReport = ({ loaded, bad, resumed_at_line }: LoadReport): string =>
-  `Loaded ${loaded} people, ${bad} bad lines${resumed_at_line === null ? '' : `; went on at line ${resumed_at_line}`}`;
+/** A file that was written to meanwhile may have been read in part as it was before, and in part as it is now. */
+async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
+  yield* chunks;
+  if (!(await isUnchanged())) throw new Error('The file changed while it was read. Import it again');
+}
+
+const printReport = ({ loaded, bad, resumed_at_line, people }: LoadReport): string =>
+  [
+    `Loaded ${loaded} people, ${bad} bad lines`,
+    ...(resumed_at_line === null ? [] : [`went on at line ${resumed_at_line}`]),
+    `the catalog holds ${people} people`,
+  ].join('; ');
 
 interface GenerateOptions {
   count: number;
@@ -156,6 +217,12 @@ interface GenerateOptions {
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
+  await pipeline(Readable.from(textOf(count, seed, asArray)), sink, { end: output !== undefined }).catch(ignoreQuit);
+  if (output === undefined) return;
+  process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
+}
+
+function* textOf(count: number, seed: number, asArray: boolean): Generator<string> {
   const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let text = open;
   let first = true;
@@ -163,28 +230,32 @@ async function generate({ count, seed, output, json }: GenerateOptions): Promise
     text += (first ? '' : between) + JSON.stringify(person);
     first = false;
     if (text.length < 65_536) continue;
-    if (!sink.write(text)) await once(sink, 'drain');
+    yield text;
     text = '';
   }
-  sink.write(text + close);
-  if (output === undefined) return;
-  sink.end();
-  await once(sink, 'close');
-  process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
+  yield text + close;
+}
+
+/** A reader that has seen enough is no failure. */
+function ignoreQuit(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
 }
 
 const reindex = (): Promise<{ people: number }> =>
   withCatalog(async ({ db, catalog }) => {
     const progress: Progress = progressOn(process.stderr, undefined);
     try {
-      const people = await withLoadLock(db, () =>
-        catalog.reindex((done, total) => progress.show(done, `${done} of ${total} people`, done, total)),
+      const people = await withLoadLock(db, (stillHeld) =>
+        catalog.reindex((done, total) => {
+          progress.show(done, `${done} of ${total} people`, done, total);
+          return stillHeld();
+        }),
       );
       return { people };
     } finally {
       progress.end();
     }
-  });
+  }, patientDatabase);
 
 const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
   withCatalog(({ db, catalog }) =>
@@ -205,9 +276,11 @@ interface Status extends CatalogStatus {
 const status = (): Promise<Status> =>
   withCatalog(async ({ db, catalog }) => {
     const kept = await catalog.status();
-    const { imported_at, unfinished } = await db.search(importOverview);
+    const [known, unfinished] = await db.lookup((sql) =>
+      Promise.all([knownCatalog(sql, catalog.name), unfinishedImports(sql)]),
+    );
     const unlocks_behind = catalog.engine === 'postgres' ? 0 : await db.search(countUntold);
-    return { ...kept, imported_at, unfinished_imports: unfinished, unlocks_behind };
+    return { ...kept, imported_at: known?.imported_at ?? null, unfinished_imports: [...unfinished], unlocks_behind };
   });
 
 const printStatus = ({

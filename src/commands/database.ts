@@ -21,10 +21,16 @@ export interface OpenServices {
   close(): Promise<void>;
 }
 
-/** Opens the database that the environment names, or else the embedded server in `DATA_DIR`, beside a running service too. */
-export async function openServices(config: Config = readConfig()): Promise<OpenServices> {
+/**
+ * Opens the database that the environment names, or else the embedded server in `DATA_DIR`, beside a running service too.
+ * @param asWanted the database as the command and its catalog shall have it
+ */
+export async function openServices(
+  config: Config = readConfig(),
+  asWanted: (db: SharedDatabase) => SharedDatabase = (db) => db,
+): Promise<OpenServices> {
   const server = await openServer(config);
-  const db = openDatabase(config, server.url);
+  const db = asWanted(openDatabase(config, server.url));
   const catalog = openCatalog(config, db);
   const close = async () => {
     await catalog.close();

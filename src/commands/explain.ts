@@ -1,3 +1,5 @@
+import { DomainError } from '../errors.ts';
+
 /**
  * What went wrong and what to do, for the person at the terminal, in one line. No SQL and no row values; a stack only for
  * a fault of the program itself.
@@ -6,6 +8,7 @@ export function explain(error: unknown): string {
   const known = knownCause(error);
   if (known) return known;
   if (!(error instanceof Error)) return String(error);
+  if (error instanceof DomainError && error.cause instanceof Error) return `${error.message} (${error.cause.message})`;
   return isOurs(error) ? error.message : `unexpected ${error.stack ?? error.message}`;
 }
 

@@ -6,8 +6,11 @@ export interface Progress {
    * @param items what the rate is of
    */
   show(done: number, text: string, items: number, total?: number): void;
-  /** Says something that stays. */
-  line(text: string): void;
+  /**
+   * Says something that stays. Resolves when the reader has caught up, so that what is not read yet stays little.
+   * @throws what keeps it from being written, unless it is that nobody reads any more
+   */
+  line(text: string): Promise<void>;
   end(): void;
 }
 
@@ -21,6 +24,15 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
   const isTerminal = stream.isTTY;
   let shownAt = startedAt;
   let bar = '';
+  let fault: NodeJS.ErrnoException | undefined;
+  const write = (text: string): Promise<void> | undefined => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const hasRoom = stream.write(text, (error) => {
+      fault ??= error ?? undefined;
+      resolve();
+    });
+    return hasRoom ? undefined : promise;
+  };
   const clear = (): void => void (bar !== '' && stream.write(`\r${' '.repeat(bar.length)}\r`));
   return {
     show(done, text, items, outOf = total) {
@@ -37,9 +49,11 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
       bar = (outOf ? `${drawn(done / outOf)} ${facts}` : facts).slice(0, (stream.columns || 80) - 1);
       stream.write(bar);
     },
-    line(text) {
+    async line(text) {
+      if (fault?.code === 'EPIPE') return;
+      if (fault) throw fault;
       clear();
-      stream.write(`${text}\n`);
+      await write(`${text}\n`);
       if (bar !== '') stream.write(bar);
     },
     end: () => {

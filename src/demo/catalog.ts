@@ -5,7 +5,7 @@ import { generatePeople } from '../catalog/generate.ts';
 import { loadPeople } from '../catalog/load.ts';
 import type { Database } from '../db.ts';
 import { DomainError } from '../errors.ts';
-import { importOverview } from '../queries/catalog-imports.ts';
+import { unfinishedImports } from '../queries/catalog-imports.ts';
 
 const count = 5_000;
 const seed = 1;
@@ -33,7 +33,7 @@ export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<n
 }
 
 async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number> {
-  const { unfinished } = await db.search(importOverview);
+  const unfinished = await db.search(unfinishedImports);
   const people = await catalog.count({ criteria: [] });
   if (people > 0 && unfinished.every((load) => load.source !== source)) return people;
   await loadPeople(db, catalog, {

@@ -68,20 +68,44 @@ export async function untoldUnlocksOf(sql: Sql | Transaction, customerId: string
   return rows.map((row) => row.prospect_id);
 }
 
-/** Notes that the catalog knows of unlocks. */
-export async function markTold(
-  sql: Sql | Transaction,
-  unlocks: { customerId: string; prospectId: string }[],
-): Promise<void> {
-  await sql`
-    update unlocks u
-    set in_catalog = true
-    from unnest(
-      ${unlocks.map((unlock) => unlock.customerId)}::uuid[],
-      ${unlocks.map((unlock) => unlock.prospectId)}::uuid[]
-    ) told (customer_id, prospect_id)
-    where u.customer_id = told.customer_id and u.prospect_id = told.prospect_id and not u.in_catalog`;
+/** An unlock by its key. */
+export interface UnlockKey {
+  customer_id: string;
+  prospect_id: string;
 }
+
+/** The unlocks of these prospects, over all customers, that the search cluster has not been told of for certain. */
+export const untoldUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
+  select customer_id, prospect_id
+  from unlocks
+  where prospect_id = any(${prospectIds}::uuid[])
+    and not in_catalog`;
+
+/**
+ * Marks unlocks as known to the catalog. The rows are locked in the order of their key, so that two callers who mark the
+ * same unlocks wait for each other and never deadlock.
+ */
+export async function markTold(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
+  const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
+  const customers = [...byCustomer.keys()].sort();
+  await Promise.all(customers.map((customerId) => markToldOf(sql, customerId, byCustomer.get(customerId)!)));
+}
+
+/** One statement a customer: their rows may one day live on different machines. */
+const markToldOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
+  update unlocks u
+  set in_catalog = true
+  from (
+    select prospect_id
+    from unlocks
+    where customer_id = ${customerId}
+      and prospect_id = any(${unlocks.map(({ prospect_id }) => prospect_id)}::uuid[])
+      and not in_catalog
+    order by prospect_id
+    for no key update
+  ) told
+  where u.customer_id = ${customerId}
+    and u.prospect_id = told.prospect_id`;
 
 /** How many unlocks the search cluster has not been told of for certain. */
 export async function countUntold(sql: Sql | Transaction): Promise<number> {

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { loadPeople } from '../../src/catalog/load.ts';
+import { bestFirst } from '../../src/catalog/order.ts';
 import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { runAlone } from '../setup/alone.ts';
@@ -151,6 +152,14 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       await db.transaction((sql) => insertUnlocks(sql, customer, ids));
       await cluster.kill(1);
       await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
+      // What the other shards hold is not the catalog.
+      for (const read of [
+        () => catalog.count({ criteria: [] }),
+        () => catalog.search({ criteria: [], order: bestFirst }, { limit: 100 }),
+        () => catalog.find(ids),
+        () => catalog.status(),
+      ])
+        await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
       const untold = () => db.lookup((sql) => untoldProspects(sql, 100));
       expect((await untold()).length, 'of a third or so').toSatisfy((count: number) => count > 0 && count < 60);
       await cluster.revive();
@@ -158,6 +167,26 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       expect(await untold()).toEqual([]);
       await catalog.refresh();
       expect(await catalog.count({ criteria: [], netNewFor: customer })).toBe(0);
+    },
+  );
+
+  test(
+    'two of three nodes lost are waited for: the one that is left has no master',
+    { timeout: patience },
+    async () => {
+      await Promise.all([cluster.kill(1), cluster.kill(2)]);
+      expect((await search()).status).toBe(503);
+      const ids = expected.slice(0, 5);
+      const unlocker = randomUUID();
+      await t.db.transaction((sql) => insertUnlocks(sql, unlocker, ids));
+      await expect(t.catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
+      expect((await inject(t.app, 'GET', '/readyz')).body.checks.catalog).toBe('degraded');
+      await cluster.revive();
+      await t.catalog.syncUnlocks(ids);
+      await t.catalog.refresh();
+      expect(await t.catalog.count({ criteria: [] })).toBe(
+        5 + (await t.catalog.count({ criteria: [], netNewFor: unlocker })),
+      );
     },
   );
 

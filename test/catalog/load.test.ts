@@ -11,7 +11,7 @@ import { uuidOfUrl } from '../../src/catalog/person.ts';
 import { endOfLine, longestRecord, splitRecords, unpacked } from '../../src/catalog/records.ts';
 import { startApp } from '../setup/app.ts';
 
-const { db, catalog } = await startApp();
+const { db, catalog, owner } = await startApp();
 
 const chunked = (text: string | Buffer, size: number): Readable => {
   const bytes = Buffer.from(text);
@@ -150,6 +150,41 @@ describe('CSV', () => {
     await expect(load('a,b\n1,2\n', { format: 'csv' })).rejects.toMatchObject({ code: 'validation_failed' });
   });
 
+  test.each([
+    ['ends its lines with CR alone', `first_name,work_email\rAda,ada@x.example\rBob,bob@x.example\r`],
+    ['names first_name twice', 'work_email,first_name, first_name \nada@x.example,Ada,Eda\n'],
+    ['is not valid UTF-8', Buffer.from([0xff, 0x0a, 0x61, 0x0a])],
+    ['has a quote that is never closed', '"first_name,work_email\nAda,ada@x.example\n'],
+  ])('a first line that %s is refused, and nobody is loaded', async (fault, text) => {
+    await expect(load(text, { format: 'csv' })).rejects.toThrow(fault);
+    expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
+  });
+
+  test('a first line that comes again, as in files put together, is a bad line', async () => {
+    const [first, one, two] = ['profnet_url,first_name', 'https://p.example/t1,One', 'https://p.example/t2,Two'];
+    expect(await load([first, one, first, two].join('\n'), { format: 'csv' })).toMatchObject({
+      loaded: 2,
+      bad: 1,
+      faults: [[3, 'repeats the first line']],
+    });
+  });
+
+  test('the columns of an interrupted load are those of the first line, though blank ones stand before it', async () => {
+    const rows = Array.from({ length: 3_000 }, (_, i) => `https://p.example/blank${i},Name ${i}`);
+    const text = `\n\nprofnet_url,first_name\n${rows.join('\n')}`;
+    let batches = 0;
+    const failing: Catalog = {
+      ...catalog,
+      write: (people) => ((batches += 1) > 1 ? Promise.reject(new Error('gone')) : catalog.write(people)),
+    };
+    const options = { format: 'csv' as const, source: 'blank', onBad: () => undefined, onProgress: () => undefined };
+    await expect(loadPeople(db, failing, { ...options, chunks: chunked(text, 4_096) })).rejects.toThrow('gone');
+    const report = await loadPeople(db, catalog, { ...options, chunks: chunked(text, 4_096) });
+    expect(report).toMatchObject({ loaded: 3_000, bad: 0 });
+    expect(report.resumed_at_line).toBeGreaterThan(3);
+    expect((await byUrl('blank2999'))!.first_name).toBe('Name 2999');
+  });
+
   test('whatever the values and wherever the chunks are cut, records come out as they went in', async () => {
     const value = fc.string({ unit: fc.constantFrom('a', 'é', '"', ',', '\n', '\r', '東', ' ') });
     await fc.assert(
@@ -209,6 +244,35 @@ test('an interrupted load goes on where everything before was in the catalog for
     loaded: 6_000,
     resumed_at_line: null,
   });
+});
+
+test('an interrupted load into a table that was emptied since starts over, and says so', async () => {
+  const people = [...generatePeople(3_000, 12)];
+  const text = people.map((one) => JSON.stringify(one)).join('\n');
+  let batches = 0;
+  const failing: Catalog = {
+    ...catalog,
+    write: (people) => ((batches += 1) > 2 ? Promise.reject(new Error('gone')) : catalog.write(people)),
+  };
+  const notes: string[] = [];
+  const more = { source: 'emptied', onNote: (note: string) => notes.push(note) };
+  await expect(
+    loadPeople(db, failing, {
+      ...more,
+      chunks: chunked(text, 65_536),
+      format: 'ndjson',
+      onBad: () => undefined,
+      onProgress: () => undefined,
+    }),
+  ).rejects.toThrow('gone');
+  await owner`truncate prospects`;
+  expect(await load(text, more)).toMatchObject({ loaded: 3_000, resumed_at_line: null, people: 3_000 });
+  expect(notes.join()).toContain('starting over');
+});
+
+test('what is reported to be in the catalog is counted there: lines of the same person are one', async () => {
+  await owner`truncate prospects`;
+  expect(await load([line('one'), line('one'), line('two')].join('\n'))).toMatchObject({ loaded: 3, people: 2 });
 });
 
 test('one load at a time', async () => {

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -15,7 +18,8 @@ import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
 import { breakLeases, doHarm, unhurt, type Damage } from './faults.ts';
 import { askedTooOften, startMailServers, type MailServers } from './mail.ts';
 import { Tenacious } from './rig.ts';
-import { writePeople } from '../catalog/people.ts';
+import { unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
+import { HurtCatalog } from './catalog.ts';
 
 runAlone();
 
@@ -37,6 +41,8 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
   let superuser: postgres.Sql;
   let clients: Client[];
   let prospects: string[];
+  let folder: string;
+  let catalog: HurtCatalog;
   let domains: string[];
   let mail: MailServers;
   let workers: Tenacious[] = [];
@@ -59,10 +65,10 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     // `CHAOS_WITHOUT=leases` two workers verify the same addresses.
     if (without && without !== 'leases')
       await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
-    await t.catalog.prepare();
     const people = [...generatePeople(6_000, 7)];
-    await writePeople(t.catalog, people);
-    await t.catalog.finish();
+    folder = await mkdtemp(join(tmpdir(), 'chaos-'));
+    const importing = { ...search, DATABASE_URL: t.url };
+    catalog = await HurtCatalog.import(t.config, importing, people, join(folder, 'people.ndjson'));
     prospects = people.map(({ _id }) => _id);
     clients = await Promise.all(
       [t.customer(), t.customer(), t.customer()].map(async (one) => furnish(t, await one, domains)),
@@ -93,6 +99,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     await Promise.all([...servers, ...workers].map((one) => one.stop()));
     await superuser?.end({ timeout: 1 });
     await cluster?.stop();
+    await rm(folder, { recursive: true });
   }, 120_000);
 
   it(
@@ -103,10 +110,11 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
       await expect.poll(() => unfinished(t), { timeout: recovery, interval: 500 }).toBe(0);
       await settleDown();
       process.stdout.write(
-        `chaos: ${JSON.stringify({ ...counts(journal), ...damage, asked: mail.asked.length, ...(await done(t)) })}\n`,
+        `chaos: ${JSON.stringify({ ...counts(journal), ...damage, ...catalog.damage, asked: mail.asked.length, ...(await done(t)) })}\n`,
       );
       expect(await audit(t.owner)).toEqual({});
       expect(await askedTooOften(t.owner, mail.asked, workersKilledAt)).toEqual([]);
+      expect(await unlockedInCluster(t)).toEqual(await unlockedInPostgres(t));
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
@@ -119,6 +127,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
         expect(await netNew(t, customerId)).toBe(prospects.length - (await unlocked(t, customerId)));
       }
       expect(damage.workerKills).toBeGreaterThan(enough.workerKills);
+      expect(Math.min(...Object.values(catalog.damage)), 'each harm to the catalog was done').toBeGreaterThan(0);
     },
     longestSeconds * 1_000 + recovery + 120_000,
   );
@@ -129,11 +138,15 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     const callers = clients.flatMap((client) => [1, 2, 3].map(() => new Caller(client, world).work(stopping.signal)));
     const victims = { workers, servers, cluster, superuser, database: new URL(t.url).pathname.slice(1) };
     const damage = unhurt();
-    const harm = doHarm(victims, damage, seconds, stopping.signal);
+    const harm = Promise.all([
+      doHarm(victims, damage, seconds, stopping.signal),
+      catalog.suffer([seconds * 50, seconds * 100], stopping.signal),
+    ]);
     const breaking = without === 'leases' ? breakLeases(superuser, stopping.signal) : undefined;
     await sleep(seconds * 1_000);
     const deadline = performance.now() + (longestSeconds - seconds) * 1_000;
-    while (!isEnough(journal, damage) && performance.now() < deadline) await sleep(100);
+    while (!(isEnough(journal, damage) && catalog.damage.deletions > 0) && performance.now() < deadline)
+      await sleep(100);
     stopping.abort();
     await Promise.all([harm, breaking, ...callers]);
     return damage;

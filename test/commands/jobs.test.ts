@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { retryJob } from '../../src/jobs/retry.ts';
 import { finish } from '../../src/jobs/settle.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
@@ -62,6 +63,24 @@ describe('jobs', () => {
     expect(results.map(({ item }) => item)).toEqual(['2@example.com', '3@example.com', '4@example.com']);
     expect(await entriesOf(t, failed)).toEqual(['reserve 5', 'charge 2', 'release 3']);
     expect(await entriesOf(t, made.id)).toEqual(['reserve 3', 'charge 3']);
+  });
+
+  test('of many retries of the same job at once one makes a new job, the others are told which', async () => {
+    const customer = await t.customer();
+    const failed = await begin(t, customer, 5);
+    await turn(customer, 2);
+    await fail(customer, failed);
+    const retries = await Promise.allSettled(
+      Array.from({ length: 8 }, () => t.db.transaction((sql) => retryJob(sql, customer.id, failed))),
+    );
+    const made = retries.flatMap((retry) => (retry.status === 'fulfilled' ? [retry.value.id] : []));
+    expect(made).toHaveLength(1);
+    const refused = retries.flatMap((retry) => (retry.status === 'rejected' ? [retry.reason] : []));
+    const told = { code: 'conflict', message: expect.stringContaining(made[0]!) };
+    expect(refused).toEqual(Array.from({ length: 7 }, () => expect.objectContaining(told)));
+    const jobs = await t.owner`select id from jobs where customer_id = ${customer.id}`;
+    expect(jobs).toHaveLength(2);
+    expect(await entriesOf(t, made[0]!)).toEqual(['reserve 3']);
   });
 
   test('retry of a cancelled job does what was skipped, if there are credits for it', async () => {

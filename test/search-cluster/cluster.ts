@@ -24,7 +24,7 @@ interface TestNode {
   process: ChildProcess | undefined;
 }
 
-const startsWithinMs = 120_000;
+const startsWithinMs = 300_000;
 
 /** A throwaway Elasticsearch on loopback, of one node or several, that can be hurt. It ends with this process, however that ends. */
 export class SearchCluster {

@@ -1,0 +1,279 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import type { Catalog } from '../../src/catalog/catalog.ts';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+import { inject, type TestCustomer } from '../setup/factories.ts';
+import { askCluster, importPeople, indexesBehind } from './damage.ts';
+import { person } from './people.ts';
+
+describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch ${need}`, () => {
+  let environment: Record<string, string> = {};
+  let t: TestApp;
+  let customer: TestCustomer;
+  let url: string;
+  let alias: string;
+  const people = Array.from({ length: 40 }, (_, i) => person({ score: i, last_name: 'Kept' }));
+
+  beforeAll(async () => {
+    // A load waits for five minutes for what passes; here nothing does by itself.
+    environment = await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
+    t = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    url = environment['ELASTICSEARCH_URL']!;
+    alias = namesOf(t.config).people;
+    customer = await t.customer();
+  });
+  afterAll(() => dropCatalog(environment));
+  beforeEach(async () => void (await importPeople(t, people)));
+
+  const ask = (method: string, path: string, body?: object) => askCluster(url, method, path, body);
+  const index = async (): Promise<string> => (await indexesBehind(url, alias))[0]!;
+  const block = async (name: string, isSet: boolean | null) =>
+    ask('PUT', `${await index()}/_settings`, { [`index.blocks.${name}`]: isSet });
+  const ready = async (): Promise<string> => (await inject(t.app, 'GET', '/readyz')).body.checks.catalog;
+  const unlockBody = { filters: {}, total_records: 5 };
+
+  /** The status of each call that needs the catalog; the breaker is given the time to let one through. */
+  async function statuses(): Promise<Record<string, number>> {
+    const calls = {
+      list: () => customer.post('/prospect/list', { all_contacts: true }),
+      metadata: () => customer.post('/prospect/metadata', {}),
+      filters: () => customer.post('/prospect/filters', { source: 'all' }),
+      dryRun: () => customer.post('/service-handler/unlock-contacts', { ...unlockBody, dry_run: true }),
+      drySelected: () =>
+        customer.post('/service-handler/unlock-selected-contacts', { ids: [people[0]!._id], dry_run: true }),
+      start: () =>
+        customer.post('/service-handler/unlock-contacts', { filters: { last_name: ['x'] }, total_records: 1 }),
+    };
+    const found: Record<string, number> = {};
+    for (const [name, call] of Object.entries(calls)) found[name] = (await call()).status;
+    return found;
+  }
+  const allAnswer = { list: 201, metadata: 201, filters: 201, dryRun: 200, drySelected: 200, start: 200 };
+  const allUnavailable = { list: 503, metadata: 503, filters: 503, dryRun: 503, drySelected: 503, start: 503 };
+  const peopleUnavailable = { ...allUnavailable, filters: 201 };
+
+  /** An unlock that nobody has told the cluster of. */
+  async function unlockOne(): Promise<string[]> {
+    const ids = [people[Math.floor(Math.random() * people.length)]!._id];
+    await t.db.transaction((sql) => insertUnlocks(sql, randomUUID(), ids));
+    return ids;
+  }
+
+  const tell = (ids: string[]): Promise<string> =>
+    t.catalog.syncUnlocks(ids).then(
+      () => 'told',
+      (error: { code?: string }) => error.code ?? 'an error that does not pass',
+    );
+  const untold = (): Promise<string[]> => t.db.lookup((sql) => untoldProspects(sql, 10));
+
+  const added = () => person({ last_name: 'Added' });
+  const counted = async (one: Catalog = t.catalog): Promise<number> => one.count({ criteria: [] });
+  /** The breaker lets nobody through for a second after some failures. */
+  const answersAgain = async () => {
+    await expect.poll(statuses, { timeout: 60_000, interval: 300 }).toEqual(allAnswer);
+    await expect.poll(ready, { timeout: 60_000, interval: 300 }).toBe('up');
+  };
+
+  const damages: Record<string, { hurt: () => Promise<unknown>; seen: Record<string, number> }> = {
+    'loses its alias': {
+      hurt: async () => ask('DELETE', `${await index()}/_alias/${alias}`),
+      seen: peopleUnavailable,
+    },
+    'is closed': { hurt: async () => ask('POST', `${await index()}/_close`), seen: peopleUnavailable },
+    'is blocked for reads': { hurt: () => block('read', true), seen: peopleUnavailable },
+    'is blocked for writes': { hurt: () => block('write', true), seen: allAnswer },
+    'is made read-only': { hurt: () => block('read_only', true), seen: allAnswer },
+    'shares its alias with another index': {
+      hurt: () => ask('PUT', `${alias}-other`, { aliases: { [alias]: {} } }),
+      // Where nothing in the other index can match, it is not even asked: what is found is whole.
+      seen: { ...peopleUnavailable, drySelected: 200, start: 200 },
+    },
+  };
+  for (const [name, { hurt, seen }] of Object.entries(damages))
+    test(`and ${name} is a fault of the cluster until an import brings it back with all it held`, async () => {
+      await importPeople(t, [added()]);
+      const before = await counted();
+      await hurt();
+      expect(await statuses()).toEqual(seen);
+      expect(await ready()).toBe('degraded');
+      const ids = await unlockOne();
+      const told = tell(ids);
+      expect(await untold()).toEqual(ids);
+      const report = await importPeople(t, [added()]);
+      expect(report.people).toBe(before + 1);
+      expect(report.notes).not.toEqual([]);
+      await answersAgain();
+      expect(await counted()).toBe(before + 1);
+      expect(await told).toBeOneOf(['told', 'unavailable']);
+      expect(await tell(ids)).toBe('told');
+      expect(await untold()).toEqual([]);
+      await fetch(`${url}/${alias}-other`, { method: 'DELETE' });
+    });
+
+  test('and whose disk is nearly full waits, and goes on when there is room', async () => {
+    await block('read_only_allow_delete', true);
+    onTestFinished(async () => void (await block('read_only_allow_delete', null).catch(() => undefined)));
+    expect(await statuses()).toEqual(allAnswer);
+    expect(await ready()).toBe('degraded');
+    const ids = await unlockOne();
+    const told = tell(ids);
+    expect(await untold()).toEqual(ids);
+    await block('read_only_allow_delete', null);
+    expect(await told).toBe('told');
+    expect(await untold()).toEqual([]);
+    await answersAgain();
+  });
+
+  test('and is deleted is a fault of the cluster, not an empty catalog, until an import has made it anew', async () => {
+    const ids = await unlockOne();
+    expect(await tell(ids)).toBe('told');
+    await ask('DELETE', await index());
+    expect(await statuses()).toEqual(peopleUnavailable);
+    expect(await ready()).toBe('degraded');
+    expect(await tell(ids)).toBe('unavailable');
+    await expect(t.catalog.reindex(() => undefined)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(await statuses(), 'a part of the people is not the catalog').toEqual(peopleUnavailable);
+    expect((await importPeople(t, people)).people).toBe(40);
+    await answersAgain();
+    const [unlocker] = await t.db.lookup(
+      (sql) => sql<{ customer_id: string }[]>`
+      select customer_id from unlocks where prospect_id = ${ids[0]!}`,
+    );
+    expect(await t.catalog.count({ criteria: [], netNewFor: unlocker!.customer_id })).toBe(39);
+  });
+
+  test('and whose name another index has is brought back by an import, and the other index keeps what it holds', async () => {
+    await ask('DELETE', await index());
+    await ask('PUT', `${alias}/_doc/1?refresh`, { id_high: '1', score: 1, note: 'of somebody' });
+    expect(await statuses()).toEqual(peopleUnavailable);
+    expect(await ready()).toBe('degraded');
+    const report = await importPeople(t, people);
+    expect(report.people).toBe(40);
+    await answersAgain();
+    const aside = /is named (\S+) now/.exec(report.notes.join())![1]!;
+    onTestFinished(async () => void (await ask('DELETE', aside)));
+    expect(await ask('GET', `${aside}/_doc/1`)).toMatchObject({ _source: { note: 'of somebody' } });
+  });
+
+  test('and whose suggestions are deleted has them again after an import', async () => {
+    const [values] = await indexesBehind(url, namesOf(t.config).values);
+    await ask('DELETE', values!);
+    expect(await statuses()).toEqual({ ...allAnswer, filters: 503 });
+    expect(await ready()).toBe('degraded');
+    await importPeople(t, []);
+    await answersAgain();
+  });
+
+  describe('in the middle of an import', () => {
+    const many = Array.from({ length: 5_000 }, (_, i) => person({ score: i % 101, last_name: 'Many' }));
+
+    /** Hurts the catalog when some batches are written. */
+    function hurting(one: TestApp, hurt: () => Promise<unknown>): { db: TestApp['db']; catalog: Catalog } {
+      let writes = 0;
+      const write = async (batch: Parameters<Catalog['write']>[0]): Promise<void> => {
+        if ((writes += 1) === 3) await hurt();
+        await one.catalog.write(batch);
+      };
+      return { db: one.db, catalog: { ...one.catalog, write } };
+    }
+    const interrupt = () => Promise.reject(new Error('interrupted'));
+
+    test('the catalog is deleted: the import fails, no other index is made of its name, and the next starts over', async () => {
+      const doomed = hurting(t, async () => ask('DELETE', await index()));
+      await expect(importPeople(doomed, many, 'doomed')).rejects.toMatchObject({ code: 'unavailable' });
+      const left = (await ask('GET', `${environment['ELASTICSEARCH_INDEX']}*?expand_wildcards=all`)) as object;
+      expect(Object.keys(left).filter((name) => !name.includes('-values-'))).toEqual([]);
+      const report = await importPeople(t, many, 'doomed');
+      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
+      expect(await counted()).toBe(5_000);
+    });
+
+    test('an interrupted import into another index starts over there, and says so', async () => {
+      const other = await startApp({
+        ...environment,
+        ELASTICSEARCH_INDEX: `${environment['ELASTICSEARCH_INDEX']}-other`,
+      });
+      const catalog = openCatalog(other.config, t.db);
+      onTestFinished(() => catalog.close());
+      await expect(importPeople(hurting(t, interrupt), many, 'twice')).rejects.toThrow('interrupted');
+      const report = await importPeople({ db: t.db, catalog }, many, 'twice');
+      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
+      expect(report.notes.join()).toContain('starting over');
+      expect(await counted(catalog)).toBe(5_000);
+    });
+
+    test('one that replaces a lost catalog is resumed, and shows nothing before its end', async () => {
+      await ask('DELETE', await index());
+      await expect(importPeople(hurting(t, interrupt), many, 'resumed')).rejects.toThrow('interrupted');
+      expect((await statuses())['list']).toBe(503);
+      const report = await importPeople(t, many, 'resumed');
+      expect(report).toMatchObject({ loaded: 5_000, people: 5_000 });
+      expect(report.resumed_at_line).toBeGreaterThan(1);
+      await answersAgain();
+      expect(await counted()).toBe(5_000);
+    });
+
+    test('its alias is moved elsewhere: nothing is reported as loaded, and the next import finds the index', async () => {
+      const { catalog } = hurting(t, async () => {
+        const [before] = await indexesBehind(url, alias);
+        const actions = [{ remove: { index: before, alias } }, { add: { index: `${alias}-1`, alias } }];
+        await ask('PUT', `${alias}-1`, { mappings: { dynamic: 'strict' } });
+        await ask('POST', '_aliases', { actions });
+      });
+      const before = await index();
+      await expect(importPeople({ db: t.db, catalog }, many, 'moved')).rejects.toMatchObject({ code: 'unavailable' });
+      const report = await importPeople(t, many, 'moved');
+      expect(report.notes.join()).toContain(`taken from ${alias}-1`);
+      expect([report.loaded, await index()]).toEqual([5_000, before]);
+      await ask('DELETE', `${alias}-1`);
+    });
+  });
+});
+
+describe.skipIf(noElasticsearch)(`a catalog that was never imported ${need}`, async () => {
+  const environment = noElasticsearch ? {} : await ownCatalog();
+  const t = await startApp(environment);
+
+  test('is empty', async () => {
+    const customer = await t.customer();
+    expect((await customer.post('/prospect/list', {})).body).toEqual([]);
+    expect((await customer.post('/prospect/metadata', {})).body.pagination.total_records).toBe(0);
+    expect((await customer.post('/prospect/filters', { source: 'all' })).body).toEqual([]);
+    expect((await inject(t.app, 'GET', '/readyz')).body.checks.catalog).toBe('up');
+    expect(await t.catalog.status()).toMatchObject({ people: 0, details: { state: 'not imported yet' } });
+  });
+});
+
+describe('an answer of the cluster that is not whole', () => {
+  const page = { hits: { hits: [], total: { value: 0, relation: 'eq' } } };
+  for (const [name, body] of Object.entries({
+    'because a shard failed': {
+      ...page,
+      timed_out: false,
+      _shards: { total: 3, successful: 2, skipped: 0, failed: 1 },
+    },
+    'because a shard was not asked': { ...page, _shards: { total: 3, successful: 2, skipped: 0, failed: 0 } },
+    'because it was cut off': { ...page, timed_out: true, _shards: { total: 3, successful: 3, skipped: 0, failed: 0 } },
+  }))
+    test(`${name} is 503`, async () => {
+      const server = createServer((request, response) => {
+        request.resume().on('end', () => {
+          const headers = { 'content-type': 'application/json', 'x-elastic-product': 'Elasticsearch' };
+          response.writeHead(200, headers).end(JSON.stringify(body));
+        });
+      }).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      onTestFinished(() => void server.close());
+      const { port } = server.address() as { port: number };
+      const t = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}` });
+      const customer = await t.customer();
+      expect((await customer.post('/prospect/list', {})).status).toBe(503);
+      expect((await customer.post('/prospect/metadata', {})).status).toBe(503);
+    });
+});

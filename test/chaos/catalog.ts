@@ -1,0 +1,91 @@
+import { randomInt } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import type { Config } from '../../src/config.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { askCluster, indexesBehind } from '../catalog/damage.ts';
+import { runCli } from '../setup/cli.ts';
+
+/** The catalog under jobs, as an operator looks after it: what is done to it, an import brings it back. */
+export class HurtCatalog {
+  readonly #config: Config;
+  readonly #environment: Record<string, string>;
+  readonly #file: string;
+  readonly #people: number;
+  /** What was done to it, and how often. */
+  readonly damage = { writeBlocks: 0, aliasesLost: 0, deletions: 0 };
+
+  private constructor(config: Config, environment: Record<string, string>, file: string, people: number) {
+    this.#config = config;
+    this.#environment = environment;
+    this.#file = file;
+    this.#people = people;
+  }
+
+  /** Imports people for the first time. */
+  static async import(
+    config: Config,
+    environment: Record<string, string>,
+    people: Prospect[],
+    file: string,
+  ): Promise<HurtCatalog> {
+    await writeFile(file, people.map((one) => `${JSON.stringify(one)}\n`).join(''));
+    const catalog = new HurtCatalog(config, { PATH: process.env['PATH']!, ...environment }, file, people.length);
+    await catalog.#import();
+    return catalog;
+  }
+
+  /** Hurts it again and again, in turn, until told to stop; leaves it whole. */
+  async suffer([from, to]: [number, number], stopping: AbortSignal): Promise<void> {
+    const harms = [() => this.#blockWrites(), () => this.#loseAlias(), () => this.#delete()];
+    for (let turn = 0; ; turn += 1) {
+      await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
+      if (stopping.aborted) return;
+      await insist(harms[turn % harms.length]!);
+      await sleep(randomInt(500, 1_500));
+      await this.#import();
+    }
+  }
+
+  /** Runs until it gets through: what was interrupted is gone on with. What it reports is counted. */
+  async #import(): Promise<void> {
+    for (;;) {
+      const { code, stdout } = await runCli(['catalog', 'import', this.#file, '--json'], this.#environment);
+      if (code !== 0) continue;
+      const { people, loaded } = JSON.parse(stdout) as { people: number; loaded: number };
+      if (people === this.#people && loaded === this.#people) return;
+      throw new Error(`an import of ${this.#people} people reported ${stdout}`);
+    }
+  }
+
+  async #blockWrites(): Promise<void> {
+    await this.#ask('PUT', `${await this.#index()}/_settings`, { 'index.blocks.write': true });
+    this.damage.writeBlocks += 1;
+  }
+
+  async #loseAlias(): Promise<void> {
+    await this.#ask('DELETE', `${await this.#index()}/_alias/${namesOf(this.#config).people}`);
+    this.damage.aliasesLost += 1;
+  }
+
+  async #delete(): Promise<void> {
+    await this.#ask('DELETE', await this.#index());
+    this.damage.deletions += 1;
+  }
+
+  async #index(): Promise<string> {
+    const [index] = await indexesBehind(this.#config.ELASTICSEARCH_URL!, namesOf(this.#config).people);
+    if (index === undefined) throw new Error('there is no index');
+    return index;
+  }
+
+  #ask(method: string, path: string, body?: object): Promise<unknown> {
+    return askCluster(this.#config.ELASTICSEARCH_URL!, method, path, body);
+  }
+}
+
+/** Tries until it succeeds: the cluster may be down at the moment, by somebody else's harm. */
+async function insist(harm: () => Promise<void>): Promise<void> {
+  while (!(await harm().then(() => true, () => false))) await sleep(200); // prettier-ignore
+}

@@ -1,0 +1,135 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { openSync, closeSync } from 'node:fs';
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import postgres from 'postgres';
+import { afterAll, describe, expect, test } from 'vitest';
+import { generatePeople } from '../../src/catalog/generate.ts';
+import { startApp } from '../setup/app.ts';
+
+// What becomes of an import whose file, output or database is in trouble. Linux tells how large a process is.
+
+const folder = await mkdtemp(join(tmpdir(), 'streams-'));
+afterAll(() => rm(folder, { recursive: true }));
+const t = await startApp();
+const environment = { PATH: process.env['PATH']!, DATABASE_URL: t.url };
+const cli = join(import.meta.dirname, '../../src/cli.ts');
+
+const start = (words: string[], stdio: ('ignore' | 'pipe' | number)[] = ['ignore', 'pipe', 'pipe']): ChildProcess =>
+  spawn(process.execPath, [cli, 'catalog', ...words], { env: environment, stdio });
+
+/** Reads what it writes from now on, until it ends. */
+async function watch(child: ChildProcess): Promise<{ code: number; stdout: string; stderr: string }> {
+  const said = { stdout: '', stderr: '' };
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (said.stderr += text));
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, ...said };
+}
+
+/** Processor time it has used, in ticks. */
+async function ticks({ pid }: ChildProcess): Promise<number> {
+  const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]!.split(' ');
+  return Number(fields[11]) + Number(fields[12]);
+}
+
+/** Waits until it has begun to write, and then does nothing, because nobody reads. */
+async function stalled(child: ChildProcess): Promise<void> {
+  await once(child.stderr!, 'readable');
+  for (let before = -1, now = await ticks(child); now !== before; now = await ticks(child)) {
+    before = now;
+    await sleep(500);
+  }
+}
+
+const peakMegabytes = async ({ pid }: ChildProcess): Promise<number> =>
+  Number(/VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))![1]) / 1024;
+
+describe.skipIf(process.platform !== 'linux')('an import', () => {
+  test('waits for who reads its bad lines, holding none of them meanwhile, and tells all', async () => {
+    const lines = 400_000;
+    const path = join(folder, 'bomb.ndjson.gz');
+    await writeFile(path, gzipSync('x\n'.repeat(lines)));
+    const child = start(['import', path, '--json']);
+    await stalled(child);
+    expect(await peakMegabytes(child)).toBeLessThan(250);
+    const { code, stdout, stderr } = await watch(child);
+    expect([code, JSON.parse(stdout)]).toEqual([0, { loaded: 0, bad: lines, resumed_at_line: null, people: 0 }]);
+    expect(stderr.match(/is not valid JSON/g)).toHaveLength(lines);
+  });
+
+  test('of a file that is written to meanwhile fails, and says so', async () => {
+    const path = join(folder, 'growing.ndjson');
+    await writeFile(path, 'x\n'.repeat(30_000));
+    const child = start(['import', path]);
+    await stalled(child);
+    await appendFile(path, 'y\n');
+    const { code, stdout, stderr } = await watch(child);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/\nerror: The file changed while it was read. Import it again\n$/);
+  });
+
+  test('whose connections to the database are cut again and again loads everybody', async () => {
+    const people = 20_000;
+    const path = join(folder, 'cut.ndjson');
+    await writeFile(path, [...generatePeople(people, 8)].map((one) => `${JSON.stringify(one)}\n`).join(''));
+    const superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
+    const child = start(['import', path, '--json']);
+    const ended = watch(child);
+    let cuts = 0;
+    while (child.exitCode === null && cuts < 6) {
+      const { count } = await superuser`
+        select pg_terminate_backend(pid)
+        from pg_stat_activity
+        where datname = current_database() and application_name = 'sales-data-api'`;
+      if (count > 0) cuts += 1;
+      await sleep(300);
+    }
+    await superuser.end();
+    const { code, stdout, stderr } = await ended;
+    expect([code, stderr.includes('error')]).toEqual([0, false]);
+    expect(JSON.parse(stdout)).toMatchObject({ loaded: people, bad: 0, people });
+    expect(cuts).toBeGreaterThan(2);
+  });
+});
+
+describe.skipIf(process.platform !== 'linux')('output that cannot be written', () => {
+  /** Runs with a stream on a device that is always full. */
+  async function onFullDisk(words: string[], full: 1 | 2): Promise<{ code: number; stdout: string; stderr: string }> {
+    const device = openSync('/dev/full', 'w');
+    const stdio = ['ignore', 'pipe', 'pipe'].map((usual, fd) => (fd === full ? device : usual)) as 'pipe'[];
+    const child = start(words, stdio);
+    closeSync(device);
+    return watch(child);
+  }
+
+  test.each([[['generate', '--count', '100000']], [['status']]])(
+    'is one line and exit 1: catalog %s',
+    async (words) => {
+      const { code, stderr } = await onFullDisk(words, 1);
+      expect([code, stderr]).toEqual([1, expect.stringMatching(/^error: The output cannot be written: .*ENOSPC.*\n$/)]);
+    },
+  );
+
+  test('so is a file that cannot be written', async () => {
+    const { code, stdout, stderr } = await watch(start(['generate', '--count', '100000', '--output', '/dev/full']));
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(/^error: .*disk is full.*\n$/)]);
+  });
+
+  test('ends an import that has bad lines to tell', async () => {
+    const path = join(folder, 'untold.ndjson');
+    await writeFile(path, 'x\n'.repeat(50));
+    expect(await onFullDisk(['import', path], 2)).toMatchObject({ code: 1, stdout: '' });
+  });
+
+  test('because nobody reads any more is no failure', async () => {
+    const child = start(['generate', '--count', '1000000']);
+    await once(child.stdout!, 'readable');
+    child.stdout!.destroy();
+    expect(await watch(child)).toEqual({ code: 0, stdout: '', stderr: '' });
+  });
+});

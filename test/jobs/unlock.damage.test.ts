@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { askCluster, importPeople, indexesBehind, unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
+import { person } from '../catalog/people.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+import { customerWith } from './calls.ts';
+import { booksOf, ended, startSelected, startUnlock } from './spending.ts';
+import { contextOf } from './working.ts';
+
+const many = 600;
+
+describe.skipIf(noElasticsearch)(`jobs that unlock while the catalog is hurt ${need}`, () => {
+  let environment: Record<string, string> = {};
+  let t: TestApp;
+  const people = Array.from({ length: many }, (_, i) => person({ score: i % 101, work_email: `p${i}@x.example` }));
+  beforeAll(async () => {
+    environment = await ownCatalog();
+    t = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    await importPeople(t, people);
+  });
+  afterAll(() => dropCatalog(environment));
+
+  const idsOf = (some: Prospect[]): string[] => some.map(({ _id }) => _id);
+  const ask = (method: string, path: string, body?: object) =>
+    askCluster(environment['ELASTICSEARCH_URL']!, method, path, body);
+  const index = async (): Promise<string> =>
+    (await indexesBehind(environment['ELASTICSEARCH_URL']!, namesOf(t.config).people))[0]!;
+
+  const hurts: Record<string, () => Promise<unknown>> = {
+    'blocked for writes': async () => ask('PUT', `${await index()}/_settings`, { 'index.blocks.write': true }),
+    closed: async () => ask('POST', `${await index()}/_close`),
+    'without its alias': async () => ask('DELETE', `${await index()}/_alias/${namesOf(t.config).people}`),
+    deleted: async () => ask('DELETE', await index()),
+  };
+  for (const [name, hurt] of Object.entries(hurts))
+    test(`an index ${name} has them wait; after an import they complete, and nothing paid for is net-new`, async () => {
+      const customer = await customerWith(t, { subscription: many });
+      // Both are begun while all is well, and find it otherwise.
+      const second = await startSelected(customer, idsOf(people.slice(0, 200)));
+      const first = await startUnlock(customer, { filters: {}, total_records: 400 });
+      await hurt();
+      const workers = await startWorkers({ ...contextOf(t), url: t.url });
+      onTestFinished(() => workers.stop());
+      const waits = async (): Promise<boolean> => {
+        const [{ count }] = await t.owner<[{ count: number }]>`
+          select count(*)::integer as count from jobs
+          where id in (${first}, ${second}) and finished_at is null and served_at is not null and failures = 0`;
+        return count === 2;
+      };
+      await expect.poll(waits, { interval: 20, timeout: 60_000 }).toBe(true);
+      expect((await importPeople(t, people)).people).toBe(many);
+      const jobs = [await ended(customer, first), await ended(customer, second)];
+      expect(jobs.map(({ status }) => status)).toEqual(['COMPLETED', 'COMPLETED']);
+      const unlocked = jobs.reduce((sum, { succeeded }) => sum + succeeded, 0);
+      expect(await t.catalog.count({ criteria: [], netNewFor: customer.id })).toBe(many - unlocked);
+      expect(await booksOf(t, customer)).toEqual({ balance: many - unlocked, reserved: 0 });
+      expect(await unlockedInCluster(t)).toEqual(await unlockedInPostgres(t));
+    });
+});

@@ -1,0 +1,56 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { expect, test } from 'vitest';
+import { withLoadLock } from '../src/catalog/load-lock.ts';
+import { unavailable } from '../src/errors.ts';
+import { patientDatabase } from '../src/patient-database.ts';
+import { startApp } from './setup/app.ts';
+
+const t = await startApp();
+
+/** Ends the service's connections to the database, those in a transaction too. */
+async function cutAll(): Promise<void> {
+  const superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
+  await superuser`
+    select pg_terminate_backend(pid)
+    from pg_stat_activity
+    where datname = current_database() and application_name = 'sales-data-api'`;
+  await superuser.end({ timeout: 1 });
+}
+
+test('work on a patient database survives lost connections, and what is wrong with it is told at once', async () => {
+  const db = patientDatabase(t.db);
+  const cut = cutAll();
+  const sums = await Promise.all(
+    Array.from({ length: 20 }, (_, i) =>
+      db.transaction(async (sql) => {
+        await sql`select pg_sleep(0.05)`;
+        return (await sql<[{ sum: number }]>`select ${i}::int + 1 as sum`)[0].sum;
+      }),
+    ),
+  );
+  await cut;
+  expect(sums).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
+  await expect(db.lookup((sql) => sql`select 1 / 0`)).rejects.toMatchObject({ code: '22012' });
+});
+
+test('a patient database gives up in the end', async () => {
+  let asked = 0;
+  const down = { ...t.db, lookup: () => Promise.reject(((asked += 1), unavailable('away'))) };
+  await expect(patientDatabase(down, 400).lookup((sql) => sql`select 1`)).rejects.toMatchObject({
+    code: 'unavailable',
+  });
+  expect(asked).toBeGreaterThan(1);
+});
+
+test('a load lock that is lost with its connection is taken again, and is nobody else’s as long as it is held', async () => {
+  const db = patientDatabase(t.db);
+  await withLoadLock(db, async (stillHeld) => {
+    await cutAll();
+    // The loss is noticed with the next heartbeat.
+    await sleep(1_500);
+    await stillHeld();
+    await expect(withLoadLock(t.db, async () => undefined)).rejects.toMatchObject({ code: 'conflict' });
+  });
+  await withLoadLock(t.db, async () => undefined);
+});
