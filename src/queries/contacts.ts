@@ -21,9 +21,16 @@ import { holdCompany } from './companies.ts';
 import { findOrMakeCompany } from './company-names.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { countPages, readPage, type Page } from './listings.ts';
-import { enterMember, leaveAllLists, refreshMembers, setHandMadeLists } from './list-members.ts';
+import {
+  enterMember,
+  leaveAllLists,
+  newContact,
+  refreshMembers,
+  setHandMadeLists,
+  type NewContact,
+} from './list-members.ts';
 import { takeOutOfOpportunities } from './opportunity-contacts.ts';
-import { holdRules, keepRules } from './rules.ts';
+import { holdRules, keepRules, type HeldRules } from './rules.ts';
 
 /** What a caller decides of a contact, as its row keeps it. */
 export type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
@@ -129,12 +136,24 @@ export async function createContact(sql: Transaction, customerId: string, body: 
   const counts = new CountChanges().add('contacts', 1);
   const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
   const columns = { ...blank, ...normalise(fields), company_id };
-  const [contact] = await sql<{ id: string }[]>`
-    insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}
-    returning id`;
-  if (list_ids?.length) await setHandMadeLists(sql, customerId, contact!.id, list_ids, counts);
-  await enterMember(sql, customerId, rules, contact!.id, counts);
-  return contact!.id;
+  const contact = await insertContact(sql, customerId, columns, rules);
+  if (list_ids?.length) await setHandMadeLists(sql, customerId, contact.id, list_ids, counts);
+  await enterMember(sql, customerId, rules, contact, counts);
+  return contact.id;
+}
+
+/** Returns what the rules look at; without rules the id alone. */
+async function insertContact(
+  sql: Transaction,
+  customerId: string,
+  columns: ContactColumns,
+  rules: HeldRules,
+): Promise<NewContact> {
+  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}`;
+  const [contact] = rules.isEmpty
+    ? await sql<NewContact[]>`${insert} returning id`
+    : await sql<NewContact[]>`with contacts as (${insert} returning *) ${constant(sql, newContact)}`;
+  return contact!;
 }
 
 /**

@@ -37,20 +37,34 @@ export async function refreshMembers(
   await changes.finish();
 }
 
-/** The same for a contact that was made in this transaction. */
-export const enterMember = (
+/**
+ * The same for a contact that was made in this transaction.
+ * @param contact as `newContact` selects it
+ */
+export async function enterMember(
   sql: Transaction,
   customerId: string,
   rules: HeldRules,
-  contactId: string,
+  contact: NewContact,
   counts: CountChanges,
-): Promise<void> => refreshMembers(sql, customerId, rules, [contactId], counts);
+): Promise<void> {
+  const changes = new MemberChanges(sql, customerId, counts);
+  for await (const lists of rules.lists()) await compareMembers([{ ...contact, list_ids: [] }], lists, changes);
+  await changes.finish();
+}
+
+/** A contact without memberships by rule. */
+export type NewContact = FilteredRecord & { id: string };
+
+/** Selects what rules look at of the contact that a statement inserts, given `with contacts as (insert … returning *)`. */
+export const newContact = `
+  select ${filteredColumns(exactContactSource)}
+  from ${exactContactSource.from}`;
 
 /** Contacts that are read at a time. One may take 40 KiB. */
 const contactsAtOnce = 200;
 
-interface Contact extends FilteredRecord {
-  id: string;
+interface Contact extends NewContact {
   /** Lists that it is in by their rules. */
   list_ids: readonly string[];
 }

@@ -152,8 +152,8 @@ async function benchManyLists(bench: Bench, rounds: number): Promise<void> {
   });
   print(`creates/s`, 'no lists', rates.plainCreates, `${manyLists} lists of 5 rules`, rates.listedCreates);
   print(`changes/s`, 'no lists', rates.plainChanges, `${manyLists} lists of 5 rules`, rates.listedChanges);
-  ratio(`cost of ${manyLists} lists of 5 rules, a create (at most 3)`, rates.plainCreates / rates.listedCreates);
-  ratio(`cost of ${manyLists} lists of 5 rules, a change (at most 3)`, rates.plainChanges / rates.listedChanges);
+  ratio(`cost of ${manyLists} lists, of a create (≤ 3)`, rates.plainCreates / rates.listedCreates);
+  ratio(`cost of ${manyLists} lists, of a change (≤ 3)`, rates.plainChanges / rates.listedChanges);
 }
 
 /** Contacts changed a second, each so that it enters and leaves lists. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { contactFilterFields, type FieldType } from '../../src/schemas/filters.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
 
@@ -211,6 +212,52 @@ describe('rules choose members', () => {
       expect(await count(list, by)).toBe(expected.length);
     }
   });
+});
+
+const conditions: Record<FieldType, [operator: string, value: string][]> = {
+  text: [['equals', 'nord']],
+  custom: [['equals', 'nord']],
+  integer: [['greater_than', '3']],
+  instant: [['greater_than', '2020-01-01T00:00:00Z']],
+  uuid: [['not_equals', absent]],
+  search: [],
+};
+/** Texts that a contact takes of any form. */
+const texts = [
+  'middle_name',
+  'gender',
+  'industry',
+  'job_title',
+  'location_locality',
+  'location_region',
+  'mobile_phone',
+];
+
+it('a rule about any field holds the same contacts, whether it was there before them or came after', async () => {
+  const by = await test.customer();
+  const { list_id: _lists, search: _search, ...types } = contactFilterFields.types;
+  const rules = Object.keys({ ...types, 'custom_fields.plan': 'custom' }).flatMap((field) => [
+    rule(field, 'is_not_empty', ''),
+    ...conditions[types[field] ?? 'custom'].map(([operator, value]) => rule(field, operator, value)),
+  ]);
+  const makeLists = async () => {
+    const ids: string[] = [];
+    for (const one of rules) ids.push(await makeList({ rules: [one] }, by));
+    return ids;
+  };
+  const before = await makeLists();
+  await makeContact({}, by);
+  const rich = await makeContact(
+    { ...Object.fromEntries(texts.map((field) => [field, 'Nord'])), birth_year: 1980, company: { name: 'Nord' } },
+    by,
+  );
+  const changed = await makeContact({ company: { name: 'Nord', industry: 'Nord' } }, by);
+  await by.patch(`/contacts/${changed}`, { gender: 'nord', custom_fields: { plan: 'Nord' }, assigned_to: by.adminId });
+  const after = await makeLists();
+  const members = (lists: string[]) => Promise.all(lists.map((id) => membersOf(id, by)));
+  const [held, meant] = [await members(before), await members(after)];
+  for (const [i, one] of rules.entries()) expect(held[i], JSON.stringify(one)).toEqual(meant[i]);
+  expect(held.flat()).toContain(rich);
 });
 
 describe('membership follows every write', () => {
