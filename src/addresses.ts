@@ -50,6 +50,8 @@ function parseRange(text: string): AddressRanges[number] | undefined {
  */
 export function normaliseAddress(text: string): string | undefined {
   const address = (/^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? /^([\d.]+):\d{1,5}$/.exec(text))?.[1] ?? text;
+  const [, mapped] = /^::ffff:([\d.]+)$/i.exec(address) ?? [];
+  if (isIP(mapped ?? address) === 4) return mapped ?? address; // one spelling only, and by far the most frequent
   if (!isIP(address)) return undefined;
   const parsed = ipaddr.process(address.replace(/%.*/, ''));
   return parsed instanceof ipaddr.IPv6 ? parsed.toRFC5952String() : parsed.toString();
@@ -76,7 +78,8 @@ export function callerAddress(peer: string | undefined, forwarded: string | unde
 /** Stands for a peer whose connection is gone already. */
 const unknownAddress = '0.0.0.0';
 
-function isWithin(ranges: AddressRanges, address: string): boolean {
+/** @param address as `normaliseAddress` writes it */
+export function isWithin(ranges: AddressRanges, address: string): boolean {
   const parsed = ipaddr.parse(address);
   return ranges.some(([base, bits]) => base.kind() === parsed.kind() && parsed.match(base, bits));
 }

@@ -2,8 +2,11 @@
 const longest = 1_000;
 
 /** A name as a token of a JSON pointer (RFC 6901). The cost does not depend on how long the name is. */
-export const escapePointer = (name: string): string =>
-  name.slice(0, longest).replaceAll('~', '~0').replaceAll('/', '~1');
+export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
+
+/** A copy where it is cut: a slice would keep the whole name in memory. */
+const beginningOf = (name: string): string =>
+  name.length > longest ? Array.from(name.slice(0, longest)).join('') : name;
 
 /** The JSON pointer to a place of a body. */
 export function pointerTo(tokens: readonly (string | number)[]): string {

@@ -240,4 +240,4 @@ export const isObject = (given: unknown): given is Record<string, unknown> =>
   typeof given === 'object' && given !== null && !Array.isArray(given);
 
 /** A name as the caller wrote it, cut where it would make the message long. */
-export const quote = (name: string): string => JSON.stringify(name.length > 64 ? `${name.slice(0, 64)}…` : name);
+export const quote = (name: string): string => JSON.stringify(name.length > 32 ? `${name.slice(0, 32)}…` : name);

@@ -1,5 +1,5 @@
 import { lengthOf } from '../code-points.ts';
-import type { Fault } from '../errors.ts';
+import { maxFaults, type Fault } from '../errors.ts';
 import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { isObject, quote } from './parse.ts';
@@ -18,10 +18,11 @@ export function readRules(
   given: unknown,
   pointer = '/rules',
 ): { filter: Filter; faults: Fault[] } {
-  const rules = Array.isArray(given) ? given.slice(0, ruleLimits.rules) : [];
+  const rules: unknown[] = Array.isArray(given) ? given : []; // their number is for the schema to refuse
   const faults: Fault[] = [];
   const alternatives: Filter[][] = [];
   for (const [i, rule] of rules.entries()) {
+    if (faults.length > maxFaults) break;
     if (!isRule(rule)) continue; // its shape is for the schema to refuse
     const condition = readRule(fields, rule, (member, message) =>
       faults.push({ path: `${pointer}/${i}/${member}`, message }),

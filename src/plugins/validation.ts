@@ -4,7 +4,7 @@ import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { filterKeywords } from '../filters/keywords.ts';
 import { escapePointer } from '../json-pointer.ts';
-import { memberKeywords } from '../schemas/member-keywords.ts';
+import { faultKeywords } from '../schemas/fault-keywords.ts';
 import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
 import { unkeepableTexts } from '../unkeepable-texts.ts';
@@ -21,11 +21,11 @@ const options: Options = {
 const checker = new Ajv2020(options);
 
 /**
- * Finds the faults of a value that is not valid. Ajv collects all errors or one; its keywords for the members of arrays and
- * objects are replaced by those that end after `maxFaults`. The schemas were checked by the other one.
+ * Finds the faults of a value that is not valid. Ajv collects all errors or one: its keywords for the members of arrays and
+ * objects are replaced by such that end after `maxFaults`. Not verbose: then errors hold the body, and Ajv holds errors.
  */
-const finder = new Ajv2020({ ...options, allErrors: true, verbose: true, meta: false, validateSchema: false });
-for (const keyword of memberKeywords(finder, maxFaults)) {
+const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
+for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.removeKeyword(keyword.keyword as string);
   finder.addKeyword(keyword);
 }
@@ -41,6 +41,7 @@ function compile(schema: object): Validator {
   const isValid = checker.compile(schema);
   const faultsOf = (value: unknown): Fault[] => {
     if (isValid(value)) return [];
+    isValid.errors = null; // they can name a property, which can be as long as the body
     const find = finder.compile(schema); // kept by Ajv after the first time
     return find(value) ? [] : toFaults(find.errors!);
   };
@@ -82,10 +83,9 @@ function toFaults(errors: ErrorObject[]): Fault[] {
   return [...faults.values()];
 }
 
-/** Of a missing or an unknown property: the pointer that it has or would have. */
+/** Of a missing property: the pointer that it would have. */
 function pointerOf({ instancePath, params }: ErrorObject): string {
-  const property: string | undefined =
-    params['missingProperty'] ?? params['additionalProperty'] ?? params['propertyName'];
+  const property: string | undefined = params['missingProperty'];
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
@@ -101,8 +101,6 @@ function messageOf(error: ErrorObject): string {
       return `must be one of ${params['allowedValues'].join(', ')}`;
     case 'format':
       return `must be ${formatNames[params['format']] ?? params['format']}`;
-    case 'not':
-      return (error.schema as { description?: string }).description ?? 'is not allowed';
     default:
       return error.message ?? 'is not valid';
   }

@@ -6,14 +6,14 @@ import { escapePointer } from '../../src/json-pointer.ts';
 import { formats } from '../../src/schemas/formats.ts';
 import { keywords } from '../../src/schemas/keywords.ts';
 import { VerifyEmail } from '../../src/schemas/jobs.ts';
-import { MembersByHand } from '../../src/schemas/lists.ts';
-import { ContactPatch } from '../../src/schemas/contacts.ts';
+import { ListCreate, MembersByHand } from '../../src/schemas/lists.ts';
+import { ContactPatch, ContactQuery } from '../../src/schemas/contacts.ts';
 import { OpportunityPatch } from '../../src/schemas/opportunities.ts';
 import { appWithoutDatabase, type Json } from '../contract/declared.ts';
 import { propertiesOf, positionsOf } from '../contract/positions.ts';
 import { inject } from '../setup/factories.ts';
 
-const bodies = { ContactPatch, MembersByHand, OpportunityPatch, VerifyEmail };
+const bodies = { ContactPatch, ContactQuery, ListCreate, MembersByHand, OpportunityPatch, VerifyEmail };
 
 const app = appWithoutDatabase();
 void app.register(async (scope) => {
@@ -122,6 +122,34 @@ test('many unknown properties, and many faulty elements with many faults each, a
   }
   const { errors } = await faultsOf('ContactPatch', { custom_fields: unknown });
   expect(errors).toEqual([{ path: '/custom_fields', message: 'must NOT have more than 100 properties' }]);
+});
+
+test('filters, orders and rules are read to the end, or to more than 100 faults', async () => {
+  const unknown = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`u${i}`, 'ASC']));
+  const pathsOf = async (name: keyof typeof bodies, body: unknown) =>
+    (await faultsOf(name, body)).errors.map(({ path }) => path);
+  const names = Object.keys(unknown(60));
+  const filters = await pathsOf('ContactQuery', { filters: { ...unknown(60), last_name: Array(101).fill(5) } });
+  expect(filters).toHaveLength(100);
+  expect((await pathsOf('ContactQuery', { filters: unknown(60) })).toSorted()).toEqual(
+    ['/filters', ...names.map((name) => `/filters/${name}`)].toSorted(),
+  );
+  expect(
+    (await pathsOf('ContactQuery', { filters: { _or: Array.from({ length: 30 }, () => ({ nam: 1 })) } })).length,
+  ).toBe(32);
+  expect(await pathsOf('ContactQuery', { order_by: unknown(60) })).toEqual([
+    '/order_by',
+    ...names.map((name) => `/order_by/${name}`),
+  ]);
+  const rule = { field: 'none', operator: 'equals', value: 'x' };
+  expect(await pathsOf('ListCreate', { name: 'x', rules: Array.from({ length: 60 }, () => rule) })).toHaveLength(61);
+  for (const [name, body] of [
+    ['ContactQuery', { filters: unknown(50_000) }],
+    ['ContactQuery', { order_by: unknown(50_000) }],
+    ['ContactQuery', { filters: { last_name: Array(100_000).fill(5) } }],
+    ['ListCreate', { name: 'x', rules: Array.from({ length: 15_000 }, () => rule) }],
+  ] as const)
+    expect((await faultsOf(name, body)).message).toBe('more than 100 values are not valid');
 });
 
 test('a name that is too long is a fault of its own', async () => {

@@ -2,11 +2,21 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../json-pointer.ts';
 
 /**
- * JSON Schema's keywords that look at each member of an array or an object. They mean what Ajv's own mean, but end when
- * more than `most` members are at fault: a body has room for hundreds of thousands, and each error is an object.
- * @param ajv compiles the members' schemas
+ * Keywords of JSON Schema as the search for faults needs them; they mean what Ajv's own mean. Those that look at each
+ * member of an array or an object end when more than `most` members are at fault: a body has room for hundreds of thousands,
+ * and each error is an object. `not` says what its description says. Ajv keeps a keyword's last errors, so they hold nothing
+ * of the body but short paths.
+ * @param ajv compiles the schemas within
  */
-export const memberKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] => [
+export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] => [
+  {
+    keyword: 'not',
+    compile(schema: AnySchema) {
+      const validate = ajv.compile(schema);
+      return (value: unknown) => !validate(value);
+    },
+    error: { message: ({ schema }) => (schema as { description?: string }).description ?? 'is not allowed' },
+  },
   keyword('items', 'array', most, (schema) => {
     const validate = ajv.compile(schema);
     return function* (array: unknown[]) {
@@ -18,10 +28,12 @@ export const memberKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] 
     const known = new Set(Object.keys(parentSchema.properties ?? {}));
     return function* (object: Record<string, unknown>) {
       for (const name of Object.keys(object)) {
-        if (known.has(name) || validate(object[name])) continue;
+        if (known.has(name)) continue;
         if (schema === false)
-          yield [{ keyword: 'additionalProperties', params: { additionalProperty: name }, parentSchema }];
-        else yield at(`/${escapePointer(name)}`, validate.errors!);
+          yield [
+            { keyword: 'additionalProperties', instancePath: `/${escapePointer(name)}`, params: {}, parentSchema },
+          ];
+        else if (!validate(object[name])) yield at(`/${escapePointer(name)}`, validate.errors!);
       }
     };
   }),
@@ -32,7 +44,7 @@ export const memberKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] 
         if (!validate(name))
           yield validate.errors!.map((error) => ({
             ...error,
-            params: { propertyName: name },
+            instancePath: `/${escapePointer(name)}`,
             message: `has a name that ${error.message}`,
           }));
     };
