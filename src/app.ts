@@ -11,6 +11,7 @@ import type { Config } from './config.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
+import connections from './plugins/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
 import errorHandler, { answer } from './plugins/error-handler.ts';
@@ -48,6 +49,7 @@ export function buildApp(given: Services): FastifyInstance {
 
   void app.register(services, given);
   void app.register(errorHandler);
+  void app.register(connections);
   void app.register(gracefulClose);
   void app.register(requestLog);
   void app.register(httpRules);
@@ -89,10 +91,11 @@ function options(config: Config) {
     genReqId: requestId,
     requestIdHeader: false as const,
     bodyLimit: mebibyte,
-    // A slow sender cannot hold a connection: the whole request has to arrive within these.
+    // A slow sender cannot hold a connection: the whole request has to arrive within these. Fastify overwrites the server's
+    // `requestTimeout` with its own option.
+    requestTimeout: 30_000,
     http: {
       headersTimeout: 10_000,
-      requestTimeout: 30_000,
       connectionsCheckingInterval: 1_000,
       requireHostHeader: false, // plugins/http-rules.ts requires it, with an error body
     },

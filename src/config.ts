@@ -151,6 +151,17 @@ export const ConfigSchema = Type.Object({
         'proxies whose `X-Forwarded-For` is believed: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
     }),
   ),
+  MAX_CONNECTIONS: Type.Integer({
+    minimum: 1,
+    maximum: 100_000,
+    default: 2_000,
+    description:
+      'connections of callers at once, per process; for one more the one that has been idle longest is closed. One address holds no more than remain free',
+  }),
+  CONNECTION_SILENCE_MS: milliseconds(
+    'longest time without a byte of a request or an answer before a connection is closed',
+    30_000,
+  ),
   CORS_ORIGINS: Type.Optional(
     Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
   ),

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
-import { unique } from './setup/factories.ts';
 import { hasNginx, startNginx, type Nginx } from './setup/nginx.ts';
+import { makeLogin } from './setup/sessions.ts';
 
-const { app, owner } = await startApp({ TRUST_PROXY: 'loopback' });
+const { app, owner, customer } = await startApp({ TRUST_PROXY: 'loopback' });
 const running: Nginx[] = [];
 let target: string;
 
@@ -14,7 +14,7 @@ afterAll(() => Promise.all(running.map((one) => one.stop())));
 
 /** The address that the audit log has of a failed login with this header. */
 async function recordedAddress(url: string, forwarded?: string): Promise<string> {
-  const email = `${unique('nobody')}@example.com`;
+  const { email, userId } = await makeLogin(app, (await customer()).id);
   await fetch(`${url}/api/auth/login`, {
     method: 'POST',
     headers: {
@@ -23,9 +23,8 @@ async function recordedAddress(url: string, forwarded?: string): Promise<string>
     },
     body: JSON.stringify({ email, password: 'not the password' }),
   });
-  const [event] = await owner<[{ address: string }]>`
-    select address from audit_events where details ->> 'email' = ${email}`;
-  return event.address;
+  const [failure] = await owner<[{ address: string }]>`select address from failed_logins where user_id = ${userId}`;
+  return failure.address;
 }
 
 test('behind a trusted proxy the recorded address is the forwarded one, and always an address', async () => {

@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest';
+import { addressGroup } from '../src/address-group.ts';
+import { ConnectionPlaces, type Holder } from '../src/connection-places.ts';
+
+const holder = (address: string): Holder => ({ group: addressGroup(address) });
+
+test('the addresses of one IPv6 network share their places, IPv4 ones do not', () => {
+  const places = new ConnectionPlaces(10);
+  const network = Array.from({ length: 9 }, (_, i) => holder(`2001:db8:0:1::${i + 1}`));
+  expect(network.map((one) => places.admit(one).evicted)).toEqual([
+    ...Array<undefined>(5).fill(undefined),
+    ...network.slice(0, 4),
+  ]);
+  for (const other of ['192.0.2.1', '192.0.2.2', '2001:db8:0:2::1', '::ffff:192.0.2.3', '192.0.2.4'])
+    expect(places.admit(holder(other))).toEqual({ admitted: true });
+});
+
+test('places that were left are free again', () => {
+  const places = new ConnectionPlaces(3);
+  const holders = ['192.0.2.1', '192.0.2.2', '192.0.2.3'].map(holder);
+  for (let round = 0; round < 3; round++) {
+    for (const one of holders) expect(places.admit(one)).toEqual({ admitted: true });
+    for (const one of holders) places.setBusy(one);
+    expect(places.admit(holder('192.0.2.4'))).toEqual({ admitted: false });
+    for (const one of holders) places.release(one);
+  }
+});
+
+test('a process with one place serves one caller after the other', () => {
+  const places = new ConnectionPlaces(1);
+  const [first, second] = [holder('192.0.2.1'), holder('192.0.2.1')];
+  expect(places.admit(first)).toEqual({ admitted: true });
+  expect(places.admit(second)).toEqual({ admitted: true, evicted: first });
+  places.setBusy(second);
+  expect(places.admit(holder('192.0.2.2'))).toEqual({ admitted: false });
+});
