@@ -69,7 +69,7 @@ const create = ({ customer, name, expiration, permissions = [...scopes] }: Creat
   );
 
 const describe = ({ id, key, expires_at }: CreatedKey): string =>
-  [`${key}`, '', `This value is shown only once. The key's id is ${id}; it expires ${expires_at}.`].join('\n');
+  [key, '', `This value is shown only once. The key's id is ${id}; it expires ${expires_at}.`].join('\n');
 
 const list = (options: { customer: string }): Promise<ApiKey[]> =>
   withDatabase((db) =>

@@ -58,7 +58,11 @@ const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: Ope
 /** The deadline is that of the requests in hand plus what closing the database may take. */
 function closeAtSignal(app: FastifyInstance, services: OpenServices, workers: Workers | undefined): void {
   // Without `beforeExit`: a start that fails ends by itself, with exit code 1, which the package would make 0.
-  const options = { delay: services.config.SHUTDOWN_MS + 15_000, logger: false as const, skip: ['beforeExit' as const] };
+  const options = {
+    delay: services.config.SHUTDOWN_MS + 15_000,
+    logger: false as const,
+    skip: ['beforeExit' as const],
+  };
   closeWithGrace(options, async ({ signal, err }) => {
     if (err) app.log.fatal({ err }, 'stopping after an unexpected error');
     else app.log.info({ signal }, 'stopping');

@@ -67,7 +67,7 @@ async function makeCustomers(url: string): Promise<[TestCustomer, TestCustomer]>
 /** Twenty-five searches of many words each: no index helps all of them. */
 const heavyFilter = {
   _or: Array.from({ length: 24 }, (_, i) => ({
-    search: Array.from({ length: 24 }, (_word, word) => `${String.fromCharCode(97 + ((i + word) % 26))}`).join(' '),
+    search: Array.from({ length: 24 }, (_word, word) => String.fromCharCode(97 + ((i + word) % 26))).join(' '),
   })),
 };
 const rules = [

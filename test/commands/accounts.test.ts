@@ -247,7 +247,9 @@ describe('what fails exits 1, says why on stderr, and leaves stdout empty:', () 
     const { code, stderr } = await runCli(['customer', 'list'], { DATABASE_URL: empty.url });
     await empty.drop();
     expect(code).toBe(1);
-    expect(stderr).toBe('error: The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.\n');
+    expect(stderr).toBe(
+      'error: The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.\n',
+    );
   });
 });
 

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { beforeAll, expect, it, vi } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { patient, startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
@@ -13,7 +13,7 @@ const writersEach = 6;
 
 let test: TestApp;
 beforeAll(async () => {
-  test = await startApp();
+  test = await startApp(patient);
 });
 
 const pick = <T>(from: readonly T[]): T => from[randomInt(from.length)]!;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
-import { startApp } from '../setup/app.ts';
+import { patient, startApp } from '../setup/app.ts';
 import {
   companyBody,
   contactBody,
@@ -12,7 +12,7 @@ import {
   type TestCustomer,
 } from '../setup/factories.ts';
 
-const test = await startApp();
+const test = await startApp(patient);
 
 const line = (id: string, price = 1, quantity = 1) => ({ id, price, quantity });
 
