@@ -22,6 +22,7 @@ import jsonBody from './plugins/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
 import openapi from './plugins/openapi.ts';
 import overload from './plugins/overload.ts';
+import rateLimits from './plugins/rate-limits.ts';
 import requester from './plugins/requester.ts';
 import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
 import services, { type Services } from './plugins/services.ts';
@@ -61,6 +62,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(idempotency);
   void app.register(declaredResponses);
   void app.register(openapi);
+  void app.register(rateLimits);
   void app.register(auth);
   void app.register(overload);
 

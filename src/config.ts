@@ -11,6 +11,13 @@ const count = (description: string, value: number) =>
   Type.Integer({ minimum: 1, maximum: 10_000, default: value, description });
 const credits = (item: string) =>
   Type.Integer({ minimum: 0, maximum: 10_000, default: 1, description: `credits that ${item} costs` });
+const perMinute = (description: string, value: number) =>
+  Type.Integer({
+    minimum: 0,
+    maximum: 1_000_000_000,
+    default: value,
+    description: `${description} per minute; 0 turns this limit off`,
+  });
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 
 /** Every environment variable the service reads: its type, default and meaning. The README's table is made from it. */
@@ -164,6 +171,23 @@ export const ConfigSchema = Type.Object({
   ),
   CORS_ORIGINS: Type.Optional(
     Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
+  ),
+  RATE_LIMITS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    default: 'on',
+    description: 'whether requests are limited; `off` turns off every limit below',
+  }),
+  RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
+  RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
+  RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
+  RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
+  RATE_LIMIT_LOGIN: perMinute(
+    'failed logins of one account from one address (of all accounts three times as many)',
+    10,
+  ),
+  RATE_LIMIT_UNAUTHENTICATED: perMinute('requests from one address that are answered 401', 300),
+  REDIS_URL: url(
+    'Redis or Valkey server where all instances count requests together; without it each process counts its own',
+    '^rediss?://[^\\s]+$',
   ),
   KEY_PREFIX: Type.String({
     pattern: '^[a-z][a-z0-9]{1,15}$',

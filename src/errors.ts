@@ -17,13 +17,14 @@ export type ErrorCode =
   | 'unsupported_media_type'
   | 'idempotency_mismatch'
   | 'insufficient_credits'
+  | 'rate_limited'
   | 'unavailable';
 
 /** An error that a caller is meant to see: its message is public. Everything else becomes an anonymous `internal_error`. */
 export class DomainError extends Error {
   readonly code: ErrorCode;
   readonly faults: Fault[];
-  /** Seconds after which a retry makes sense; only with `unavailable`. */
+  /** Seconds after which a retry makes sense; only with `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
 
   constructor(code: ErrorCode, message: string, more: { faults?: Fault[]; retryAfter?: number; cause?: unknown } = {}) {
@@ -87,6 +88,14 @@ export const unavailable = (message: string, retryAfter = 1, cause?: unknown): D
 
 /** Whether an error says that something does not answer at the moment, so that the same may be tried again. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
+
+/**
+ * More requests than a rate limit allows.
+ * @param policy the name of the limit that is used up
+ * @param retryAfter seconds until it allows requests again, at least 1
+ */
+export const rateLimited = (policy: string, retryAfter: number): DomainError =>
+  new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
 /** A pool has too few credits for what is asked; the answer says how many, in these members. */
 export class InsufficientCredits extends DomainError {

@@ -26,6 +26,9 @@ const keepers: Record<string, RegExp> = {
   pino: /^app\.ts$/,
   '@elastic/elasticsearch': /^catalog\/elasticsearch/,
   commander: /^(cli\.ts|commands\/)/,
+  'rate-limiter-flexible': /^rate-limits\.ts$/,
+  ioredis: /^redis\.ts$/,
+  'structured-headers': /^plugins\/rate-limits\.ts$/,
 };
 
 const src = join(import.meta.dirname, '..', 'src');

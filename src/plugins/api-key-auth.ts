@@ -5,6 +5,7 @@ import { gather } from '../gather.ts';
 import { findKeys, recordUse } from '../queries/api-keys.ts';
 import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
+import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 
 /** Finds the holder of a request's API key, or throws `Unauthorized` whatever is wrong with it. */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
@@ -13,7 +14,7 @@ export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
  * What decides is read from the database after the request arrived, never from a cache: a revoked key is refused by the
  * next request on every instance. A database that does not answer is its own error, not a refusal.
  */
-export function keyAuthenticator(app: FastifyInstance): KeyAuthenticator {
+export function keyAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): KeyAuthenticator {
   const find = gather(
     asText,
     (hashes: TokenHash[]) => app.db.credentials((sql) => findKeys(sql, hashes)),
@@ -21,7 +22,8 @@ export function keyAuthenticator(app: FastifyInstance): KeyAuthenticator {
   );
   const noteUse = useRecorder(app);
   return async (request) => {
-    const key = await find(presentedHash(request.headers.authorization));
+    const hash = presentedHash(request.headers.authorization);
+    const key = await strangers.lookUp(request.address, () => find(hash));
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);
     if (key.use_unrecorded) noteUse(key.id);

@@ -1,33 +1,45 @@
 import type { FastifyRequest, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Caller, SessionCaller } from '../caller.ts';
-import { forbidden } from '../errors.ts';
+import { forbidden, Unauthorized } from '../errors.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Access, Scope } from '../schemas/scopes.ts';
+import { UnauthenticatedLimit } from '../unauthenticated.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
+import { requestCounter } from './rate-limits.ts';
 import { sessionAuthenticator } from './session-auth.ts';
 
 /**
- * Lets a request pass that may use its route: 401, then 403, before a byte of its body is read. Which credential and
- * scope a route wants stands in its `config.access`; one without it stops the boot.
+ * Lets a request pass that may use its route: 401, then 429, then 403, before a byte of its body is read. Which credential
+ * and scope a route wants stands in its `config.access`; one without it stops the boot.
  */
 export default fp(
   async (app) => {
-    const authenticateKey = keyAuthenticator(app);
-    const authenticateSession = sessionAuthenticator(app);
+    const strangers = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
+    const authenticateKey = keyAuthenticator(app, strangers);
+    const authenticateSession = sessionAuthenticator(app, strangers);
+    const countRequest = requestCounter(app.rateLimits);
     app.decorateRequest('caller');
     app.addHook('onRoute', demandAccess);
-    app.addHook('onRequest', async (request) => {
+    app.addHook('onRequest', async (request, reply) => {
       const wanted = accessOf(request);
       if ('public' in wanted) return;
-      request.caller = await ('session' in wanted ? authenticateSession(request) : authenticateKey(request));
+      const { address } = request;
+      const authenticate = 'session' in wanted ? authenticateSession : authenticateKey;
+      try {
+        request.caller = await authenticate(request);
+      } catch (error) {
+        if (error instanceof Unauthorized) await strangers.count(address);
+        throw error;
+      }
       request.belongsTo(request.caller.customerId);
+      await countRequest(request, reply);
       if (mayPass(request.caller, wanted)) return;
       request.log.info({ wanted }, 'forbidden');
       throw forbidden();
     });
   },
-  { name: 'auth', dependencies: ['services', 'requester'] },
+  { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
 );
 
 function demandAccess(route: RouteOptions): void {

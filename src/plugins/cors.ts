@@ -14,7 +14,15 @@ export default fp(
     const options = {
       origin: origins,
       methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-      exposedHeaders: ['etag', 'idempotency-replayed', 'retry-after', 'x-next-cursor', 'x-request-id'],
+      exposedHeaders: [
+        'etag',
+        'idempotency-replayed',
+        'ratelimit',
+        'ratelimit-policy',
+        'retry-after',
+        'x-next-cursor',
+        'x-request-id',
+      ],
     };
     await app.register(cors, {
       delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>

@@ -42,7 +42,7 @@ function commonErrors(route: RouteOptions): Record<number, unknown> {
   const withBody = route.schema?.body !== undefined;
   return {
     ...(withBody || route.schema?.params ? { 400: ErrorBody } : {}),
-    ...(guarded ? { 401: Refusal, 403: Refusal } : {}),
+    ...(guarded ? { 401: Refusal, 403: Refusal, 429: ErrorBody } : {}),
     ...(route.schema?.params && !route.config?.nullForUnknown ? { 404: ErrorBody } : {}),
     ...(route.config?.idempotent ? { 409: ErrorBody, 422: ErrorBody } : {}),
     ...(withBody ? { 413: ErrorBody, 415: ErrorBody } : {}),

@@ -34,6 +34,7 @@ const statuses: Record<ErrorCode, number> = {
   payload_too_large: 413,
   unsupported_media_type: 415,
   idempotency_mismatch: 422,
+  rate_limited: 429,
   unavailable: 503,
 };
 

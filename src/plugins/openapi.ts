@@ -1,11 +1,12 @@
 import { STATUS_CODES } from 'node:http';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
+import type { FastifyContextConfig, FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
 import { DomainError } from '../errors.ts';
 import type { Access } from '../schemas/scopes.ts';
+import { policiesOf } from './rate-limits.ts';
 
 type Json = Record<string, unknown>;
 
@@ -82,6 +83,7 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
     response: describeResponses(route, body, response),
     ...describeHeaders(route, response),
     operationId: operationId(method, url),
+    ...limitsOf(route),
     ...security(route.config?.access),
   };
 }
@@ -117,9 +119,19 @@ function answerHeaders({ config }: RouteOptions, body: unknown, status: string):
       ? { 'idempotency-replayed': header('`true` when the answer is that of an earlier request of the same key.') }
       : {}),
     ...(status === '401' ? { 'www-authenticate': header('How to authenticate (RFC 9110).') } : {}),
-    ...(status === '503' ? { 'retry-after': header('Seconds after which to try again.') } : {}),
+    ...(status === '401' ? {} : limitHeaders(config)),
+    ...(status === '503' || status === '429' ? { 'retry-after': header('Seconds after which to try again.') } : {}),
   };
 }
+
+/** A request that is refused before its caller is known, as with 401, has none of them. */
+const limitHeaders = (config: FastifyContextConfig = {}): Json =>
+  policiesOf(config).length === 0
+    ? {}
+    : {
+        'ratelimit-policy': header('The rate limits that count this request: `q` requests in `w` seconds.'),
+        ratelimit: header('What is left of them: `r` requests; all of it again in `t` seconds.'),
+      };
 
 const header = (description: string): Json => ({ type: 'string', description });
 
@@ -155,6 +167,12 @@ function security(access: Access | undefined): Json {
   if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
   const scopes = 'scope' in access ? [access.scope] : access.anyScope;
   return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
+}
+
+/** Which rate limits count a route's requests. */
+function limitsOf({ config = {} }: RouteOptions): Json {
+  const policies = policiesOf(config);
+  return policies.length > 0 ? { 'x-rate-limits': policies } : {};
 }
 
 /** A body may be left out where all its members may. */

@@ -4,12 +4,13 @@ import { Unauthorized } from '../errors.ts';
 import { gather } from '../gather.ts';
 import { findSessions } from '../queries/sessions.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
+import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 import { asText } from './api-key-auth.ts';
 
 /** Finds the user of a request's session token, or throws `Unauthorized` whatever is wrong with it. */
 export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
-export function sessionAuthenticator(app: FastifyInstance): SessionAuthenticator {
+export function sessionAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): SessionAuthenticator {
   const find = gather(
     asText,
     (hashes: TokenHash[]) => app.db.credentials((sql) => findSessions(sql, hashes)),
@@ -17,7 +18,7 @@ export function sessionAuthenticator(app: FastifyInstance): SessionAuthenticator
   );
   return async (request) => {
     const tokenHash = presentedHash(request.headers.authorization);
-    const session = await find(tokenHash);
+    const session = await strangers.lookUp(request.address, () => find(tokenHash));
     if (!session) throw new Unauthorized('session', 'unknown');
     if (session.refusal) throw new Unauthorized('session', session.refusal);
     const { user_id: userId, customer_id: customerId, email, role } = session;

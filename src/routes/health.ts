@@ -9,6 +9,8 @@ const Readiness = Type.Object({
     schema: Enum(['current', 'behind', 'ahead', 'unknown']),
     // Without it everything but /prospect/* works, so the service counts as ready.
     catalog: Enum(['up', 'degraded']),
+    // Without their shared server they go on, per process.
+    rate_limits: Enum(['up', 'degraded']),
   }),
 });
 
@@ -36,19 +38,23 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       schema: { summary: 'Can the service answer?', tags: ['health'], response: { 200: Readiness, 503: Readiness } },
     },
     async (request, reply) => {
-      const [schema, isUp] = await Promise.all([
+      const [schema, catalog, rateLimits] = await Promise.all([
         request.db.lookup(checkSchema).catch(() => 'unknown' as const),
         app.catalog.isUp(),
+        app.rateLimits.isUp(),
       ]);
       const checks = {
         postgres: schema === 'unknown' ? ('down' as const) : ('up' as const),
         schema,
-        catalog: isUp ? ('up' as const) : ('degraded' as const),
+        catalog: upOrDegraded(catalog),
+        rate_limits: upOrDegraded(rateLimits),
       };
       const ready = schema === 'current';
       return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
     },
   );
 };
+
+const upOrDegraded = (isUp: boolean) => (isUp ? ('up' as const) : ('degraded' as const));
 
 export default health;

@@ -127,7 +127,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     '/list-contact/verify-contacts/:id',
     {
       // Reading suffices: the contract has it so.
-      config: { access: { scope: 'list_contacts:read' }, idempotent: true },
+      config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true },
       schema: {
         summary: "Verify the e-mail addresses of a list's contacts",
         tags,

@@ -11,14 +11,15 @@ import {
 } from '../schemas/prospects.ts';
 
 const tags = ['prospects'];
-const config = { access: { scope: 'prospect:read' } } as const;
+const access = { scope: 'prospect:read' } as const;
+const reading = { access, limit: 'prospects' } as const;
 
 /** The catalog of people that customers can unlock. All three answer 201, as the contract has it. */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',
     {
-      config,
+      config: { access },
       schema: {
         summary: 'Suggest filter values',
         tags,
@@ -31,7 +32,10 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/prospect/metadata',
-    { config, schema: { summary: 'Count prospects', tags, body: ProspectCount, response: { 201: ProspectMetadata } } },
+    {
+      config: reading,
+      schema: { summary: 'Count prospects', tags, body: ProspectCount, response: { 201: ProspectMetadata } },
+    },
     async (request, reply) =>
       reply.code(201).send(await countProspects(servicesOf(request), request.caller.customerId, request.body)),
   );
@@ -39,7 +43,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/list',
     {
-      config,
+      config: reading,
       schema: { summary: 'List prospects', tags, body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
     },
     async (request, reply) => {

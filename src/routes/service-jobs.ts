@@ -29,8 +29,9 @@ import type { Scope } from '../schemas/scopes.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 
 const tags = ['jobs'];
-const unlocking = { access: { scope: 'payment_prospect:create' }, idempotent: true } as const;
-const verifying = { access: { scope: 'verify_email:create' }, idempotent: true } as const;
+const starting = { limit: 'jobs', idempotent: true } as const;
+const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
+const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
 const reading = {
   access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'] },
 } as const;

@@ -20,6 +20,7 @@ export const Session = Type.Object(
   },
   { title: 'Session' },
 );
+export type Session = Static<typeof Session>;
 
 export const PasswordChange = Strict(
   { current_password: ClaimedPassword(), new_password: NewPassword() },

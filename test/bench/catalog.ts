@@ -35,6 +35,8 @@ const root = join(import.meta.dirname, '..', '..');
 const unlimited = {
   LOG_LEVEL: 'error',
   OVERLOAD_MS: '0',
+  RATE_LIMIT_DEFAULT: '1000000000',
+  RATE_LIMIT_PROSPECTS: '1000000000',
   ELASTICSEARCH_TIMEOUT_MS: '30000',
   STATEMENT_TIMEOUT_MS: '60000',
 };

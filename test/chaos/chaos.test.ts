@@ -89,6 +89,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
       DATABASE_URL: t.url,
       LOG_LEVEL: 'error',
       OVERLOAD_MS: '0',
+      RATE_LIMITS: 'off',
       PORT: '0',
     };
     servers = [1, 2].map(() => new Tenacious(['test/setup/dying-server.ts'], environment));

@@ -9,16 +9,17 @@ export async function contractFiles(): Promise<Record<string, string>> {
   };
 }
 
-/** One line a route: method, path, who may call it, success statuses, error statuses. */
+/** One line a route: method, path, who may call it, which rate limits count it, success statuses, error statuses. */
 export function inventory(routes: DeclaredRoute[]): string {
   const rows = routes
     .filter(({ method }) => method !== 'HEAD')
     .toSorted((a, b) => (a.url === b.url ? compare(a.method, b.method) : compare(a.url, b.url)))
     .map((route) => {
       const { success, errors } = statusesOf(route);
-      return [route.method, route.url, describeAccess(route.access), success.join(' '), errors.join(' ')];
+      const policies = route.policies.join(' ') || '-';
+      return [route.method, route.url, describeAccess(route.access), policies, success.join(' '), errors.join(' ')];
     });
-  const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = [0, 1, 2, 3, 4, 5].map((column) => Math.max(...rows.map((row) => row[column]!.length)));
   return rows
     .map(
       (row) =>

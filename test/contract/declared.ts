@@ -1,8 +1,10 @@
-import type { FastifyInstance, FastifySchema } from 'fastify';
+import type { FastifyContextConfig, FastifyInstance, FastifySchema } from 'fastify';
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import type { SharedDatabase } from '../../src/db.ts';
+import { policiesOf } from '../../src/plugins/rate-limits.ts';
+import type { Policy } from '../../src/rate-limits.ts';
 import type { Access } from '../../src/schemas/scopes.ts';
 
 /** A JSON schema, or a part of one. */
@@ -15,6 +17,8 @@ export interface DeclaredRoute {
   method: string;
   url: string;
   access: Access;
+  /** The rate limits that count its requests. */
+  policies: Policy[];
   params: Json | undefined;
   body: Json | undefined;
   /** By status, as strings. */
@@ -42,7 +46,7 @@ export const appWithoutDatabase = (environment: Record<string, string> = {}): Fa
 /** Every route of the app, from the app itself: what is added tomorrow is in it. */
 export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; hidden: DeclaredRoute[] }> {
   const app = appWithoutDatabase();
-  const seen: { method: string; url: string; schema: FastifySchema | undefined; access: Access | undefined }[] = [];
+  const seen: { method: string; url: string; schema: FastifySchema | undefined; config: FastifyContextConfig }[] = [];
   app.addHook('onRoute', (route) => {
     for (const method of [route.method].flat())
       seen.push({
@@ -51,18 +55,19 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
         get schema() {
           return route.schema; // completed by hooks that run after this one
         },
-        get access() {
-          return route.config?.access;
+        get config() {
+          return route.config ?? {};
         },
       });
   });
   await app.ready();
-  const routes = seen.map(({ method, url, schema, access }) => ({
+  const routes = seen.map(({ method, url, schema, config }) => ({
     hidden: schema?.hide === true,
     name: `${method} ${url}`,
     method,
     url,
-    access: access!,
+    access: config.access!,
+    policies: policiesOf(config),
     params: schema?.params as Json | undefined,
     body: schema?.body as Json | undefined,
     responses: (schema?.response ?? {}) as Record<string, Json>,

@@ -6,6 +6,7 @@ import { buildApp } from '../../src/app.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../../src/db.ts';
 import auth from '../../src/plugins/auth.ts';
 import errorHandler from '../../src/plugins/error-handler.ts';
+import rateLimits from '../../src/plugins/rate-limits.ts';
 import requester from '../../src/plugins/requester.ts';
 import services from '../../src/plugins/services.ts';
 import { mintToken, sessionPrefix } from '../../src/tokens.ts';
@@ -235,6 +236,7 @@ describe('a route', () => {
     void bare.register(services, { config: app.config, db, catalog });
     void bare.register(errorHandler);
     void bare.register(requester);
+    void bare.register(rateLimits);
     void bare.register(auth);
     void bare.register(async (scope) => void scope.get('/things', { config }, async () => 'reached'));
     return bare;

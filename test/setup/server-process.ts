@@ -38,6 +38,7 @@ export async function startServerProcess(
       PATH: process.env['PATH'],
       LOG_LEVEL: 'error',
       OVERLOAD_MS: '0',
+      RATE_LIMITS: 'off',
       PORT: '0',
       DATABASE_URL: databaseUrl,
       ...environment,

@@ -1,0 +1,192 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import type { SharedDatabase } from '../../src/db.ts';
+import { mintToken } from '../../src/tokens.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { inject, type Answer } from '../setup/factories.ts';
+import { atOnce, freshAddress, inTurn, leftOf } from '../setup/limits.ts';
+import { needRedis, noRedis, RedisProcess } from '../setup/redis.ts';
+import { makeLogin, password } from '../setup/sessions.ts';
+
+const summary = '/api/ext/customer/summary';
+/** No request waits more than 100 ms for a server that does not answer; what is beyond is the machine's. */
+const promptMs = 500;
+
+// A server that gets no processor for 75 ms counts as silent, and the limits hold per process, as they should; but then
+// the test has shown nothing, and is repeated.
+describe.skipIf(noRedis)(`the rate limits of two instances with one server ${needRedis}`, { retry: 3 }, () => {
+  let redis: RedisProcess;
+  let t: TestApp;
+  let one: FastifyInstance;
+  let other: FastifyInstance;
+  /** Statements that the other instance looked something up with. */
+  let statements = 0;
+
+  beforeAll(async () => {
+    redis = await RedisProcess.start();
+    t = await startApp({
+      RATE_LIMITS: 'on',
+      RATE_LIMIT_DEFAULT: '6',
+      RATE_LIMIT_PROSPECTS: '4',
+      RATE_LIMIT_LOGIN: '2',
+      RATE_LIMIT_UNAUTHENTICATED: '6',
+      TRUST_PROXY: '127.0.0.1',
+      REDIS_URL: redis.url,
+    });
+    const counted: SharedDatabase = { ...t.db, credentials: (work) => ((statements += 1), t.db.credentials(work)) };
+    [one, other] = [t.app, buildApp({ ...t, db: counted })];
+    await other.ready();
+  });
+  afterAll(() => other?.close());
+
+  const check = async (app: FastifyInstance): Promise<string> => {
+    const { status, body } = await inject(app, 'GET', '/readyz');
+    expect([status, body.status]).toEqual([200, 'ready']);
+    return body.checks.rate_limits;
+  };
+  const checks = () => Promise.all([check(one), check(other)]);
+  async function recover(): Promise<void> {
+    await expect.poll(checks, { timeout: 30_000 }).toEqual(['up', 'up']);
+  }
+
+  // Whatever a test did to the server, the next one finds it whole.
+  afterEach(recover);
+
+  /** A call that goes to the two instances in turn. */
+  function inTurns(call: (app: FastifyInstance) => Promise<Answer>): () => Promise<Answer> {
+    let calls = 0;
+    return () => call((calls += 1) % 2 === 1 ? one : other);
+  }
+
+  /** Calls with a key of its own. */
+  async function caller(): Promise<(app: FastifyInstance) => Promise<Answer>> {
+    const { key } = await t.customer();
+    return (app) => inject(app, 'GET', summary, undefined, { authorization: `X-API-Key ${key}` });
+  }
+
+  /** Every request is answered at once, and the limits hold in each process by itself. */
+  async function expectLimitsPerProcess(): Promise<void> {
+    for (const app of [one, other]) {
+      const call = await caller();
+      const begun = performance.now();
+      expect(await inTurn(8, () => call(app))).toEqual({ 200: 6, 429: 2 });
+      expect((performance.now() - begun) / 8).toBeLessThan(promptMs);
+    }
+    const call = await caller();
+    expect(await inTurn(12, inTurns(call))).toEqual({ 200: 12 });
+  }
+
+  async function expectSharedLimits(): Promise<void> {
+    const call = await caller();
+    expect(await inTurn(8, inTurns(call))).toEqual({ 200: 6, 429: 2 });
+  }
+
+  test('hold for both together', async () => {
+    const call = await caller();
+    expect(leftOf(await call(one))).toEqual({ default: 5 });
+    expect(leftOf(await call(other))).toEqual({ default: 4 });
+    expect(await atOnce(20, inTurns(call))).toEqual({ 200: 4, 429: 16 });
+  });
+
+  test('are counted for several policies at once', async () => {
+    const { key } = await t.customer();
+    const headers = { authorization: `X-API-Key ${key}` };
+    const list = (app: FastifyInstance) => inject(app, 'POST', '/api/ext/prospect/list', {}, headers);
+    expect(leftOf(await list(one))).toEqual({ default: 5, prospects: 3 });
+    expect(await inTurn(4, inTurns(list))).toEqual({ 201: 3, 429: 1 });
+  });
+
+  test('end a minute after the first request', async () => {
+    const call = await caller();
+    expect(await inTurn(7, inTurns(call))).toEqual({ 200: 6, 429: 1 });
+    const keys = (await redis.command('KEYS', '*:default:*')) as string[];
+    const left = await Promise.all(keys.map((key) => redis.command('PTTL', key)));
+    expect(Math.max(...left.map(Number))).toBeLessThanOrEqual(60_000);
+    expect(Math.min(...left.map(Number))).toBeGreaterThan(0);
+    for (const key of keys) await redis.command('PEXPIRE', key, '1');
+    await expect.poll(() => redis.command('KEYS', '*:default:*')).toEqual([]);
+    expect(leftOf(await call(other))).toEqual({ default: 5 });
+  });
+
+  test('hold for requests without a valid credential, whose look-ups the other instance bounds at once', async () => {
+    const headers = { 'x-forwarded-for': freshAddress() };
+    const anonymous = (app: FastifyInstance) => inject(app, 'GET', summary, undefined, headers);
+    expect(await inTurn(6, () => anonymous(one))).toEqual({ 401: 6 });
+    statements = 0;
+    const unknown = () =>
+      inject(other, 'GET', summary, undefined, {
+        ...headers,
+        authorization: `X-API-Key ${mintToken('sda').reveal()}`,
+      });
+    expect(await atOnce(64, unknown)).toEqual({ 429: 64 });
+    expect(statements).toBeGreaterThanOrEqual(64 / 8);
+  });
+
+  test('hold for failed logins; a right one gives its place back', async () => {
+    const { email } = await makeLogin(t.app, (await t.customer()).id);
+    const headers = { 'x-forwarded-for': freshAddress() };
+    const login = (secret: string) => (app: FastifyInstance) =>
+      inject(app, 'POST', '/api/auth/login', { email, password: secret }, headers);
+    expect(await inTurn(4, inTurns(login(password)))).toEqual({ 200: 4 });
+    expect(await inTurn(4, inTurns(login('wrong horse battery')))).toEqual({ 401: 2, 429: 2 });
+    const values = (await redis.command('KEYS', '*')) as string[];
+    expect(values.join()).not.toContain(email);
+  });
+
+  test('go on when the server has forgotten the script', async () => {
+    await redis.command('SCRIPT', 'FLUSH');
+    await expectSharedLimits();
+  });
+
+  test('hold in each process while the server is down, and together when it is back', async () => {
+    await redis.kill();
+    await expectLimitsPerProcess();
+    expect(await checks()).toEqual(['degraded', 'degraded']);
+    await redis.start();
+    await recover();
+    await expectSharedLimits();
+  });
+
+  test('hold in each process while the server is frozen, and together when it goes on', async () => {
+    const call = await caller();
+    await call(one);
+    redis.freeze();
+    // Those that are under way when it freezes wait for it, all at the same time.
+    const begun = performance.now();
+    expect(await atOnce(6, () => call(one))).toEqual({ 200: 6 });
+    expect(performance.now() - begun).toBeLessThan(promptMs);
+    await expectLimitsPerProcess();
+    expect(await checks()).toEqual(['degraded', 'degraded']);
+    redis.thaw();
+    await recover();
+    await expectSharedLimits();
+  });
+
+  test('hold in each process while the server takes no writes', async () => {
+    await redis.command('CONFIG', 'SET', 'maxmemory', '1');
+    await expectLimitsPerProcess();
+    expect(await checks()).toEqual(['degraded', 'degraded']);
+    await redis.command('CONFIG', 'SET', 'maxmemory', '0');
+    await recover();
+    await expectSharedLimits();
+  });
+
+  test.each(['killed', 'frozen'])('do not keep an instance from starting while the server is %s', async (how) => {
+    const hurt = await RedisProcess.start();
+    if (how === 'killed') await hurt.kill();
+    else hurt.freeze();
+    const late = buildApp({ ...t, config: { ...t.config, REDIS_URL: hurt.url } });
+    try {
+      expect(await check(late)).toBe('degraded');
+      const call = await caller();
+      expect(await inTurn(8, () => call(late))).toEqual({ 200: 6, 429: 2 });
+      if (how === 'killed') await hurt.start();
+      else hurt.thaw();
+      await expect.poll(() => check(late), { timeout: 30_000 }).toBe('up');
+    } finally {
+      await late.close();
+      await hurt.kill();
+    }
+  });
+});
