@@ -70,7 +70,7 @@ class LoadLock {
   }
 
   async #take(sql: Transaction): Promise<Holding> {
-    const holding = (this.#held = this.#wasHeld ? pending() : this.#held);
+    const holding = this.#wasHeld ? this.#await() : this.#held;
     const deadline = performance.now() + (this.#wasHeld ? regainMs : 0);
     await sql`select set_config('idle_in_transaction_session_timeout', ${String(longestIdleMs)}, true)`;
     while (!(await tryLock(sql))) {
@@ -83,13 +83,20 @@ class LoadLock {
     return holding;
   }
 
+  /** From now on the lock is not held; who waits already waits for the next holding too. */
+  #await(): Holding {
+    const next = pending();
+    this.#held.resolve(next.promise);
+    return (this.#held = next);
+  }
+
   /** A transaction whose connection broke has rejected by then, and may have begun anew: this one has nothing more to say. */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
     try {
       for (await this.#rest(); !isOver(); await this.#rest()) await sql`select 1`;
     } catch (error) {
-      if (!isOver()) this.#held = pending();
+      if (!isOver()) this.#await();
       throw error;
     }
   }
