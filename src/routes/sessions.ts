@@ -1,13 +1,17 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyRequest } from 'fastify';
+import type { SessionCaller } from '../caller.ts';
 import type { Database } from '../db.ts';
 import { Unauthorized, type RefusalCause } from '../errors.ts';
+import { LoginAttempts } from '../login-attempts.ts';
 import { hashPassword, verifyPassword } from '../passwords.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
 import { nobody, recordEvent, recordFailedLogin } from '../queries/audit.ts';
 import { deleteSession, insertSession } from '../queries/sessions.ts';
 import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/users.ts';
+import type { Actor } from '../schemas/audit.ts';
 import { Login, PasswordChange, Session } from '../schemas/sessions.ts';
-import { Refusal } from '../schemas/wire.ts';
+import { ErrorBody, Refusal } from '../schemas/wire.ts';
 import { mintToken, sessionPrefix } from '../tokens.ts';
 
 const config = { access: { session: 'member' } } as const;
@@ -15,24 +19,32 @@ const tags = ['sessions'];
 
 /** How a user gets a session token, is rid of it, and changes the password. */
 const sessions: FastifyPluginAsyncTypebox = async (app) => {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const refuseGuessers = ({ address }: FastifyRequest) => attempts.check(address);
+
   app.post(
     '/login',
     {
       config: { access: { public: true } },
-      schema: { summary: 'Log in', tags, body: Login, response: { 200: Session, 401: Refusal } },
+      onRequest: refuseGuessers,
+      schema: { summary: 'Log in', tags, body: Login, response: { 200: Session, 401: Refusal, 429: ErrorBody } },
     },
-    async (request, reply) => {
-      const { email, password } = request.body;
-      const account = await request.db.lookup((sql) => findAccountByEmail(sql, email));
-      const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
-      if (!account || refusal) return refuseLogin(request.db, account, refusal ?? 'unknown', request.address);
-      const token = mintToken(sessionPrefix);
-      const by = { actor: account.email, address: request.address };
-      const expires_at = await request.db.transaction((sql) => insertSession(sql, account, token.hash(), by));
-      if (!expires_at) return refuseLogin(request.db, account, 'wrong_password', request.address);
-      return reply.header('cache-control', 'no-store').send({ token: token.reveal(), expires_at, user: account });
+    async ({ db, body, address }, reply) => {
+      const session = await attempts.run(address, body.email, () => logIn(db, body, address));
+      return reply.header('cache-control', 'no-store').send(session);
     },
   );
+
+  async function logIn(db: Database, { email, password }: Login, address: string): Promise<Session> {
+    const account = await db.lookup((sql) => findAccountByEmail(sql, email));
+    const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
+    if (!account || refusal) return refuseLogin(db, account, refusal ?? 'unknown', address);
+    const token = mintToken(sessionPrefix);
+    const by = { actor: account.email, address };
+    const expires_at = await db.transaction((sql) => insertSession(sql, account, token.hash(), by));
+    if (!expires_at) return refuseLogin(db, account, 'wrong_password', address);
+    return { token: token.reveal(), expires_at, user: account };
+  }
 
   /** Every refusal takes the same way, so that neither answer nor time tells one from another. */
   async function refuseLogin(
@@ -59,6 +71,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     '/password',
     {
       config,
+      onRequest: refuseGuessers,
       schema: {
         summary: "Change the password; ends the user's other sessions",
         tags,
@@ -67,20 +80,31 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const { customerId, userId, tokenHash } = sessionOf(request);
-      const by = actorOf(request);
-      const account = await request.db.lookup((sql) => findAccount(sql, customerId, userId));
-      const right = await verifyPassword(account?.password_hash, request.body.current_password);
-      const hash = right ? await hashPassword(request.body.new_password) : '';
-      const done = await request.db.transaction(async (sql) => {
-        if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
-        await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
-        return false;
-      });
-      if (!done) throw new Unauthorized('login', 'wrong_password');
+      // Whoever found a session open could try passwords here.
+      await attempts.run(request.address, sessionOf(request).email, () =>
+        replacePassword(request.db, sessionOf(request), request.body, actorOf(request)),
+      );
       return reply.code(204).send(null);
     },
   );
+
+  async function replacePassword(
+    db: Database,
+    session: SessionCaller,
+    given: PasswordChange,
+    by: Actor,
+  ): Promise<void> {
+    const { customerId, userId, tokenHash } = session;
+    const account = await db.lookup((sql) => findAccount(sql, customerId, userId));
+    const right = await verifyPassword(account?.password_hash, given.current_password);
+    const hash = right ? await hashPassword(given.new_password) : '';
+    const done = await db.transaction(async (sql) => {
+      if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
+      await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
+      return false;
+    });
+    if (!done) throw new Unauthorized('login', 'wrong_password');
+  }
 };
 
 export default sessions;

@@ -1,0 +1,162 @@
+import { describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { inject, unique, type Answer } from '../setup/factories.ts';
+import { atOnce, firstLine, freshAddress, inTurn, limitsOf } from '../setup/limits.ts';
+import { makeLogin, makeSession, password } from '../setup/sessions.ts';
+
+const { app, owner, customer } = await startApp({
+  RATE_LIMITS: 'on',
+  RATE_LIMIT_LOGIN: '2',
+  RATE_LIMIT_UNAUTHENTICATED: '3',
+  TRUST_PROXY: '127.0.0.1',
+});
+
+const wrong = 'wrong horse battery';
+const newAccount = async () => (await makeLogin(app, (await customer()).id)).email;
+const nobody = () => `${unique('nobody')}@example.com`;
+
+const loginFrom = (address: string, email: string, secret: string): Promise<Answer> =>
+  inject(app, 'POST', '/api/auth/login', { email, password: secret }, { 'x-forwarded-for': address });
+
+function expectRefusal(answer: Answer): void {
+  expect(answer).toMatchObject({
+    status: 429,
+    body: { code: 'rate_limited', message: expect.stringContaining('"login"') },
+  });
+  expect(Number(answer.headers['retry-after'])).toBeGreaterThanOrEqual(1);
+}
+
+describe('failed logins', () => {
+  test('of an account from an address are limited, and then the right password is refused as well', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    expect(await inTurn(4, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 2 });
+    const refused = await loginFrom(address, email, password);
+    expectRefusal(refused);
+    expect(limitsOf(refused)).toEqual({});
+  });
+
+  test('are limited for an account that does not exist just so', async () => {
+    const [address, email] = [freshAddress(), nobody()];
+    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+  });
+
+  test('count for the account however its address is written', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    const spellings = [email, email.toUpperCase(), email.replace('a', 'A')];
+    let i = 0;
+    expect(await inTurn(4, () => loginFrom(address, spellings[(i += 1) % 3]!, wrong))).toEqual({ 401: 2, 429: 2 });
+  });
+
+  test('lock nobody out elsewhere, however many they are', async () => {
+    const email = await newAccount();
+    for (let i = 0; i < 4; i += 1) {
+      const address = freshAddress();
+      expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+    }
+    expect((await loginFrom(freshAddress(), email, password)).status).toBe(200);
+  });
+
+  test('from an address are limited to three times as many over all accounts', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    expect(await inTurn(8, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 6, 429: 2 });
+    expectRefusal(await loginFrom(address, email, password));
+  });
+
+  test('at once are counted exactly: a place is taken before the password is looked at', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    expect(await atOnce(12, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 10 });
+    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+  });
+
+  test('are not counted as requests without a valid credential, nor the other way round', async () => {
+    const address = freshAddress();
+    const anonymous = () => inject(app, 'GET', '/api/api-key', undefined, { 'x-forwarded-for': address });
+    expect(await inTurn(4, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 4 });
+    expect(await inTurn(4, anonymous)).toEqual({ 401: 3, 429: 1 });
+    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+  });
+
+  test('count when the password was right but the user is deactivated: that tells nothing about the password', async () => {
+    const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
+    await owner`update users set active = false where id = ${userId}`;
+    expect(await inTurn(3, () => loginFrom(address, email, password))).toEqual({ 401: 2, 429: 1 });
+  });
+
+  test('leave no trace in the audit log when they are refused for the limit', async () => {
+    const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
+    await inTurn(4, () => loginFrom(address, email, wrong));
+    expect(await owner`select attempts from failed_logins where user_id = ${userId}`).toEqual([{ attempts: 2 }]);
+  });
+});
+
+describe('a place is given back', () => {
+  test('by logins that are right', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    expect(await inTurn(7, () => loginFrom(address, email, password))).toEqual({ 200: 7 });
+    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+  });
+
+  test('by those that are refused for the limit, so that others of the address can log in', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    expect(await inTurn(20, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 18 });
+    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+  });
+
+  test('by those that fail for want of the database', async () => {
+    const [address, email] = [freshAddress(), await newAccount()];
+    await owner`alter table failed_logins rename to failed_logins_away`;
+    const failed = await inTurn(4, () => loginFrom(address, email, wrong));
+    await owner`alter table failed_logins_away rename to failed_logins`;
+    expect(failed).toEqual({ 500: 4 });
+    expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
+  });
+
+  test('and is not taken at all by bodies that are none', async () => {
+    const address = freshAddress();
+    const headers = { 'x-forwarded-for': address };
+    const malformed = () => inject(app, 'POST', '/api/auth/login', '{"', headers);
+    expect(await inTurn(20, malformed)).toEqual({ 400: 20 });
+    expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
+  });
+});
+
+describe('an address that has no attempt left', () => {
+  test('is refused before the body is read', async () => {
+    const address = freshAddress();
+    await atOnce(6, () => loginFrom(address, nobody(), wrong));
+    expect(await firstLine(app, '/api/auth/login', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);
+  });
+});
+
+describe('a wrong current password', () => {
+  const change = (session: { token: string }, address: string, current: string, next: string) =>
+    inject(
+      app,
+      'POST',
+      '/api/auth/password',
+      { current_password: current, new_password: next },
+      { authorization: `Bearer ${session.token}`, 'x-forwarded-for': address },
+    );
+
+  test('counts as a failed login of the account', async () => {
+    const session = await makeSession(app, (await customer()).id);
+    const address = freshAddress();
+    expect(await inTurn(1, () => change(session, address, wrong, 'staple of another kind'))).toEqual({ 401: 1 });
+    expect(await inTurn(1, () => loginFrom(address, session.email, wrong))).toEqual({ 401: 1 });
+    const refused = await change(session, address, password, 'staple of another kind');
+    expectRefusal(refused);
+    expect(Object.keys(limitsOf(refused))).toEqual(['keys']);
+    expectRefusal(await loginFrom(address, session.email, password));
+  });
+
+  test('does not count when it was right', async () => {
+    const session = await makeSession(app, (await customer()).id);
+    const address = freshAddress();
+    let current = password;
+    for (let i = 0; i < 3; i += 1) {
+      const next = `staple of kind number ${i}`;
+      expect((await change(session, address, current, next)).status).toBe(204);
+      current = next;
+    }
+  });
+});
