@@ -111,16 +111,16 @@ describe('no request gets two answers, and none that of another', () => {
 
 test('a caller that does not close its side of the connection holds none open', async () => {
   const { port } = app.server.address() as AddressInfo;
+  const count = () => new Promise((resolve) => app.server.getConnections((_error, open) => resolve(open)));
+  await expect.poll(count).toBe(0);
   const kept = ['nonsense\r\n\r\n', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n'].map((bytes) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    socket
-      .on('error', () => {})
-      .resume()
-      .write(bytes);
-    return socket;
+    socket.write(bytes);
+    return socket.resume();
   });
-  const count = () => new Promise((resolve) => app.server.getConnections((_error, open) => resolve(open)));
-  await expect.poll(count, { timeout: 30_000 }).toBe(0);
+  await Promise.all(kept.map((socket) => once(socket, 'end')));
+  expect(await count()).toBe(2);
+  await expect.poll(count, { timeout: 20_000 }).toBe(0);
   for (const socket of kept) socket.destroy();
 });
 
