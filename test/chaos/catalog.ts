@@ -38,7 +38,7 @@ export class HurtCatalog {
 
   /** Hurts it again and again, in turn, until told to stop; leaves it whole. */
   async suffer([from, to]: [number, number], stopping: AbortSignal): Promise<void> {
-    const harms = [() => this.#blockWrites(), () => this.#loseAlias(), () => this.#delete()];
+    const harms = [() => this.#delete(), () => this.#blockWrites(), () => this.#loseAlias()];
     for (let turn = 0; ; turn += 1) {
       await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
       if (stopping.aborted) return;
