@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, SharedDatabase } from './db.ts';
-import { DomainError } from './errors.ts';
+import { isUnavailable } from './errors.ts';
 
 /** How long an import waits for a database that is away, as long as for a search cluster (ms). */
 const defaultPatienceMs = 300_000;
@@ -36,6 +36,3 @@ async function patiently<T>(run: () => Promise<T>, patienceMs: number): Promise<
     }
   }
 }
-
-/** Whether an error passes by itself. */
-export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Transaction } from '../db.ts';
-import { conflict } from '../errors.ts';
-import { isUnavailable } from '../patient-database.ts';
+import { conflict, isUnavailable } from '../errors.ts';
 
 /** Of the advisory lock: any number that nothing else here takes. */
 const lockKey = 7_203_466_151;
