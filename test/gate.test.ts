@@ -171,7 +171,8 @@ describe('customers', () => {
     expect(requester.patienceMs).toBeLessThan(60_000);
     requester.patienceMs = 20;
     await expect(gates[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
-    expect(requester.patienceMs).toBe(0);
+    // A timer of Node can fire up to a millisecond early.
+    expect(requester.patienceMs).toBeLessThan(1);
     holders[1]!.leave();
   });
 });
