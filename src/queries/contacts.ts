@@ -22,12 +22,12 @@ import { findOrMakeCompany } from './company-names.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { countPages, readPage, type Page } from './listings.ts';
 import {
-  enterMember,
+  changedContact,
   leaveAllLists,
   newContact,
-  refreshMembers,
+  refreshMember,
   setHandMadeLists,
-  type NewContact,
+  type RuleContact,
 } from './list-members.ts';
 import { takeOutOfOpportunities } from './opportunity-contacts.ts';
 import { holdRules, keepRules, type HeldRules } from './rules.ts';
@@ -138,21 +138,21 @@ export async function createContact(sql: Transaction, customerId: string, body: 
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
   if (list_ids?.length) await setHandMadeLists(sql, customerId, contact.id, list_ids, counts);
-  await enterMember(sql, customerId, rules, contact, counts);
+  await refreshMember(sql, customerId, rules, contact, counts);
   return contact.id;
 }
 
-/** Returns what the rules look at; without rules the id alone. */
+/** Inserts the contact. Returns what the rules look at; without rules the id alone. */
 async function insertContact(
   sql: Transaction,
   customerId: string,
   columns: ContactColumns,
   rules: HeldRules,
-): Promise<NewContact> {
+): Promise<RuleContact> {
   const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}`;
   const [contact] = rules.isEmpty
-    ? await sql<NewContact[]>`${insert} returning id`
-    : await sql<NewContact[]>`with contacts as (${insert} returning *) ${constant(sql, newContact)}`;
+    ? await sql<RuleContact[]>`${insert} returning id`
+    : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${constant(sql, newContact)}`;
   return contact!;
 }
 
@@ -180,13 +180,28 @@ export async function changeContact(
     ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
     ...(company_id === undefined ? {} : { company_id }),
   };
-  await sql`
+  const contact = await updateContact(sql, customerId, id, columns, rules);
+  if (list_ids) await setHandMadeLists(sql, customerId, id, list_ids, counts);
+  await refreshMember(sql, customerId, rules, contact, counts);
+}
+
+/** Updates a contact that is locked. Returns what the rules look at; without rules the id alone. */
+async function updateContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  columns: ContactColumns,
+  rules: HeldRules,
+): Promise<RuleContact> {
+  const update = sql`
     update contacts
     set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
     where customer_id = ${customerId}
       and id = ${id}`;
-  if (list_ids) await setHandMadeLists(sql, customerId, id, list_ids, counts);
-  await refreshMembers(sql, customerId, rules, [id], counts);
+  const [contact] = rules.isEmpty
+    ? await sql<RuleContact[]>`${update} returning id`
+    : await sql<RuleContact[]>`with contacts as (${update} returning *) ${constant(sql, changedContact)}`;
+  return contact!;
 }
 
 /**

@@ -38,39 +38,39 @@ export async function refreshMembers(
 }
 
 /**
- * The same for a contact that was made in this transaction.
- * @param contact as `newContact` selects it
+ * Makes the memberships of one contact agree with the rules and writes the counts, as `refreshMembers` does. It saves the
+ * statement that reads the contact.
+ * @param contact as the statement that wrote it selects it: by `newContact` or `changedContact`
  */
-export async function enterMember(
+export async function refreshMember(
   sql: Transaction,
   customerId: string,
   rules: HeldRules,
-  contact: NewContact,
+  contact: RuleContact,
   counts: CountChanges,
 ): Promise<void> {
   const changes = new MemberChanges(sql, customerId, counts);
-  for await (const lists of rules.lists()) await compareMembers([{ ...contact, list_ids: [] }], lists, changes);
+  for await (const lists of rules.lists()) await compareMembers([contact], lists, changes);
   await changes.finish();
 }
 
-/** A contact without memberships by rule. */
-export type NewContact = FilteredRecord & { id: string };
-
-/** Selects what rules look at of the contact that a statement inserts, given `with contacts as (insert … returning *)`. */
-export const newContact = `
-  select ${filteredColumns(exactContactSource)}
-  from ${exactContactSource.from}`;
-
-/** Contacts that are read at a time. One may take 40 KiB. */
-const contactsAtOnce = 200;
-
-interface Contact extends NewContact {
-  /** Lists that it is in by their rules. */
+/** A contact as rules are evaluated for it. */
+export interface RuleContact extends FilteredRecord {
+  id: string;
+  /** Lists that it is in by their rules, before the evaluation. */
   list_ids: readonly string[];
 }
 
-/** $1 customer, $2 ids of contacts. Always the same text, which costs less than fragments that are put together. */
-const selectContacts = `
+/** Selects the `RuleContact` that a statement inserts, given `with contacts as (insert … returning *)`. */
+export const newContact = `
+  select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids
+  from ${exactContactSource.from}`;
+
+/**
+ * Selects the `RuleContact` that a statement changes, given `with contacts as (update … returning *)`. The contact has to
+ * be locked by a statement before, so that this one sees the memberships that other transactions wrote.
+ */
+export const changedContact = `
   select
     ${filteredColumns(exactContactSource)},
     array(
@@ -80,16 +80,23 @@ const selectContacts = `
         and m.contact_id = c.id
         and m.by_rule
     ) as list_ids
-  from ${exactContactSource.from}
+  from ${exactContactSource.from}`;
+
+/** Contacts that are read at a time. One may take 40 KiB. */
+const contactsAtOnce = 200;
+
+/** $1 customer, $2 ids of contacts. Always the same text, which costs less than fragments that are put together. */
+const selectContacts = `
+  ${changedContact}
   where c.customer_id = $1::uuid
     and c.id = any($2::uuid[])`;
 
-const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<Contact[]> =>
-  sql.unsafe<Contact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
+const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<RuleContact[]> =>
+  sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
 /** Gathers what has to change for the contacts to be in those lists that they match. */
 async function compareMembers(
-  contacts: readonly Contact[],
+  contacts: readonly RuleContact[],
   lists: readonly RuleList[],
   changes: MemberChanges,
 ): Promise<void> {
