@@ -21,6 +21,7 @@ import idempotency from './plugins/idempotency.ts';
 import jsonBody from './plugins/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
 import openapi from './plugins/openapi.ts';
+import metrics from './plugins/metrics.ts';
 import overload from './plugins/overload.ts';
 import rateLimits from './plugins/rate-limits.ts';
 import requester from './plugins/requester.ts';
@@ -67,6 +68,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(overload);
 
   void app.register(health);
+  void app.register(metrics, { isExposed: given.config.METRICS_PORT === undefined });
   void app.register(sessions, { prefix: '/api/auth' });
   void app.register(apiKeys, { prefix: '/api/api-key' });
   void app.register(customer, { prefix: '/api/ext' });
@@ -81,6 +83,20 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(serviceJobs, { prefix: '/api/ext' });
 
   void app.register(refuseOtherMethods, { paths });
+  return app;
+}
+
+/** A service for operators alone, on a port of its own: health and metrics of this process. Not listening yet. */
+export function buildMonitor(given: Services): FastifyInstance {
+  const app = fastify(options(given.config));
+  void app.register(services, given);
+  void app.register(errorHandler);
+  void app.register(gracefulClose);
+  void app.register(requestLog);
+  void app.register(requester);
+  void app.register(rateLimits);
+  void app.register(health);
+  void app.register(metrics, { isExposed: true });
   return app;
 }
 

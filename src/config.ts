@@ -28,6 +28,14 @@ export const ConfigSchema = Type.Object({
     description: 'address to listen on; `0.0.0.0` in the image',
   }),
   PORT: port('port to listen on; 0 takes a free one', 3000),
+  METRICS_PORT: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 65535,
+      description:
+        'port for `/metrics`, `/healthz` and `/readyz`; without it `serve` has them on `PORT`, and `work` does not listen',
+    }),
+  ),
   PUBLIC_URL: url('address under which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
   DATABASE_URL: url(
     'PostgreSQL 18 or newer, for the service; without it an embedded server is started in `DATA_DIR`',

@@ -1,5 +1,7 @@
 import postgres from 'postgres';
 import type { Config } from './config.ts';
+import { runAfterCommit } from './after-commit.ts';
+import type { Gate } from './gate.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { HungUp, serviceItself, type Requester } from './requester.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
@@ -34,6 +36,8 @@ export interface SharedDatabase extends Database {
   for(requester: Requester): Database;
   /** Reads that decide who a caller is. No customer's work is on these connections, so none delays them. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
+  /** The gates of all lanes, for metrics. */
+  readonly gates: readonly Gate[];
   /** Refuses new work, waits for what is under way, closes the connections. */
   close(): Promise<void>;
 }
@@ -53,26 +57,36 @@ const clientCheckInterval = '250ms';
 /** Opens the service's database; connects when first asked. */
 export function openDatabase(config: Config, url: string): SharedDatabase {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
-  const pipelined = (max: number) =>
-    new SharedLane(connect(config, url, { max, ...plannedOnce }), { limit: max * pipelineDepth, ...limits });
-  const exclusive = (limit: number, options: Omit<LaneOptions, 'max'>) =>
-    new ExclusiveLane((onclose) => connect(config, url, { max: 1, onclose, ...options }), { limit, ...limits });
-  const credentials = pipelined(config.DATABASE_CREDENTIAL_CONNECTIONS);
-  const lookup = pipelined(config.DATABASE_LOOKUP_CONNECTIONS);
-  const search = exclusive(config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
-  const transaction = exclusive(config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
+  const pipelined = (name: string, max: number) =>
+    new SharedLane(connect(config, url, { max, ...plannedOnce }), { name, limit: max * pipelineDepth, ...limits });
+  const exclusive = (name: string, limit: number, options: Omit<LaneOptions, 'max'>) =>
+    new ExclusiveLane((onclose) => connect(config, url, { max: 1, onclose, ...options }), { name, limit, ...limits });
+  const credentials = pipelined('credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
+  const lookup = pipelined('lookup', config.DATABASE_LOOKUP_CONNECTIONS);
+  const search = exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
+  const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
+  const lanes = [credentials, lookup, search, transaction];
   const use = (requester: Requester): Database => ({
     lookup: (work) => lookup.run(requester, work),
     search: (work) => search.run(requester, work),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      transaction.run(requester, (sql) => sql.begin(work) as Promise<T>, isTimeUp),
+      transaction.run(requester, (sql) => commit(sql, work), isTimeUp),
   });
   return {
     ...use({ customerId: serviceItself }),
     for: use,
     credentials: (work) => credentials.runAlone(work),
-    close: async () => void (await Promise.all([credentials, lookup, search, transaction].map((lane) => lane.close()))),
+    gates: lanes.map(({ gate }) => gate),
+    close: async () => void (await Promise.all(lanes.map((lane) => lane.close()))),
   };
+}
+
+/** Runs work in a transaction, then what waits for its commit. */
+async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
+  let opened: Transaction | undefined;
+  const result = await sql.begin((transaction) => work((opened = transaction)));
+  runAfterCommit(opened!);
+  return result as T;
 }
 
 /** Whoever hung up may have gone without a wish: what they sent to be written is written. */

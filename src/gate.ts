@@ -1,4 +1,5 @@
 import { unavailable } from './errors.ts';
+import { gateRefusals, gateWait } from './metrics.ts';
 import { unlessAborted, type Requester } from './requester.ts';
 
 /** Whoever holds places: a customer's id, or a symbol for a work that stands for itself. */
@@ -51,6 +52,8 @@ export class Places {
 
 /** How many may be inside at once, how many may wait for that, and how long each waits at most (ms). */
 export interface GateLimits {
+  /** By which metrics name the gate. */
+  name: string;
   limit: number;
   maxWaiting: number;
   maxWaitMs: number;
@@ -66,6 +69,10 @@ interface Waiter {
  * turn, and each customer's works in the order of arrival. Everyone else is refused at once with `unavailable`.
  */
 export class Gate {
+  readonly name: string;
+  /** Works that may be inside at once. */
+  readonly limit: number;
+  readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
   readonly #inside: Places;
   readonly #queue: Places;
@@ -74,7 +81,10 @@ export class Gate {
   #closed = false;
   #emptied: (() => void) | undefined;
 
-  constructor({ limit, maxWaiting, maxWaitMs }: GateLimits) {
+  constructor({ name, limit, maxWaiting, maxWaitMs }: GateLimits) {
+    this.name = name;
+    this.limit = limit;
+    this.#waits = gateWait.labels(name);
     this.#maxWaitMs = maxWaitMs;
     this.#inside = new Places(limit);
     this.#queue = new Places(maxWaiting);
@@ -131,18 +141,19 @@ export class Gate {
     // Whoever waits is not admissible, so a newcomer that is overtakes none but their own works.
     if (this.#waiting.has(party) || !this.#inside.admits(party)) return this.#wait(party, patience);
     this.#inside.take(party);
+    this.#waits.observe(0);
     return undefined;
   }
 
   async #wait(party: Party, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> {
-    if (!this.#queue.admits(party)) throw unavailable('The service is at its limit');
+    if (!this.#queue.admits(party)) throw this.#refusal();
     this.#queue.take(party);
     const start = performance.now();
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
     const waiter = { admit };
     this.#line(party).add(waiter);
     const maxWaitMs = Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
-    const timer = setTimeout(() => reject(unavailable('The service is at its limit')), maxWaitMs);
+    const timer = setTimeout(() => reject(this.#refusal()), maxWaitMs);
     try {
       await unlessAborted(promise, patience.signal);
     } catch (error) {
@@ -151,9 +162,15 @@ export class Gate {
       throw error;
     } finally {
       clearTimeout(timer);
-      if (patience.patienceMs !== undefined)
-        patience.patienceMs = Math.max(0, patience.patienceMs - (performance.now() - start));
+      const waitedMs = performance.now() - start;
+      this.#waits.observe(waitedMs / 1000);
+      if (patience.patienceMs !== undefined) patience.patienceMs = Math.max(0, patience.patienceMs - waitedMs);
     }
+  }
+
+  #refusal(): Error {
+    gateRefusals.inc({ gate: this.name });
+    return unavailable('The service is at its limit');
   }
 
   #line(party: Party): Set<Waiter> {

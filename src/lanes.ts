@@ -23,6 +23,10 @@ export class SharedLane<Sql extends Connections> {
     this.#sql = sql;
   }
 
+  get gate(): Gate {
+    return this.#gate;
+  }
+
   /** Runs work for a requester. */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return guarded(() => this.#gate.run(requester, () => work(this.#sql)));
@@ -63,6 +67,10 @@ export class ExclusiveLane<Sql extends Connections> {
   constructor(connect: (onclose: () => void) => Sql, limits: GateLimits) {
     this.#gate = new Gate(limits);
     this.#connect = connect;
+  }
+
+  get gate(): Gate {
+    return this.#gate;
   }
 
   /**

@@ -9,7 +9,12 @@ const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCos
  * One hash takes 19 MiB and a thread of Node's pool of four, which look-ups of names and files need too. So a storm of
  * logins waits here, and past the queue is told to come back, instead of taking all memory or all threads.
  */
-const gate = new Gate({ limit: Math.min(3, availableParallelism()), maxWaiting: 100, maxWaitMs: 2_000 });
+const gate = new Gate({
+  name: 'passwords',
+  limit: Math.min(3, availableParallelism()),
+  maxWaiting: 100,
+  maxWaitMs: 2_000,
+});
 
 /** The argon2id hash of a new password, as a PHC string with its own salt. */
 export const hashPassword = (password: string): Promise<string> =>

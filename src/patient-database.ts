@@ -21,6 +21,7 @@ export function patientDatabase(db: SharedDatabase, patienceMs = defaultPatience
     ...patient(db),
     for: (requester) => patient(db.for(requester)),
     credentials: (work) => patiently(() => db.credentials(work), patienceMs),
+    gates: db.gates,
     close: () => db.close(),
   };
 }

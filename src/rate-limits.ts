@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import type { Config } from './config.ts';
 import { rateLimited } from './errors.ts';
+import { limitedRequests } from './metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /** The policies, in the order in which they refuse, each with the variable that says how often a minute. */
@@ -55,6 +56,8 @@ export class Limit {
   readonly policy: Policy;
   readonly quota: number;
   readonly #own: BoundedMemory;
+  readonly #allowed: ReturnType<typeof limitedRequests.labels>;
+  readonly #refused: ReturnType<typeof limitedRequests.labels>;
   readonly #server: RedisServer | undefined;
   readonly #shared: RateLimiterRedis | undefined;
 
@@ -62,6 +65,8 @@ export class Limit {
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
     const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
     this.policy = policy;
+    this.#allowed = limitedRequests.labels(policy, 'allowed');
+    this.#refused = limitedRequests.labels(policy, 'refused');
     this.quota = quota;
     this.#own = new BoundedMemory(options);
     this.#server = server;
@@ -71,7 +76,10 @@ export class Limit {
   /** Counts one request. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
-    return shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
+    const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
+    if (use.used > this.quota) this.#refused.inc();
+    else this.#allowed.inc();
+    return use;
   }
 
   /** How far the limit is used, without counting. */

@@ -27,6 +27,7 @@ const keepers: Record<string, RegExp> = {
   '@elastic/elasticsearch': /^catalog\/elasticsearch/,
   commander: /^(cli\.ts|commands\/)/,
   'rate-limiter-flexible': /^rate-limits\.ts$/,
+  '@prometheus-io/client': /^(metrics|plugins\/service-metrics)\.ts$/,
   ioredis: /^redis\.ts$/,
   'structured-headers': /^plugins\/rate-limits\.ts$/,
 };

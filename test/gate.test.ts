@@ -13,7 +13,7 @@ const busy = { code: 'unavailable', retryAfter: 1 };
 
 describe('a gate', () => {
   test('lets so many in and no more', async () => {
-    const gate = new Gate({ limit: 2, maxWaiting: 10, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 2, maxWaiting: 10, maxWaitMs: 10_000 });
     let inside = 0;
     let most = 0;
     const work = async () => {
@@ -27,14 +27,14 @@ describe('a gate', () => {
   });
 
   test('admits in the order of arrival', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const order: number[] = [];
     await Promise.all([1, 2, 3, 4].map((number) => gate.runAlone(async () => void order.push(number))));
     expect(order).toEqual([1, 2, 3, 4]);
   });
 
   test('refuses at once when too many wait', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
     const first = held();
     const works = [gate.runAlone(first.work), gate.runAlone(async () => 'second')];
     await expect(gate.runAlone(async () => 'third')).rejects.toMatchObject(busy);
@@ -43,7 +43,7 @@ describe('a gate', () => {
   });
 
   test('refuses whoever has waited too long, and keeps the place for the others', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 20 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
     const first = held();
     const running = gate.runAlone(first.work);
     await expect(gate.runAlone(async () => 'late')).rejects.toMatchObject(busy);
@@ -56,7 +56,7 @@ describe('a gate', () => {
   });
 
   test('gives the place back when the work fails, also at once', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 0, maxWaitMs: 1 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 0, maxWaitMs: 1 });
     const fault = new Error('fault');
     await expect(gate.runAlone(() => Promise.reject(fault))).rejects.toBe(fault);
     const throwing = () => {
@@ -67,7 +67,7 @@ describe('a gate', () => {
   });
 
   test('leaves no timer behind', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
     const before = timers();
     await Promise.all([1, 2, 3].map(() => gate.runAlone(() => new Promise(setImmediate))));
@@ -75,7 +75,7 @@ describe('a gate', () => {
   });
 
   test('once closed admits nobody new, and tells when the last one has left', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const first = held();
     const works = [gate.runAlone(first.work), gate.runAlone(async () => 'was waiting')];
     const closed = gate.close();
@@ -103,7 +103,7 @@ describe('customers', () => {
     });
 
   test('get half of the places alone, and a third each when they are two', async () => {
-    const gate = new Gate({ limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
     const one = ask(gate, 'one', 12);
     expect([gate.inside, gate.waiting]).toEqual([6, 6]);
     const other = ask(gate, 'other', 12);
@@ -119,7 +119,7 @@ describe('customers', () => {
   });
 
   test('find room in a queue that another one has filled', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
     const one = ask(gate, 'one', 10);
     expect(gate.waiting).toBe(2);
     const [other] = ask(gate, 'other', 1);
@@ -130,7 +130,7 @@ describe('customers', () => {
   });
 
   test('are served in turn, whoever came first with how much', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
     const order: string[] = [];
     const first = held();
     const all = [gate.run({ customerId: 'first' }, first.work)];
@@ -142,7 +142,7 @@ describe('customers', () => {
   });
 
   test('are told at once that nobody waits for their work any more; what has begun keeps its place until it ends', async () => {
-    const gate = new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const [begun, waiting] = [new AbortController(), new AbortController()];
     const first = held();
     const running = gate.run({ customerId: 'one', signal: begun.signal }, first.work);
@@ -162,7 +162,7 @@ describe('customers', () => {
   });
 
   test('wait in all gates together no longer than their patience', async () => {
-    const gates = [1, 2].map(() => new Gate({ limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
+    const gates = [1, 2].map(() => new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
     const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
     const requester: Requester = { customerId: 'one', patienceMs: 60_000 };
     const first = gates[0]!.run(requester, async () => 'in time');
@@ -247,7 +247,7 @@ test('a gate does as its model, whatever comes and goes', async () => {
       fc.integer({ min: 0, max: 9 }),
       fc.array(step, { maxLength: 60 }),
       async (limit, maxWaiting, steps) => {
-        const limits = { limit, maxWaiting, maxWaitMs: 60_000 };
+        const limits = { name: 'test', limit, maxWaiting, maxWaitMs: 60_000 };
         const [gate, model] = [new Gate(limits), new Model(limits)];
         const all: Work[] = [];
         const arrive = (customer: string): Work => {

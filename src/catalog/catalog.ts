@@ -1,3 +1,4 @@
+import type { Gate } from '../gate.ts';
 import type { Requester } from '../requester.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
 import type { Criterion } from './criteria.ts';
@@ -57,6 +58,10 @@ export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   /** By which Postgres knows what imports have written to it. */
   readonly name: string;
+  /** Where reads wait for a place before they are sent, for metrics. */
+  readonly gates: readonly Gate[];
+  /** Whether reads are refused at the moment without being sent, since the catalog's cluster did not answer. */
+  readonly isRefusing: boolean;
 
   /** The reads as a requester makes them: they count in the customer's share, and end when the requester's signal is aborted. */
   for(requester: Requester): CatalogReads;

@@ -3,6 +3,7 @@ import { Client } from '@elastic/elasticsearch';
 import type { Config } from '../config.ts';
 import { unavailable } from '../errors.ts';
 import { Gate } from '../gate.ts';
+import { catalogCallDuration } from '../metrics.ts';
 import { serviceItself, type Requester } from '../requester.ts';
 import { Breaker } from './breaker.ts';
 import {
@@ -91,9 +92,19 @@ export class SearchNodes {
       answers: true,
       id: undefined,
     }));
-    this.#gate = new Gate({ limit: config.ELASTICSEARCH_READS, ...readQueue });
+    this.#gate = new Gate({ name: 'catalog', limit: config.ELASTICSEARCH_READS, ...readQueue });
     this.#readMs = config.ELASTICSEARCH_TIMEOUT_MS;
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
+  }
+
+  /** The gate of reads, for metrics. */
+  get gate(): Gate {
+    return this.#gate;
+  }
+
+  /** Whether reads are refused at the moment without being sent. */
+  get isRefusing(): boolean {
+    return this.#breaker.isOpen;
   }
 
   /** How long a read can take, its retry included (ms). */
@@ -191,11 +202,14 @@ export class SearchNodes {
     const node = this.#pick();
     // A signal of its own: the client fires this one's event when the call takes too long.
     const given = signal ? { signal: AbortSignal.any([signal]) } : {};
+    const stop = catalogCallDuration.startTimer();
     try {
       const answer = await call(node.client, { requestTimeout, maxRetries: 0, ...given }, this.#route());
       this.#failures = 0;
+      stop({ outcome: 'ok' });
       return answer;
     } catch (error) {
+      stop({ outcome: outcomeOf(error) });
       if (mayBeBetterElsewhere(error)) {
         // A call that was given seconds may have waited for another node than the one that was asked, and a node that
         // answers that a shard failed may have lost another node: the retry must not go there.
@@ -244,6 +258,13 @@ export class SearchNodes {
       () => undefined,
     );
   }
+}
+
+/** How a failed call is counted in metrics. */
+function outcomeOf(error: unknown): string {
+  if (isAborted(error)) return 'aborted';
+  if (isTimeout(error)) return 'timeout';
+  return isTrouble(error) ? 'trouble' : 'error';
 }
 
 /** What a node itself answers, without asking another. */

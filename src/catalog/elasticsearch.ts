@@ -52,6 +52,10 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   return {
     engine: 'elasticsearch',
     name: names.people,
+    gates: [nodes.gate],
+    get isRefusing() {
+      return nodes.isRefusing;
+    },
     ...reads(indexes, nodes.for({ customerId: serviceItself })),
     for: (requester) => reads(indexes, nodes.for(requester)),
 

@@ -18,6 +18,8 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
     engine: 'postgres',
     name: 'postgres',
+    gates: [],
+    isRefusing: false,
     ...reads(db),
     for: (requester) => reads(db.for(requester)),
 

@@ -9,6 +9,7 @@ import { migrate } from '../migrate.ts';
 import { answer } from './command.ts';
 import { openServices, requireSchema, type OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
+import { listenMonitor } from './monitor.ts';
 
 interface Options {
   migrate?: true;
@@ -19,6 +20,8 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
+  /** Where metrics and health are served, if on a port of their own. */
+  monitor: string | null;
   demo: Demo | null;
 }
 
@@ -42,9 +45,10 @@ async function serve(options: Options): Promise<Serving> {
     const demo = options.demo ? await loadDemo(services) : null;
     const app = buildApp(services);
     if (options.withWorker) workers = await startWorkersFor(app, services);
-    closeAtSignal(app, services, workers);
+    const monitor = await listenMonitor(services);
+    closeAtSignal([app, ...(monitor ? [monitor.app] : [])], services, workers);
     const url = await app.listen({ host: config.HOST, port: config.PORT });
-    return { url, docs: `${url}/docs`, demo };
+    return { url, docs: `${url}/docs`, monitor: monitor?.url ?? null, demo };
   } catch (error) {
     await workers?.stop();
     await services.close();
@@ -56,7 +60,11 @@ const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: Ope
   startWorkers({ config, db, catalog, url, log: app.log });
 
 /** The deadline is that of the requests in hand plus what closing the database may take. */
-function closeAtSignal(app: FastifyInstance, services: OpenServices, workers: Workers | undefined): void {
+function closeAtSignal(
+  apps: [FastifyInstance, ...FastifyInstance[]],
+  services: OpenServices,
+  workers: Workers | undefined,
+): void {
   // Without `beforeExit`: a start that fails ends by itself, with exit code 1, which the package would make 0.
   const options = {
     delay: services.config.SHUTDOWN_MS + 15_000,
@@ -64,11 +72,12 @@ function closeAtSignal(app: FastifyInstance, services: OpenServices, workers: Wo
     skip: ['beforeExit' as const],
   };
   closeWithGrace(options, async ({ signal, err }) => {
-    if (err) app.log.fatal({ err }, 'stopping after an unexpected error');
-    else app.log.info({ signal }, 'stopping');
-    await Promise.all([app.close(), workers?.stop()]);
+    const [{ log }] = apps;
+    if (err) log.fatal({ err }, 'stopping after an unexpected error');
+    else log.info({ signal }, 'stopping');
+    await Promise.all([...apps.map((app) => app.close()), workers?.stop()]);
     await services.close();
-    app.log.info('stopped');
+    log.info('stopped');
   });
 }
 

@@ -6,6 +6,13 @@ import { startWorkers } from '../jobs/workers.ts';
 import { migrate } from '../migrate.ts';
 import { answer } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
+import { listenMonitor } from './monitor.ts';
+
+interface Working {
+  working: true;
+  /** Where metrics and health are served, if anywhere. */
+  monitor: string | null;
+}
 
 /** `work` */
 export function define(command: Command): void {
@@ -13,7 +20,7 @@ export function define(command: Command): void {
 }
 
 /** Does jobs until SIGTERM or SIGINT; then finishes those in hand, closes and exits 0. */
-async function work(options: { migrate?: true }): Promise<{ working: true }> {
+async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();
   const services = await openServices(config);
   try {
@@ -22,15 +29,19 @@ async function work(options: { migrate?: true }): Promise<{ working: true }> {
     const log = logger(config);
     const { db, catalog, url } = services;
     const workers = await startWorkers({ config, db, catalog, log, url });
+    const monitor = await listenMonitor(services).catch(async (error: unknown) => {
+      await workers.stop();
+      throw error;
+    });
     const grace = { delay: config.SHUTDOWN_MS + 15_000, logger: false as const, skip: ['beforeExit' as const] };
     closeWithGrace(grace, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');
-      await workers.stop();
+      await Promise.all([workers.stop(), monitor?.app.close()]);
       await services.close();
       log.info('stopped');
     });
-    return { working: true };
+    return { working: true, monitor: monitor?.url ?? null };
   } catch (error) {
     await services.close();
     throw error;

@@ -1,7 +1,9 @@
+import { afterCommit } from '../after-commit.ts';
 import type { Database, Sql, Transaction } from '../db.ts';
 import { InsufficientCredits } from '../errors.ts';
 import { scopeOf } from '../filters/cursor.ts';
 import { all } from '../filters/tree.ts';
+import { movedCredits } from '../metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
 import type { Page } from './listings.ts';
 import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
@@ -117,7 +119,12 @@ async function move(sql: Transaction, customerId: string, given: Move): Promise<
     insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
     select customer_id, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
     from moved`;
+  if (count === 1) afterCommit(sql, () => countMove(given));
   return count === 1;
+}
+
+function countMove({ pool, kind, amount }: Move): void {
+  movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
 }
 
 /** Credits of a pool that can be spent. */

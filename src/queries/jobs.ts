@@ -1,4 +1,6 @@
+import { afterCommit } from '../after-commit.ts';
 import type { Sql, Transaction } from '../db.ts';
+import { finishedJobs } from '../metrics.ts';
 import type { Pool } from '../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../schemas/jobs.ts';
 
@@ -162,7 +164,7 @@ export async function closeJob(
   jobId: string,
   { status, error }: Ending,
 ): Promise<{ pool: Pool; refunded: number } | undefined> {
-  const [job] = await sql<{ pool: Pool; refunded: number }[]>`
+  const [job] = await sql<{ type: JobType; pool: Pool; refunded: number }[]>`
     update jobs
     set
       status = ${status},
@@ -174,6 +176,7 @@ export async function closeJob(
     where customer_id = ${customerId}
       and id = ${jobId}
       and finished_at is null
-    returning pool, refunded`;
+    returning type, pool, refunded`;
+  if (job) afterCommit(sql, () => finishedJobs.inc({ type: job.type, status }));
   return job;
 }

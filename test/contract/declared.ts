@@ -34,6 +34,7 @@ const noDatabase: SharedDatabase = {
   transaction: unreachable,
   credentials: unreachable,
   for: () => noDatabase,
+  gates: [],
   close: async () => {},
 };
 

@@ -7,6 +7,8 @@ import { afterAll } from 'vitest';
 /** A server in a process of its own, as operators run it. */
 export interface ServerProcess {
   url: string;
+  /** The whole line that the process printed when it was ready. */
+  started: unknown;
   pid: number;
   /** Sends the signal and waits for the end; answers the exit code, or null after SIGKILL. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
@@ -55,5 +57,6 @@ export async function startServerProcess(
     once(createInterface(child.stdout), 'line').then(([text]) => text as string),
     ended.then((code) => Promise.reject(new Error(`the server ended with ${code} before it listened`))),
   ]);
-  return { url: (JSON.parse(line) as { url: string }).url, pid: child.pid!, stop, ended };
+  const started = JSON.parse(line) as { url: string };
+  return { url: started.url, started, pid: child.pid!, stop, ended };
 }

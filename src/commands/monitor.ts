@@ -1,0 +1,13 @@
+import type { FastifyInstance } from 'fastify';
+import { buildMonitor } from '../app.ts';
+import type { OpenServices } from './database.ts';
+
+/** Serves health and metrics on `METRICS_PORT`, if there is one. */
+export async function listenMonitor(
+  services: OpenServices,
+): Promise<{ app: FastifyInstance; url: string } | undefined> {
+  const { HOST, METRICS_PORT } = services.config;
+  if (METRICS_PORT === undefined) return undefined;
+  const app = buildMonitor(services);
+  return { app, url: await app.listen({ host: HOST, port: METRICS_PORT }) };
+}

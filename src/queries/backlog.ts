@@ -1,0 +1,30 @@
+import type { Sql } from '../db.ts';
+import type { JobStatus, JobType } from '../schemas/jobs.ts';
+
+/** The work that waits, of all customers: for operators. */
+export interface Backlog {
+  /** Jobs that have not ended, and the age of the oldest one (seconds). */
+  jobs: { type: JobType; status: JobStatus; jobs: number; oldest_seconds: number }[];
+  /** Unlocks that the search index does not show yet. */
+  unindexed: number;
+}
+
+/** Counts the work that waits. Both counts read an index that holds nothing else. */
+export async function readBacklog(sql: Sql): Promise<Backlog> {
+  const [jobs, [unlocks]] = await Promise.all([
+    sql<Backlog['jobs']>`
+      select
+        type,
+        status,
+        count(*) as jobs,
+        extract(epoch from now() - min(created_at))::float8 as oldest_seconds
+      from jobs
+      where finished_at is null
+      group by type, status`,
+    sql<[{ unindexed: number }]>`
+      select count(*) as unindexed
+      from unlocks
+      where not in_catalog`,
+  ]);
+  return { jobs, unindexed: unlocks.unindexed };
+}

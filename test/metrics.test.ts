@@ -1,0 +1,162 @@
+import { spawnSync } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { grantCredits } from '../src/queries/credits.ts';
+import { appWithoutDatabase } from './contract/declared.ts';
+import { startApp } from './setup/app.ts';
+import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from './setup/prometheus.ts';
+import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
+
+const monitoring = join(import.meta.dirname, '..', 'deploy', 'monitoring');
+const { app, db, url, customer } = await startApp();
+
+/** The value of a series in the text format of Prometheus; undefined if there is none. */
+const valueOf = (text: string, series: string): number | undefined => {
+  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length + 1));
+};
+const read = async (): Promise<string> => (await app.inject('/metrics')).body;
+
+test('requests are counted by route, method and status, and unknown paths as one route', async () => {
+  const { key, id } = await customer();
+  const authorization = `X-API-Key ${key}`;
+  await app.inject({ method: 'POST', url: '/api/ext/contacts/list', headers: { authorization }, payload: {} });
+  for (const path of ['/nowhere/1', '/nowhere/2']) await app.inject(path);
+  const text = await read();
+  const count = (method: string, route: string, status: number) =>
+    valueOf(
+      text,
+      `http_server_request_duration_seconds_count{http_request_method="${method}",http_route="${route}",http_response_status_code="${status}"}`,
+    );
+  expect(count('POST', '/api/ext/contacts/list', 200)).toBeGreaterThan(0);
+  expect(count('GET', 'unknown', 404)).toBe(2);
+  for (const secret of [key, id, '/nowhere']) expect(text).not.toContain(secret);
+});
+
+test('every gate shows its places, and work that is refused is counted', async () => {
+  const { app: small } = await startApp({
+    DATABASE_SEARCH_CONNECTIONS: '1',
+    DATABASE_QUEUE_LENGTH: '1',
+    DATABASE_QUEUE_MS: '1',
+  });
+  const refused = 'sales_data_gate_refused_total{gate="search"}';
+  const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
+  const work = () => small.db.for({ customerId: 'one' }).search((sql) => sql`select pg_sleep(0.2)`);
+  const works = await Promise.allSettled([work(), work(), work()]);
+  const failed = works.filter(({ status }) => status === 'rejected').length;
+  expect(failed).toBeGreaterThan(0);
+  const text = (await small.inject('/metrics')).body;
+  expect(valueOf(text, refused)).toBe(before + failed);
+  expect(valueOf(text, 'sales_data_gate_places{gate="search"}')).toBe(1);
+  expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
+});
+
+test('credits are counted when their transaction has committed, and only then', async () => {
+  const { id } = await customer();
+  const series = 'sales_data_credits_total{pool="subscription",kind="grant"}';
+  const before = valueOf(await read(), series) ?? 0;
+  const grant = (isKept: boolean) =>
+    db.transaction(async (sql) => {
+      await grantCredits(sql, id, { pool: 'subscription', amount: 7, note: null });
+      if (!isKept) throw new Error('rolled back');
+    });
+  await expect(grant(false)).rejects.toThrow('rolled back');
+  expect(valueOf(await read(), series) ?? 0).toBe(before);
+  await grant(true);
+  expect(valueOf(await read(), series)).toBe(before + 7);
+});
+
+test('a database that does not answer leaves out what it knows, and nothing else', async () => {
+  const cut = appWithoutDatabase();
+  const text = (await cut.inject('/metrics')).body;
+  expect(valueOf(text, 'sales_data_database_up')).toBe(0);
+  expect(text).toContain('sales_data_build_info');
+  expect(text).not.toContain('sales_data_unlocks_unindexed ');
+  expect(valueOf(await read(), 'sales_data_database_up')).toBe(1);
+  await cut.close();
+});
+
+describe('with METRICS_PORT', () => {
+  let server: ServerProcess;
+  beforeAll(async () => {
+    server = await startServerProcess(url, { METRICS_PORT: '0' });
+  });
+  afterAll(() => server.stop());
+
+  test('metrics and health are served there, and metrics no longer on the port of the service', async () => {
+    const { monitor } = server.started as { monitor: string };
+    expect((await fetch(`${server.url}/metrics`)).status).toBe(404);
+    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_build_info');
+    for (const path of ['/healthz', '/readyz']) expect((await fetch(monitor + path)).status).toBe(200);
+    expect((await fetch(`${monitor}/api/ext/contacts/list`, { method: 'POST' })).status).toBe(404);
+  });
+
+  test('a worker serves them too', async () => {
+    const worker = await startServerProcess(url, { METRICS_PORT: '0' }, ['src/cli.ts', 'work', '--json']);
+    const { monitor } = worker.started as { monitor: string };
+    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_gate_places{gate="transaction"}');
+    expect(await worker.stop()).toBe(0);
+  });
+});
+
+describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => {
+  let prometheus: Prometheus;
+  let dashboard: { panels: { title: string; targets: { expr: string }[] }[] };
+  let server: ServerProcess;
+
+  beforeAll(async () => {
+    server = await startServerProcess(url);
+    dashboard = JSON.parse(await readFile(join(monitoring, 'dashboard.json'), 'utf8')) as typeof dashboard;
+    prometheus = await startPrometheus([new URL(server.url).host]);
+  });
+  afterAll(async () => {
+    await prometheus.stop();
+    await server.stop();
+  });
+
+  test('it scrapes the service', async () => {
+    await expect.poll(() => prometheus.query('sales_data_database_up == 1'), { timeout: 30_000 }).toHaveLength(1);
+    expect(await prometheus.query('up{job="sales-data-api"} == 1')).toHaveLength(1);
+    const places = await prometheus.query('sales_data_gate_places');
+    expect(new Set(places.map(({ metric }) => metric['gate']))).toEqual(
+      new Set(['credentials', 'lookup', 'search', 'transaction']),
+    );
+  });
+
+  test('it takes every expression of the dashboard and of the alerts, and each names metrics of the service', async () => {
+    const alerts = await readFile(join(monitoring, 'alerts.yml'), 'utf8');
+    const expressions = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+    for (const expression of expressions) await prometheus.query(expression.replaceAll('$__rate_interval', '1m'));
+    const known = await (await fetch(`${server.url}/metrics`)).text();
+    const named = [...expressions, alerts].join('\n').match(/\b(?:sales_data|http_server|nodejs|process)_[a-z0-9_]+/g)!;
+    // Shown only where Elasticsearch keeps the catalog.
+    const elsewhere = new Set(['sales_data_unlocks_unindexed']);
+    const unknown = named.filter(
+      (name) => !elsewhere.has(name) && !known.includes(`# TYPE ${name.replace(/_(bucket|count|sum)$/, '')} `),
+    );
+    expect(named.length).toBeGreaterThan(20);
+    expect(unknown).toEqual([]);
+  });
+
+  test('promtool takes the alerts, and each has a page in the runbook', async () => {
+    const { status, stderr } = spawnSync('promtool', ['check', 'rules', join(monitoring, 'alerts.yml')], {
+      encoding: 'utf8',
+    });
+    expect(status, stderr).toBe(0);
+    const runbook = await readFile(join(monitoring, '..', '..', 'docs', 'operating.md'), 'utf8');
+    const alerts = (await readFile(join(monitoring, 'alerts.yml'), 'utf8')).matchAll(/- alert: (\w+)/g);
+    const titles = runbook.match(/^### \w+$/gm) ?? [];
+    expect([...alerts].map(([, name]) => `### ${name}`)).toEqual(
+      titles.filter((title) => /^### [A-Z]\w+$/.test(title)),
+    );
+  });
+
+  test('the alerts fire when they should, and not before', () => {
+    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', 'test/alerts.test.yml'], {
+      cwd: join(monitoring, '..', '..'),
+      encoding: 'utf8',
+    });
+    expect(status, stdout + stderr).toBe(0);
+  });
+});
