@@ -5,6 +5,9 @@ export function lengthOf(text: string): number {
   return length;
 }
 
+/** Whether PostgreSQL can store a text: it holds no NUL character and no lone surrogate. */
+export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
+
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
 /**

@@ -1,3 +1,4 @@
+import { isStorable } from './code-points.ts';
 import { maxFaults, type Fault } from './errors.ts';
 import { pointerTo } from './json-pointer.ts';
 
@@ -10,12 +11,12 @@ export function unkeepableTexts(body: unknown): Fault[] {
   const tokens: (string | number)[] = [];
   const visit = (value: unknown): void => {
     if (faults.length > maxFaults) return;
-    if (typeof value === 'string' && !isKeepable(value))
+    if (typeof value === 'string' && !isStorable(value))
       faults.push({ path: pointerTo(tokens), message: `must not contain ${unkeepable}` });
     if (typeof value !== 'object' || value === null) return;
     const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
     for (const key of keys) {
-      if (typeof key === 'string' && !isKeepable(key))
+      if (typeof key === 'string' && !isStorable(key))
         faults.push({ path: pointerTo(tokens), message: `a property name contains ${unkeepable}` });
       tokens.push(key);
       visit((value as Record<string | number, unknown>)[key]);
@@ -27,5 +28,3 @@ export function unkeepableTexts(body: unknown): Fault[] {
 }
 
 const unkeepable = 'a NUL character or a lone surrogate';
-
-const isKeepable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();

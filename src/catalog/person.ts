@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { lengthOf } from '../code-points.ts';
+import { isStorable, lengthOf } from '../code-points.ts';
 import { fold } from '../fold.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
 import type { Prospect, TextMember } from '../schemas/prospects.ts';
@@ -56,8 +56,7 @@ function keepable(value: string, name: string, most: number): string {
   const trimmed = value.trim();
   if (trimmed.length > most && lengthOf(trimmed) > most)
     throw new BadRecord(`${name} must have at most ${most} characters`);
-  if (trimmed.includes('\0') || !trimmed.isWellFormed())
-    throw new BadRecord(`${name} must not contain a NUL character or a lone surrogate`);
+  if (!isStorable(trimmed)) throw new BadRecord(`${name} must not contain a NUL character or a lone surrogate`);
   return trimmed;
 }
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isStorable } from '../code-points.ts';
 import { fold } from '../fold.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
 import type { Column } from './columns.ts';
@@ -71,7 +72,7 @@ function isValueOf(column: Column, value: unknown): value is KeyValue {
   if (typeof value !== 'string') return false;
   if (column.type === 'instant') return isInstant(value) && canonicalInstant(value) === value;
   if (column.type === 'uuid') return isUuid(value);
-  return value.isWellFormed() && !value.includes('\0') && fold(value) === value;
+  return isStorable(value) && fold(value) === value;
 }
 
 const isUuid = (value: unknown): value is string =>
