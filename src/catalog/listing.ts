@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Config } from '../config.ts';
 import type { Database } from '../db.ts';
 import { validationFailed } from '../errors.ts';
-import { decodeCursor, encodeCursor } from '../filters/cursor.ts';
+import { cursorFault, encodeCursor, readPosition } from '../filters/cursor.ts';
 import { parseOrder } from '../filters/order.ts';
 import { unlockedAmong } from '../queries/unlocks.ts';
 import {
@@ -12,6 +12,7 @@ import {
   type ProspectMetadata,
   type ProspectQuery,
 } from '../schemas/prospects.ts';
+import { defaultLimit } from '../schemas/wire.ts';
 import { deepestPage, type Catalog, type Search } from './catalog.ts';
 import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
@@ -24,8 +25,6 @@ export interface Services {
   catalog: Pick<Catalog, 'search' | 'count' | 'find'>;
 }
 
-const defaultLimit = 25;
-
 /**
  * A page of prospects as the customer may see them, and the cursor that continues after it; none when it is not full.
  * @throws DomainError `validation_failed`, `unavailable`
@@ -37,13 +36,13 @@ export async function listProspects(
 ): Promise<{ rows: Prospect[]; nextCursor: string | undefined }> {
   const search = toSearch(customerId, query);
   const scope = scopeOf(customerId, search);
-  const { page, limit = defaultLimit, cursor } = query.paginate ?? {};
-  if (cursor !== undefined && page !== undefined) throw cursorFault('cannot stand together with page');
-  if (cursor === undefined) refuseTooDeep(page, limit);
-  const after = cursor === undefined ? undefined : await readCursor(services, scope, search.order, cursor);
+  const { paginate = {} } = query;
+  const { page = 1, limit = defaultLimit } = paginate;
+  const after = await readAfter(services, scope, search.order, paginate);
+  if (!after) refuseTooDeep(page, limit);
   const found = await services.catalog.search(search, {
     limit,
-    skip: cursor === undefined ? limit * ((page ?? 1) - 1) : 0,
+    skip: after ? 0 : limit * (page - 1),
     after,
   });
   const last = found.at(-1);
@@ -101,22 +100,24 @@ const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): st
     .digest('base64url')
     .slice(0, 16);
 
-async function readCursor(
+/** Returns the prospect after which the page begins; undefined when the request has no cursor. */
+async function readAfter(
   { catalog }: Services,
   scope: string,
   order: ProspectOrder,
-  cursor: string,
-): Promise<ProspectPosition> {
-  const position = decodeCursor(scope, cursorColumns(order), cursor);
-  if (!position)
-    throw cursorFault('is not a cursor that was given with these filters, this order and this all_contacts');
-  if (isWhole(position)) return position;
+  paginate: NonNullable<ProspectQuery['paginate']>,
+): Promise<ProspectPosition | undefined> {
+  const position = readPosition(
+    scope,
+    cursorColumns(order),
+    paginate,
+    'these filters, this order and this all_contacts',
+  );
+  if (!position || isWhole(position)) return position;
   const [last] = await catalog.find([position.id]);
   if (!last) throw cursorFault('stands on a prospect that is no more');
   return positionOf(last, order);
 }
-
-const cursorFault = (message: string) => validationFailed([{ path: '/paginate/cursor', message }]);
 
 /** Asked after the search, so that what was unlocked before the request is clear, whatever the engine knows yet. */
 async function maskLocked({ config, db }: Services, customerId: string, found: Prospect[]): Promise<Prospect[]> {

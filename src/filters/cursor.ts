@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isStorable } from '../code-points.ts';
+import { validationFailed } from '../errors.ts';
 import { fold } from '../fold.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
 import type { Column } from './columns.ts';
@@ -46,8 +47,31 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
+/** A fault of a request's cursor. */
+export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
+
+/**
+ * Reads the position after which a request continues; undefined when it has no cursor.
+ * @param list names, in the error message, what the cursor must belong to
+ * @param path where the cursor stands in the body
+ * @throws DomainError `validation_failed` when the cursor stands together with a page, or belongs to another list
+ */
+export function readPosition(
+  scope: string,
+  columns: Column[],
+  { page, cursor }: { page?: number; cursor?: string },
+  list: string,
+  path?: string,
+): Position | undefined {
+  if (cursor === undefined) return undefined;
+  if (page !== undefined) throw cursorFault('cannot stand together with page', path);
+  const position = decodeCursor(scope, columns, cursor);
+  if (!position) throw cursorFault(`is not a cursor that was given with ${list}`, path);
+  return position;
+}
+
 /** The position that a cursor stands for; undefined when it is none that was made for this scope and these keys. */
-export function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
+function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > longest ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;
   const [, id, values] = parts as [unknown, unknown, unknown];

@@ -1,10 +1,10 @@
-import { validationFailed } from '../errors.ts';
 import { fold } from '../fold.ts';
 import type { Column, Source } from './columns.ts';
-import { decodeCursor, encodeCursor, scopeOf, type KeyValue, type Position } from './cursor.ts';
+import { encodeCursor, readPosition, scopeOf, type KeyValue, type Position } from './cursor.ts';
 import { parseOrder, type Order } from './order.ts';
 import { parseFilters } from './parse.ts';
 import type { Rule } from '../schemas/lists.ts';
+import { defaultLimit } from '../schemas/wire.ts';
 import type { Filter } from './tree.ts';
 
 /** The members of a request that say which records, in which order, and which page of them. */
@@ -31,8 +31,6 @@ export interface Listing {
   changing?: { id: string; rules: Rule[] };
 }
 
-const defaultLimit = 25;
-
 /**
  * Understands a request for a list.
  * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is at fault
@@ -41,15 +39,11 @@ export function readListing(source: Source, customerId: string, request: ListReq
   const filter = parseFilters(source.fields, request.filters);
   const order = parseOrder(source.fields, request.order_by);
   const scope = scopeOf(source.fields.noun, customerId, filter, order);
-  const { page, limit = defaultLimit, cursor } = request.paginate ?? {};
-  if (cursor !== undefined && page !== undefined) throw cursorFault('cannot stand together with page');
-  const after = cursor === undefined ? undefined : decodeCursor(scope, columnsOf(source, order), cursor);
-  if (cursor !== undefined && !after)
-    throw cursorFault('is not a cursor that was given with these filters and this order');
-  return { source, customerId, filter, order, limit, offset: limit * ((page ?? 1) - 1), after, scope };
+  const { paginate = {} } = request;
+  const { page = 1, limit = defaultLimit } = paginate;
+  const after = readPosition(scope, columnsOf(source, order), paginate, 'these filters and this order');
+  return { source, customerId, filter, order, limit, offset: limit * (page - 1), after, scope };
 }
-
-const cursorFault = (message: string) => validationFailed([{ path: '/paginate/cursor', message }]);
 
 export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
 

@@ -1,10 +1,11 @@
 import type { Database, Sql, Transaction } from '../db.ts';
 import { requireMatch } from '../etag.ts';
-import { notFound, validationFailed } from '../errors.ts';
-import { decodeCursor, encodeCursor, scopeOf } from '../filters/cursor.ts';
+import { notFound } from '../errors.ts';
+import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
 import { completeRules } from '../filters/rules.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
+import { defaultLimit } from '../schemas/wire.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { CountChanges, dropCount, saveCounts } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
@@ -43,9 +44,9 @@ const source = (sql: Sql | Transaction) => sql`
 
 /** A page of the customer's lists, newest first. */
 export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<Page<List>> {
-  const { page, limit = 25, cursor } = query;
+  const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
-  const after = cursor === undefined ? undefined : positionOf(scope, cursor, page);
+  const after = readPosition(scope, [], query, 'this list', '/cursor');
   const rows = await readLists(
     db,
     customerId,
@@ -53,21 +54,13 @@ export async function listLists(db: Database, customerId: string, query: ListQue
     select ${projection(sql, customerId)}
     from ${source(sql)}
     where l.customer_id = ${customerId}
-      ${after === undefined ? sql`` : sql`and l.id < ${after}`}
+      ${after === undefined ? sql`` : sql`and l.id < ${after.id}`}
     order by l.id desc
     limit ${limit}
-    offset ${limit * ((page ?? 1) - 1)}`,
+    offset ${limit * (page - 1)}`,
   );
   const isFull = rows.length === limit;
   return { rows, nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined };
-}
-
-function positionOf(scope: string, cursor: string, page: number | undefined): string {
-  const fault = (message: string) => validationFailed([{ path: '/cursor', message }]);
-  if (page !== undefined) throw fault('cannot stand together with page');
-  const position = decodeCursor(scope, [], cursor);
-  if (!position) throw fault('is not a cursor that was given with this list');
-  return position.id;
 }
 
 /** One list. */

@@ -1,11 +1,10 @@
 import type { Sql } from '../db.ts';
-import { validationFailed } from '../errors.ts';
 import type { Column } from '../filters/columns.ts';
-import { decodeCursor, encodeCursor, type Position } from '../filters/cursor.ts';
-import type { Paginate } from '../schemas/wire.ts';
+import { encodeCursor, readPosition, type Position } from '../filters/cursor.ts';
+import { defaultLimit, type Paginate } from '../schemas/wire.ts';
 
 /** The clause that cuts a page by number out of an ordered list. */
-export const pageOf = (sql: Sql, { page = 1, limit = 25 }: Paginate = {}) => sql`
+export const pageOf = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
   limit ${limit}
   offset ${(page - 1) * limit}`;
 
@@ -22,19 +21,13 @@ export interface Keyset {
  * Where the page before ended, of a page by cursor.
  * @throws DomainError `validation_failed`
  */
-export function positionBefore({ scope, columns }: Keyset, { page, cursor }: PageOrCursor = {}): Position | undefined {
-  if (cursor === undefined) return undefined;
-  const fault = (message: string) => validationFailed([{ path: '/paginate/cursor', message }]);
-  if (page !== undefined) throw fault('cannot stand together with page');
-  const position = decodeCursor(scope, columns, cursor);
-  if (!position) throw fault('is not a cursor that was given with this list');
-  return position;
-}
+export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
+  readPosition(scope, columns, paginate, 'this list');
 
 /** The cursor that continues after a page; undefined when the page is not full. */
 export function cursorAfter<Row>(
   { scope }: Keyset,
-  { limit = 25 }: PageOrCursor = {},
+  { limit = defaultLimit }: PageOrCursor = {},
   rows: readonly Row[],
   positionOf: (row: Row) => Position,
 ): string | undefined {

@@ -1,6 +1,6 @@
 import { Type, type TUnsafe } from '@sinclair/typebox';
 import { lengthOf } from '../code-points.ts';
-import { Strict } from './wire.ts';
+import { defaultLimit, Strict } from './wire.ts';
 
 /**
  * What a field holds, and so which operators and values a condition on it takes. `custom` is any of string, number and
@@ -173,7 +173,7 @@ export const PaginateOrContinue = Strict({
   page: Type.Optional(
     Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'from 1, which is also the default' }),
   ),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 25 })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
   cursor: Type.Optional(
     Type.String({
       maxLength: 4096,

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses } from './verification.ts';
-import { Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
+import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
 
 /** The members that are compared as a whole, by folded form. */
 export const wholeMembers = [
@@ -125,7 +125,7 @@ export const FiltersApplied = Type.Composite(
 export type FiltersApplied = Static<typeof FiltersApplied>;
 
 // Only these four, unlike everywhere else.
-const Limit = Type.Unsafe<10 | 25 | 50 | 100>({ type: 'integer', enum: [10, 25, 50, 100], default: 25 });
+const Limit = Type.Unsafe<10 | 25 | 50 | 100>({ type: 'integer', enum: [10, 25, 50, 100], default: defaultLimit });
 const Page = Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 });
 
 const PageByNumber = Strict({ page: Type.Optional(Page), limit: Type.Optional(Limit) });

@@ -88,10 +88,13 @@ const customFields = (types: string[]) => ({
 /** The path of one record. */
 export const IdParams = Strict({ id: Uuid() });
 
-/** Which page: from 1, with `limit` rows; 25 when left out. */
+/** Rows of a page when the request names no limit. */
+export const defaultLimit = 25;
+
+/** Which page: from 1, with `limit` rows. */
 export const Paginate = Strict({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 25 })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
 });
 export type Paginate = Static<typeof Paginate>;
 
