@@ -5,23 +5,26 @@ import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
 /**
- * What a page ascends by. Values ascend while ids descend within one value, which no index does: an index ascends in
- * both. But where its ascending scan ends tells the value that the page ends in, and the records of that value, be they
- * a million, can be read from the highest id down. So can those that share the value of the position.
+ * The parts of a page in ascending order that depend on the sort key.
+ *
+ * Sorts by value ascending, id descending; no index has that order, because an index ascends in both. The page is read
+ * in two steps: an ascending scan finds the value that the page ends with (the edge); then that value's records are
+ * read by id descending, so the cost stays small even if a million records share the value. The records that share the
+ * position's value are read by id descending too.
  */
 interface Ascent {
   value: Fragment;
-  /** Order of an index by value and id, both ascending. */
+  /** Order by of an index scan: value and id, both ascending. */
   scan: Fragment;
-  /** The value is this one. */
+  /** Returns the condition that a record has the given value. */
   equals: (value: Fragment) => Fragment;
-  /** The value is above the position's. */
+  /** Returns the condition that a record's value is above the position's value. */
   above: (after: Position) => Fragment;
-  /** The value is the position's, and the id is lower. */
+  /** Returns the condition that a record has the position's value and a lower id. */
   tied: (after: Position) => Fragment;
 }
 
-/** Ascending by an indexed field. */
+/** Returns the clauses of a page in ascending order of an indexed field. */
 export function indexAscending(paging: Paging): Clauses {
   const { sql, listing, id } = paging;
   const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
@@ -34,7 +37,10 @@ export function indexAscending(paging: Paging): Clauses {
   });
 }
 
-/** Oldest first: the value is the time within the id, as text; its index is the primary key. */
+/**
+ * Returns the clauses of a page with the oldest records first. The sort value is the id's timestamp as text; the index
+ * is the primary key.
+ */
 export function oldestFirst(paging: Paging): Clauses {
   const { sql, id } = paging;
   const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(String(values[0])) + plus)}::uuid`;
@@ -79,7 +85,10 @@ function idsAfter(paging: Paging, ascent: Ascent, after: Position): Fragment {
 
 const most = ({ limit, offset }: Paging['listing']): number => offset + limit;
 
-/** The ascending scan as far as the page can need it; `edge` is the value it ends in, none when the records ended first. */
+/**
+ * CTEs `scan` and `edge`. `scan` reads as many records in ascending order as the page can need. `edge` is the last
+ * value it read, or no row if the records ended first.
+ */
 const scan = ({ sql, listing, from, id }: Paging, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
       select ${id} as id, ${value} as value
@@ -90,14 +99,14 @@ const scan = ({ sql, listing, from, id }: Paging, { value, scan }: Ascent, condi
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${most(listing)}::bigint)`;
 
-/** What the scan found below the edge, and of the edge the highest ids. */
+/** Selects the scanned records below the edge, and the edge's records with the highest ids. */
 const scanned = (paging: Paging, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
       from scan
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
-/** Records of one value from the highest id down. */
+/** Selects the records that meet `condition`, all of one value, by id descending. */
 const descent = ({ sql, listing, from, id, matches }: Paging, { value }: Ascent, condition: Fragment): Fragment => sql`
       select ${id} as id, ${value} as value
       from ${from}

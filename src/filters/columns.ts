@@ -1,33 +1,33 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
 
-/** Where the database keeps a field. The texts are SQL written here, never a caller's. */
+/** The SQL expressions of one field. All texts here are constants of this program, never input from a caller. */
 export interface Column {
   type: FieldType;
-  /** What is compared and sorted by: text folded, and as bytes. */
+  /** The expression that conditions and sorting use. For text: the folded form, with collation "C". */
   value: string;
-  /** What is looked at to see whether the field is empty: text as it was given. */
+  /** The expression that tells whether the field is empty. For text: the original form. */
   raw: string;
-  /** `value` is never null. */
+  /** True if `value` is never null. */
   required: boolean;
-  /** `value` is read from the record's own `folded`, under the field's name. */
+  /** Set if `value` is read from the record's own column `folded`, under the field's name. */
   isFolded?: true;
-  /** What a missing value is shown as, and therefore compares as. */
+  /** The value that responses show in place of null. Comparisons use it too. */
   shownAs?: string;
 }
 
-/** Where the database keeps the records of one kind, and how the statements that read them call their tables. */
+/** The tables and columns of one kind of record, with the aliases that every statement over them uses. */
 export interface Source {
   fields: FilterFields;
-  /** The alias of the records' own table. */
+  /** Alias of the records' own table. */
   alias: 'c' | 'co';
-  /** What stands in the from clause of every statement that these fragments are put into. */
+  /** The from clause of every statement that contains these expressions. */
   from: string;
-  /** The condition that every record meets that callers may see; left out where all do. */
+  /** Condition that holds for every record that callers may see. Absent if they may see all of them. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
-  /** The folded texts that `search` looks into. */
+  /** Expressions of the folded texts that `search` looks into. */
   searched: readonly string[];
-  /** The fields, none of them ever null, that have an index (customer_id, value, id). */
+  /** Fields with an index (customer_id, value, id). None of them is ever null. */
   indexed: readonly string[];
 }
 
@@ -49,10 +49,10 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
-/** Fields that no column holds. */
+/** Filter fields that no column holds. */
 const withoutColumn = new Set(['list_id', 'search']);
 
-/** The columns that have their field's name, as most do. */
+/** Returns the columns of all fields whose column has the field's name. */
 function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
   const names = Object.keys(fields.types).filter((name) => !name.includes('.') && !withoutColumn.has(name));
   const one = (name: string): Column => {
@@ -63,9 +63,12 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
   return Object.fromEntries(names.map((name) => [name, one(name)]));
 }
 
-/** Jobs write the status too; it is always as it folds to. */
+/**
+ * Column of the verification status. Jobs write it too. It needs no folded form: every status equals its own folded
+ * form.
+ */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
-/** A record never verified shows the time it was made. */
+/** Column of the last verification. A record that was never verified shows its time of creation. */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
 
@@ -74,10 +77,10 @@ const requiredOfContacts =
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
 /**
- * Contacts, and the company of each. A deleted company is no company, although contacts refer to it until they are settled
- * (src/queries/company-settlements.ts): so a contact's company is `co.id`, never `c.company_id`.
+ * Contacts, each joined with its company. Contacts of a deleted company still refer to it until the deletion is settled
+ * (src/queries/company-settlements.ts), so a contact's company is `co.id`, never `c.company_id`.
  *
- * `updated_at` is the bare column, which has an index. It is exact unless the customer has a deletion to settle.
+ * `updated_at` is the plain column, which has an index. It is exact unless the customer has an unsettled deletion.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -96,8 +99,10 @@ export const contactSource: Source = {
 };
 
 /**
- * When a record of `alias` was last updated: a deletion of its company counts, also while the record still refers to that.
- * The company is joined as `co`, unless it is deleted.
+ * Returns an expression for the time of a record's last update. If the record's company is deleted, the deletion counts
+ * as an update of the record, even while the record still refers to the company. The statement must join the company as
+ * `co`, unless it is deleted.
+ * @param alias alias of the record's table: contacts or opportunities
  */
 export const updatedAtOf = (alias: 'c' | 'o'): string => `
   case
@@ -111,8 +116,8 @@ export const updatedAtOf = (alias: 'c' | 'o'): string => `
   end`;
 
 /**
- * The same contacts with an exact `updated_at` at any time, which no index serves. The server leaves the join away where
- * that is not looked at.
+ * Contacts with an `updated_at` that is exact even while a deletion is unsettled. No index serves it. Postgres drops
+ * the additional join from statements that do not use `updated_at`.
  */
 export const exactContactSource: Source = {
   ...contactSource,
@@ -124,7 +129,7 @@ export const exactContactSource: Source = {
   indexed: contactSource.indexed.filter((field) => field !== 'updated_at'),
 };
 
-/** Companies. */
+/** Companies that are not deleted. */
 export const companySource: Source = {
   fields: companyFilterFields,
   alias: 'co',

@@ -8,30 +8,39 @@ import type { Filter } from './tree.ts';
 import type { Order } from './order.ts';
 import { canonicalInstant } from './values.ts';
 
-/** A sort key's value of the row that a page ended with; `ofRow` is a long text left out, to be looked up by the row's id. */
+/**
+ * The last row's value of one sort key. A long text is not stored in the cursor: `ofRow` (true) stands for it, and the
+ * statement looks the value up by the row's id.
+ */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
 
-/** Where a page ended. */
+/** The last row of a page: its id and the values it was sorted by. */
 export interface Position {
   id: string;
-  /** One for each key of the order. */
+  /** One value for each sort key. */
   values: KeyValue[];
 }
 
-/** Text longer than this is not carried in a cursor, so that a cursor fits into a header. */
+/** Maximum length of a text stored in a cursor, in UTF-16 units. Cursors must fit into a header. */
 const carriedText = 255;
 
-/** Three texts of the longest, each character as three bytes, and the rest; as base64. */
+/**
+ * Maximum length of a cursor, in base64 characters: three texts of maximum length with three bytes a character, and the
+ * other parts.
+ */
 const longest = 4096;
 
-/** A name for what is listed and how, so that a cursor made for one list is refused by another. */
+/**
+ * Returns a hash of noun, customer, filter and order. A cursor contains it, so a cursor of one list is rejected by
+ * every other.
+ */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
   return hash.digest('base64url').slice(0, 16);
 }
 
-/** The same text for filters that differ only in the order in which they were written. */
+/** Returns a filter as canonical JSON: filters that differ only in the order of their parts give the same text. */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);
@@ -41,20 +50,20 @@ function canonical(filter: Filter): string {
   return JSON.stringify(filter);
 }
 
-/** The cursor of a position. It holds nothing that the page did not show, and means nothing outside its scope. */
+/** Returns the cursor of a position. It contains only values that the page showed, and is valid only for its scope. */
 export function encodeCursor(scope: string, { id, values }: Position): string {
   const carried = values.map((value) => (typeof value === 'string' && value.length > carriedText ? ofRow : value));
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
-/** A fault of a request's cursor. */
+/** Returns the error for an invalid cursor. */
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Reads the position after which a request continues; undefined when it has no cursor.
- * @param list names, in the error message, what the cursor must belong to
- * @param path where the cursor stands in the body
- * @throws DomainError `validation_failed` when the cursor stands together with a page, or belongs to another list
+ * Returns the position after which a request's page starts, or undefined if the request has no cursor.
+ * @param list what the cursor must belong to, for the error message: "these filters and this order"
+ * @param path JSON pointer to the cursor in the body
+ * @throws DomainError `validation_failed` if the request also has a page number, or the cursor belongs to another list
  */
 export function readPosition(
   scope: string,
@@ -64,13 +73,13 @@ export function readPosition(
   path?: string,
 ): Position | undefined {
   if (cursor === undefined) return undefined;
-  if (page !== undefined) throw cursorFault('cannot stand together with page', path);
+  if (page !== undefined) throw cursorFault('cannot be combined with page', path);
   const position = decodeCursor(scope, columns, cursor);
-  if (!position) throw cursorFault(`is not a cursor that was given with ${list}`, path);
+  if (!position) throw cursorFault(`is not a cursor from a response to ${list}`, path);
   return position;
 }
 
-/** The position that a cursor stands for; undefined when it is none that was made for this scope and these keys. */
+/** Returns the position of a cursor, or undefined if the cursor was not created for this scope and these sort keys. */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > longest ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

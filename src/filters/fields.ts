@@ -1,17 +1,17 @@
 import { fold } from '../fold.ts';
 import { companySource, contactSource, type Source } from './columns.ts';
 
-/** What the column `folded` of a record holds. */
+/** The value of a record's column `folded`: folded texts by field name. */
 export type Folded = Record<string, string>;
 
-/** A record's own fields by the names of the contract; undefined counts as not given. */
+/** A record's own fields, by their names in the API. An undefined field counts as not given. */
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * The column `folded` of a contact: every text that can be filtered by, folded, and no key for one that is null; a text
- * that is never null counts as `""` when it is not given. Of `custom_fields` the strings stand flat beside them, under
- * `custom_fields.<key>`. `search` is what the filter of that name looks into.
- * @param contact all of its fields, not only changed ones
+ * Returns a contact's column `folded`: every text that filters use, folded. A null text has no key; a text that is
+ * never null counts as `""` if it is not given. Texts of `custom_fields` stand at the same level under
+ * `custom_fields.<key>`. `search` holds the text that the filter `search` looks into.
+ * @param contact all fields of the contact, not only the changed ones
  */
 export function foldContact(contact: RecordFields): Folded {
   const folded = foldRecord(contactTexts, contact);
@@ -26,16 +26,19 @@ export function foldContact(contact: RecordFields): Folded {
 
 const searched = ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'];
 
-/** The same of a company, which is searched by its name. */
+/** Returns a company's column `folded`. It has no key `search`: companies are searched by name. See `foldContact`. */
 export const foldCompany = (company: RecordFields): Folded => foldRecord(companyTexts, company);
 
-/** The texts that records of a source keep folded. */
+/** Returns the fields of a source that are stored folded. */
 const textsOf = ({ columns }: Source) =>
   Object.entries(columns).flatMap(([name, { isFolded, required }]) => (isFolded ? [{ name, required }] : []));
 const contactTexts = textsOf(contactSource);
 const companyTexts = textsOf(companySource);
 
-/** Written out, for jobs fold thousands of records a second. */
+/**
+ * Folds the given fields of a record and its custom fields. It uses plain loops for speed: jobs fold thousands of
+ * records per second.
+ */
 function foldRecord(texts: ReturnType<typeof textsOf>, record: RecordFields): Folded {
   const folded: Folded = {};
   for (const { name, required } of texts) put(folded, name, record[name] ?? (required ? '' : null));

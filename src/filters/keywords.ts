@@ -7,8 +7,8 @@ import { readFilters } from './parse.ts';
 import { readRules } from './rules.ts';
 
 /**
- * The keywords by which a body's validator checks `filters`, `order_by` and `rules` together with everything else, so that
- * one answer names every fault: `{"x-filters": "contacts"}`, `{"x-order-by": "contacts"}`, `{"x-rules": "contacts"}`.
+ * Ajv keywords that check `filters`, `order_by` and `rules` together with the rest of a body, so that one error
+ * response lists every fault: `{"x-filters": "contacts"}`, `{"x-order-by": "contacts"}`, `{"x-rules": "contacts"}`.
  */
 export const filterKeywords: FuncKeywordDefinition[] = [
   keyword('x-filters', (fields, given, pointer) => readFilters(fields, given, pointer).faults),

@@ -7,33 +7,35 @@ import type { Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import type { Filter } from './tree.ts';
 
-/** The members of a request that say which records, in which order, and which page of them. */
+/** The fields of a request that choose records, their order and the page. */
 export interface ListRequest {
   filters?: unknown;
   order_by?: unknown;
   paginate?: { page?: number; limit?: number; cursor?: string };
 }
 
-/** What a request asks for, understood: one page of one customer's records of one kind. */
+/** A parsed list request: one page of one customer's records of one kind. */
 export interface Listing {
   source: Source;
   customerId: string;
   filter: Filter;
   order: Order;
   limit: number;
-  /** Records to skip: of a page by number. */
+  /** Number of records to skip, for a page by number. Otherwise 0. */
   offset: number;
-  /** The record that the page before ended with: of a page by cursor. */
+  /** Last record of the page before, for a page by cursor. */
   after: Position | undefined;
-  /** What cursors of this list are bound to. */
+  /** Scope of this list's cursors: see `scopeOf`. */
   scope: string;
-  /** The only list that the filter asks for, if its memberships by rule are not to be believed for contacts that are settling. */
+  /**
+   * Set if the filter selects one list and that list's memberships by rule may be out of date for settling contacts.
+   */
   changing?: { id: string; rules: Rule[] };
 }
 
 /**
- * Understands a request for a list.
- * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is at fault
+ * Parses a list request.
+ * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is invalid
  */
 export function readListing(source: Source, customerId: string, request: ListRequest): Listing {
   const filter = parseFilters(source.fields, request.filters);
@@ -48,8 +50,8 @@ export function readListing(source: Source, customerId: string, request: ListReq
 export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
 
 /**
- * The cursor that continues after a page, for the header `x-next-cursor`; undefined when the page is not full.
- * @param rows the page as it is answered
+ * Returns the cursor of the next page, for the header `x-next-cursor`, or undefined if the page is not full.
+ * @param rows the page's records as the response shows them
  */
 export function nextCursor(listing: Listing, rows: readonly object[]): string | undefined {
   const last = rows.at(-1) as Record<string, unknown> | undefined;
@@ -58,7 +60,7 @@ export function nextCursor(listing: Listing, rows: readonly object[]): string | 
   return encodeCursor(listing.scope, { id: last['id'] as string, values });
 }
 
-/** What a record was sorted by, from what it shows. */
+/** Returns the value that a record was sorted by, taken from the record as the response shows it. */
 function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
   const path = field === 'company_id' ? ['company', 'id'] : field.split('.');
   const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as

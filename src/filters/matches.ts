@@ -4,27 +4,27 @@ import type { Column, Source } from './columns.ts';
 import type { Folded } from './fields.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
-/** Whether a record passes a filter. */
+/** Returns true if the record passes the compiled filter. */
 export type Matches = (record: FilteredRecord) => boolean;
 
-/** A record as compiled filters look at it: a row of `filteredColumns`. */
+/** A record as compiled filters read it: a row with the columns of `filteredColumns`. */
 export interface FilteredRecord {
   folded: Folded;
   custom_fields: Record<string, unknown>;
-  /** The columns of the source by their field's name, and under `folded <name>` the folded form of another table's texts. */
+  /** The source's columns by field name. `folded <name>` holds the folded text of a column of another table. */
   [column: string]: unknown;
 }
 
 type FieldTest = Extract<Filter, { field: string }>;
 
-/** How a compiled filter reads a field. */
+/** Functions by which a compiled filter reads one field. */
 interface Reader {
-  /** What conditions compare with; null if there is none. */
+  /** Returns the value that conditions compare with, or null if there is none. */
   value: (record: FilteredRecord) => FilterValue | null;
   isEmpty: Matches;
 }
 
-/** The select list of what compiled filters look at. */
+/** Returns the select list of the columns that compiled filters read. */
 export const filteredColumns = (source: Source): string =>
   [
     `${source.alias}.folded`,
@@ -39,8 +39,9 @@ const isFoldedElsewhere = ({ isFolded, value, raw }: Column): boolean => !isFold
 const foldedName = (name: string): string => `folded ${name}`;
 
 /**
- * Compiles a filter for records that are at hand. It passes exactly the records that `toSql` selects. Filters on
- * memberships and `search` are for the database alone: no rule of a list can ask for them.
+ * Compiles a filter into a function that tests records in memory. It passes exactly the records that `toSql` selects.
+ * It does not support memberships and `search`; a list's rules cannot contain them.
+ * @throws Error for a filter on memberships or `search`
  */
 export function compileFilter(source: Source, filter: Filter): Matches {
   switch (filter.kind) {
@@ -100,7 +101,9 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
   lte: (order) => order <= 0,
 };
 
-/** Instants compare as texts too: both are in UTC, with milliseconds and a year of four digits. */
+/**
+ * Compiles a comparison. Instants are compared as text: all are in UTC, with milliseconds and a year of four digits.
+ */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];
   const other = test.value;
@@ -111,7 +114,7 @@ function compileComparison(value: Reader['value'], test: Extract<Filter, { kind:
     };
   return (record) => {
     const one = value(record);
-    // A difference could overflow to infinity, but never to NaN.
+    // The difference can overflow to infinity, but never to NaN.
     return typeof one === 'number' && holds(one - Number(other));
   };
 }
@@ -133,9 +136,9 @@ function columnValue(name: string, column: Column): Reader['value'] {
   return (record) => (record[given] as FilterValue | null) ?? missing;
 }
 
-/** A value of `custom_fields`: conditions look only at values of their own JSON type. */
+/** Returns the reader of a custom field. Conditions compare only values of the same JSON type. */
 function customReader(field: string, key: string): Reader {
-  // A key may be `constructor`, or any other name that objects inherit something under.
+  // A key can be `constructor` or another name that every object inherits.
   const kept = ({ custom_fields }: FilteredRecord): unknown =>
     Object.hasOwn(custom_fields, key) ? custom_fields[key] : null;
   return {

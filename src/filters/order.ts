@@ -5,21 +5,21 @@ import { quote } from './parse.ts';
 
 export type Direction = 'ASC' | 'DESC';
 
-/** One key of an order. */
+/** One sort key: a field and its direction. */
 export interface OrderKey {
   field: string;
   direction: Direction;
 }
 
-/** Most significant key first. The record's id, descending, always decides what these leave open. */
+/** Sort keys, most significant first. Ties are always broken by the record's id, descending. */
 export type Order = readonly OrderKey[];
 
-/** Newest first. */
+/** The order of a request without `order_by`: newest first. */
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 /**
- * Reads the `order_by` member of a request: `{field: direction}` or `[{field, direction}]`.
- * @throws DomainError `validation_failed` naming every fault
+ * Parses the field `order_by` of a request: `{field: direction}` or `[{field, direction}]`.
+ * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseOrder(fields: FilterFields, given: unknown, pointer = '/order_by'): Order {
   const { order, faults } = readOrder(fields, given, pointer);
@@ -27,7 +27,10 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
   return order;
 }
 
-/** The same without throwing; the order means nothing when there are faults. */
+/**
+ * Parses the field `order_by` like `parseOrder`, but returns the faults instead of throwing. If there are faults, do
+ * not use the order.
+ */
 export function readOrder(
   fields: FilterFields,
   given: unknown,
@@ -46,7 +49,7 @@ const keysOf = (given: GivenOrder): OrderKey[] =>
     ? given
     : Object.entries(given).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
 
-/** Whether there are more faults than an answer lists; then nothing more is read. */
+/** Returns true if there are more faults than an error response lists. Parsing then stops. */
 const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
 
 function checkMembers(fields: FilterFields, given: Record<string, unknown>, pointer: string, faults: Fault[]): void {
@@ -94,7 +97,10 @@ interface GivenKey {
   direction?: unknown;
 }
 
-/** @param paths where the key's field and direction stand, for the faults */
+/**
+ * Checks one sort key and appends its faults.
+ * @param paths JSON pointers of the key's field and direction, for error messages
+ */
 function checkKey(
   fields: FilterFields,
   { field, direction }: GivenKey,
@@ -112,7 +118,7 @@ function checkKey(
     faults.push({ path: paths.direction, message: 'must be "ASC" or "DESC"' });
 }
 
-/** Leaves out the keys that cannot decide anything: a field's second mention, and all after the id. */
+/** Removes sort keys without effect: repeated fields and all keys after the id. */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

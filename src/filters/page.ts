@@ -8,22 +8,25 @@ import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { shownValue, toSql } from './to-sql.ts';
 import { theOnlyList, type Filter } from './tree.ts';
 
-/** The clauses of the statement that reads a page: `select … from ${from} where ${where} order by ${orderBy} limit ${limit}`. */
+/**
+ * The clauses of a statement that reads a page: `select … from ${from} where ${where} order by ${orderBy} limit
+ * ${limit}`.
+ */
 export interface PageClauses extends Clauses {
   from: Fragment;
 }
 
 /**
- * The clauses of a page. Ordered by the time of creation or by one indexed field, a page costs the same however many
- * records there are and, by cursor, however deep it lies; by number, what it skips. In any other order it costs what
- * sorting the filtered records does.
+ * Returns the clauses that read one page. Ordered by time of creation or by one indexed field, the cost of a page does
+ * not depend on the number of records; by cursor it does not depend on the depth either, by page number the skipped
+ * records add to it. In any other order a page costs as much as sorting all filtered records.
  */
 export function pageClauses(sql: FragmentMaker, listing: Listing): PageClauses {
   const paging = pagingOf(sql, listing);
   return { from: paging.from, ...wayOf(listing)(paging) };
 }
 
-/** The clauses that count what all pages together hold: `select count(*) from ${from} where ${where}`. */
+/** Returns the clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
 export function countClauses(sql: FragmentMaker, listing: Listing): Pick<PageClauses, 'from' | 'where'> {
   const { from, matches } = pagingOf(sql, listing);
   return { from, where: matches };
@@ -41,7 +44,7 @@ function wayOf({ source, order, offset, filter, changing }: Listing): Way {
   return offset > 0 ? skipping(way) : way;
 }
 
-/** Finds the ids first, so that what is skipped is not joined or read further. */
+/** Selects the ids of the page first, so that skipped records are neither joined nor read further. */
 const skipping =
   (way: Way): Way =>
   (paging) => {
@@ -53,7 +56,7 @@ const skipping =
 
 const descending = (field: string): Way => (field === 'created_at' ? newestFirst : indexDescending);
 
-/** The primary key, backwards. */
+/** Newest first: scans the primary key backwards. */
 const newestFirst: Way = (paging) => {
   const { sql, listing, id, matches } = paging;
   const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
@@ -61,8 +64,8 @@ const newestFirst: Way = (paging) => {
 };
 
 /**
- * The members of one list, from the key of the memberships, backwards. Joined, the server may well walk through all the
- * contacts instead: it does not know that a list's members can all be old.
+ * Newest members of one list: reads the primary key of list_members backwards. With a join instead, Postgres may scan
+ * all contacts, because it cannot know that all members of a list may be old.
  */
 const membersFirst: Way = (paging) => {
   const { sql, listing, id, owned } = paging;
@@ -82,8 +85,8 @@ const membersFirst: Way = (paging) => {
 };
 
 /**
- * The members of one list whose rows by rule are not to be believed for contacts that are settling: the other rows, and
- * those of these contacts that match the rules.
+ * Newest members of one list whose memberships by rule may be out of date for settling contacts. For these contacts it
+ * evaluates the list's rules instead; members added by hand and all other contacts are read from list_members.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<Listing['changing']>): Way =>
@@ -119,7 +122,7 @@ const membersOfChanging =
     };
   };
 
-/** The field's index, backwards. The position is compared as a row, so that the scan starts right there. */
+/** Scans the field's index backwards. The position is a row comparison, so the scan starts exactly there. */
 const indexDescending: Way = (paging) => {
   const { sql, listing, id, matches } = paging;
   const { after } = listing;
@@ -131,7 +134,7 @@ const indexDescending: Way = (paging) => {
   };
 };
 
-/** Any order: the filtered records are sorted. */
+/** Sorts all filtered records, for an order that no index serves. */
 const bySorting: Way = (paging) => {
   const { sql, listing, id, matches } = paging;
   const keys = columnsOf(listing.source, listing.order).map((column, i) => {
@@ -147,7 +150,7 @@ const bySorting: Way = (paging) => {
 
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
-/** Whether a record comes after the position, by the keys from the i-th on. */
+/** Returns the condition that a record comes after the position, compared by the sort keys from index `i` on. */
 function isAfter(paging: Paging, after: Position, i: number): Fragment {
   const { sql, listing, id } = paging;
   const { order, source } = listing;

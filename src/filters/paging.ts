@@ -7,21 +7,21 @@ import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** With its offset. */
+  /** The limit, followed by the offset if there is one. */
   limit: Fragment;
 }
 
-/** What every way of finding a page is told. */
+/** The query and the SQL fragments that all strategies for reading a page share. */
 export interface Paging {
   sql: FragmentMaker;
   listing: Listing;
   /** The from clause. */
   from: Fragment;
-  /** The id's column. */
+  /** The id column. */
   id: Fragment;
-  /** The records are this customer's, and to be seen. */
+  /** Condition: the record belongs to the customer and is visible. */
   owned: Fragment;
-  /** They are this customer's and pass the filter. */
+  /** Condition: the record belongs to the customer, is visible and passes the filter. */
   matches: Fragment;
 }
 
@@ -39,11 +39,14 @@ export function pagingOf(sql: FragmentMaker, listing: Listing): Paging {
   };
 }
 
-/** How many records, after how many. */
+/** Returns the page's limit and offset as `limit` expects them. */
 export const slice = ({ sql, listing }: Paging): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 
-/** The position's value of the i-th key: carried by the cursor, or looked up when it was too long for that. */
+/**
+ * Returns the position's value of the i-th sort key: the value stored in the cursor, or a subquery by id if it was too
+ * long for the cursor.
+ */
 export function bound({ sql, listing, from, id, owned }: Paging, after: Position, i: number): Fragment {
   const column = columnsOf(listing.source, listing.order)[i]!;
   const value = after.values[i]!;

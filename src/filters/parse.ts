@@ -13,9 +13,9 @@ import { all, any, not, type Comparison, type Filter, type FilterValue } from '.
 import { readValue } from './values.ts';
 
 /**
- * Reads the `filters` member of a request.
- * @param pointer JSON pointer of `given` in the body, for the faults
- * @throws DomainError `validation_failed` naming every fault
+ * Parses the field `filters` of a request.
+ * @param pointer JSON pointer of `given` in the body, for error messages
+ * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseFilters(fields: FilterFields, given: unknown, pointer = '/filters'): Filter {
   const { filter, faults } = readFilters(fields, given, pointer);
@@ -23,7 +23,10 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
   return filter;
 }
 
-/** The same without throwing; the filter means nothing when there are faults. */
+/**
+ * Parses the field `filters` of a request like `parseFilters`, but returns the faults instead of throwing. If there are
+ * faults, do not use the filter.
+ */
 export function readFilters(
   fields: FilterFields,
   given: unknown,
@@ -37,7 +40,7 @@ export function readFilters(
   return { filter, faults: reading.faults };
 }
 
-/** What goes along while a request is read. */
+/** State of one parse: the allowed fields, the faults found and the number of conditions read so far. */
 interface Reading {
   fields: FilterFields;
   faults: Fault[];
@@ -46,10 +49,10 @@ interface Reading {
 
 const nothing = any([]);
 
-/** Whether there are more faults than an answer lists; then nothing more is read. */
+/** Returns true if there are more faults than an error response lists. Parsing then stops. */
 const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
 
-/** The conditions that these members or elements mean, as long as there is room for their faults. */
+/** Reads the given elements with `read`, one condition each. Stops when the list of faults is full. */
 function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];
   for (const one of given) {
@@ -59,13 +62,13 @@ function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Fil
   return conditions;
 }
 
-/** Notes a fault; what stands at its place in the tree does not matter any more. */
+/** Records a fault and returns a placeholder. The tree is not used once there is a fault. */
 function fault(reading: Reading, path: string, message: string): Filter {
   reading.faults.push({ path, message });
   return nothing;
 }
 
-/** The keys of `filters` (outermost) or of one element of `_or`, joined by AND. */
+/** Reads the keys of `filters` (outermost) or of one element of `_or`. They are joined by AND. */
 function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
   if (!isObject(given)) return fault(reading, pointer, 'must be an object whose keys are field names');
   return all(
@@ -102,7 +105,7 @@ interface Field {
   type: FieldType;
 }
 
-/** What stands at a field's key: a scalar, an array, null or an object of operators. */
+/** Reads the value at a field's key: a scalar, an array, null or an object of operators. */
 function readCondition(reading: Reading, field: Field, given: unknown, path: string): Filter {
   if (field.type === 'search') return readSearch(reading, field, given, path);
   if (isObject(given)) return readOperators(reading, field, given, path);
@@ -235,9 +238,9 @@ function readOne(
   return 'value' in read ? make(read.value) : fault(reading, path, read.fault);
 }
 
-/** A JSON object, not an array. */
+/** Returns true for a JSON object, false for an array. */
 export const isObject = (given: unknown): given is Record<string, unknown> =>
   typeof given === 'object' && given !== null && !Array.isArray(given);
 
-/** A name as the caller wrote it, cut where it would make the message long. */
+/** Returns a name from the request in quotes, cut to 32 characters to keep the message short. */
 export const quote = (name: string): string => JSON.stringify(name.length > 32 ? `${name.slice(0, 32)}…` : name);

@@ -1,12 +1,12 @@
 import type { Fragment, FragmentMaker } from './sql.ts';
 
-/** A statement, or a piece of one, as the server is sent it: text with `$n` and the values of those. */
+/** An SQL text as the server receives it, with `$n` for the n-th parameter, and its parameters. */
 export interface Recorded {
   text: string;
   parameters: unknown[];
 }
 
-/** A fragment that was made by the recorder: text between which stand values and further pieces. */
+/** A fragment that the recorder created: pieces of text with values or further fragments between them. */
 class Piece {
   readonly strings: readonly string[];
   readonly parts: readonly unknown[];
@@ -17,13 +17,19 @@ class Piece {
   }
 }
 
-/** Makes fragments that can be kept, whereas the driver's are good for one statement of one connection. */
+/**
+ * Creates fragments that can be stored and used again. The driver's own fragments work for one statement on one
+ * connection.
+ */
 export const recorder: FragmentMaker = Object.assign(
   (strings: TemplateStringsArray, ...parts: unknown[]) => new Piece(strings, parts) as unknown as Fragment,
   { unsafe: (text: string) => new Piece([text], []) as unknown as Fragment },
 );
 
-/** Writes a recorded fragment out. The numbers of its parameters follow those already in `parameters`, to which they are added. */
+/**
+ * Returns the SQL text of a recorded fragment and appends its parameters to `parameters`. Their numbers `$n` follow
+ * those already there.
+ */
 function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
   return strings.reduce((text, string, i) => text + writePart(parts[i - 1], parameters) + string);
@@ -36,7 +42,7 @@ function writePart(part: unknown, parameters: unknown[]): string {
   return `$${parameters.push(part)}`;
 }
 
-/** The whole of a recorded statement. */
+/** Returns the SQL text and the parameters of a recorded statement. */
 export function record(fragment: Fragment): Recorded {
   const parameters: unknown[] = [];
   return { text: writeOut(fragment, parameters), parameters };

@@ -6,24 +6,24 @@ import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
 
-/** Fields that a rule cannot look at: a list's members may not hang on another list's. */
+/** Fields that rules cannot use. The members of a list must not depend on another list. */
 const excluded = new Set(['list_id', 'search']);
 
 /**
- * Reads the rules of a list. AND binds tighter than OR; without any rule nothing matches.
- * @returns the filter that they mean, which means nothing when there are faults
+ * Parses the rules of a list. AND binds tighter than OR. Without rules the filter matches no record.
+ * @returns the rules as a filter, which must not be used if there are faults
  */
 export function readRules(
   fields: FilterFields,
   given: unknown,
   pointer = '/rules',
 ): { filter: Filter; faults: Fault[] } {
-  const rules: unknown[] = Array.isArray(given) ? given : []; // their number is for the schema to refuse
+  const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
   const faults: Fault[] = [];
   const alternatives: Filter[][] = [];
   for (const [i, rule] of rules.entries()) {
     if (faults.length > maxFaults) break;
-    if (!isRule(rule)) continue; // its shape is for the schema to refuse
+    if (!isRule(rule)) continue; // the schema checks the shape of a rule
     const condition = readRule(fields, rule, (member, message) =>
       faults.push({ path: `${pointer}/${i}/${member}`, message }),
     );
@@ -33,14 +33,17 @@ export function readRules(
   return { filter: any(alternatives.map(all)), faults };
 }
 
-/** The filter that stored rules mean. */
+/**
+ * Returns stored rules as a filter.
+ * @throws Error if a stored rule is invalid
+ */
 export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filter {
   const { filter, faults } = readRules(fields, rules);
   if (faults.length > 0) throw new Error(`A stored rule cannot be read: ${faults[0]!.path} ${faults[0]!.message}`);
   return filter;
 }
 
-/** Rules as they are kept and shown: every member there, the first joined by AND. */
+/** Returns rules as they are stored and shown: with every field filled in, and AND for the first rule. */
 export const completeRules = (given: readonly RuleGiven[]): Rule[] =>
   given.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
     field,
@@ -78,7 +81,7 @@ function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, r
 const texts: readonly RuleOperator[] = ['contains', 'not_contains', 'starts_with', 'ends_with'];
 const comparisons: readonly RuleOperator[] = ['greater_than', 'greater_or_equal', 'less_than', 'less_or_equal'];
 
-/** The operators that fit a type of field. */
+/** Returns the operators that a type of field supports. */
 function operatorsFor(type: FieldType): readonly RuleOperator[] {
   const without = type === 'uuid' ? [...texts, ...comparisons] : type === 'text' || type === 'custom' ? [] : texts;
   return ruleOperators.filter((operator) => !without.includes(operator));
@@ -103,7 +106,7 @@ function isOneOf(condition: Condition): Filter {
 const compares =
   (operator: Comparison) =>
   (condition: Condition): Filter => {
-    // A custom field holds what the customer put there: a value that reads as a number is compared with numbers.
+    // Custom fields have no fixed type: a value that looks like a number is compared with numbers.
     const [value] = readings(condition, condition.value).toSorted((a, b) => Number(isNumber(b)) - Number(isNumber(a)));
     return value === undefined || typeof value === 'boolean'
       ? nothing
@@ -143,7 +146,10 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
   is_not_empty: complement(isEmpty),
 };
 
-/** What a text means as a value of the field's type: of a custom field, whose values have any type, all that it can mean. */
+/**
+ * Returns a rule's text as values of the field's type. A custom field has no fixed type, so all types that the text can
+ * mean are returned.
+ */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {
     report('value', `must have at most ${ruleLimits.characters} characters, and so each of several values`);

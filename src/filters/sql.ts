@@ -1,11 +1,13 @@
 import type postgres from 'postgres';
 
-/** A piece of SQL with its parameters, to be put into a statement. */
+/** A piece of an SQL statement with its parameters. */
 export type Fragment = postgres.Fragment;
 
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
-/** What makes fragments: a pool or a transaction, whatever its types. Nothing in here runs one. */
+/**
+ * Creates fragments: a pool or a transaction, of any type parameters. The modules in src/filters never run a statement.
+ */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;
   unsafe(text: string): Fragment;
@@ -14,8 +16,8 @@ export interface FragmentMaker {
 const constants = new WeakMap<FragmentMaker, Map<string, Fragment>>();
 
 /**
- * A text of this program as a fragment, never one of a caller. Made once: the driver's fragments are promises, many
- * times dearer than the text in them.
+ * Returns a constant SQL text of this program as a fragment. Never pass input from a caller. Each text's fragment is
+ * cached, because the driver's fragments are promises and cost many times more than their text.
  */
 export function constant(sql: FragmentMaker, text: string): Fragment {
   const known = constants.get(sql) ?? new Map<string, Fragment>();
@@ -25,7 +27,7 @@ export function constant(sql: FragmentMaker, text: string): Fragment {
   return made;
 }
 
-/** The fragments with a word between them; `otherwise` when there is none. */
+/** Joins the fragments with a word between them. Returns `otherwise` if there are no fragments. */
 export function join(sql: FragmentMaker, fragments: Fragment[], word: 'and' | 'or' | ',', otherwise: string): Fragment {
   if (fragments.length === 0) return constant(sql, otherwise);
   return fragments.reduce((joined, fragment) => sql`${joined} ${constant(sql, word)} ${fragment}`);

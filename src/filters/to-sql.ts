@@ -6,15 +6,15 @@ import type { Comparison, Filter, FilterValue } from './tree.ts';
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
-/** What goes along while a filter is printed. */
+/** Context of one translation to SQL. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
 }
 
 /**
- * A filter as a condition over `source.from`. Everything that a caller gave is a parameter. The condition is never
- * unknown where `not` looks at it: what SQL leaves null counts as false.
+ * Returns a filter as an SQL condition over `source.from`. All values from callers are parameters. An unknown (null)
+ * condition counts as false, under `not` too.
  */
 export const toSql = (sql: FragmentMaker, source: Source, filter: Filter): Fragment => print({ sql, source }, filter);
 
@@ -57,7 +57,7 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
   const shown = shownValue(sql, column);
   switch (test.kind) {
     case 'in':
-      // Without the coalesce, which only matters to what it would put in, an index on the value can be used.
+      // Uses the bare value, without coalesce, if `shownAs` is not among the values: then an index can be used.
       return isOneOf(
         sql,
         column.shownAs !== undefined && test.values.includes(column.shownAs) ? shown : value,
@@ -73,7 +73,7 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
   }
 }
 
-/** A column's value, with what is shown in place of a missing one. */
+/** Returns the expression of a column's value. If the column has `shownAs`, that replaces null. */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
   return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
@@ -83,13 +83,13 @@ const symbols: Record<Comparison, string> = { gt: '>', gte: '>=', lt: '<', lte: 
 
 type SqlType = 'text' | 'integer' | 'timestamptz' | 'uuid' | 'numeric';
 
-/** The SQL type of a column's values. */
+/** Returns the SQL type of a column's values. */
 export const typeOf = (column: Column): SqlType => {
   if (column.type === 'instant') return 'timestamptz';
   return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
 };
 
-/** A value as a parameter of its type. */
+/** Returns a value as a parameter, cast to its SQL type. */
 export const parameter = (sql: FragmentMaker, value: FilterValue, type: SqlType): Fragment =>
   sql`${String(value)}::${constant(sql, type)}`;
 
@@ -105,7 +105,7 @@ function likePattern({ text, at }: Test<'contains'>): string {
 
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
 
-/** Whether each word is in one of the texts searched. */
+/** Returns the condition that every word occurs in one of the searched texts. */
 function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
   const occurs = (word: string): Fragment =>
     sql`(${join(
@@ -120,12 +120,12 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
 function printListTest(printing: Printing, test: FieldTest): Fragment {
   if (test.kind === 'in')
     return printMembership(printing, { kind: 'member', lists: test.values.map(String), unsettled: [] });
-  if (test.kind !== 'empty') throw new Error(`A list is not asked for by ${test.kind}`);
+  if (test.kind !== 'empty') throw new Error(`The field list_id does not support the condition ${test.kind}`);
   const { sql } = printing;
   return sql`(${printMembership(printing, { kind: 'member', lists: 'any', unsettled: [] })}) is not true`;
 }
 
-/** Whether the contact is in one of the lists, by hand or by rule. */
+/** Returns the condition that the contact is a member of one of the lists, by hand or by rule. */
 function printMembership(printing: Printing, { lists, unsettled, changing }: Test<'member'>): Fragment {
   const { sql } = printing;
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
@@ -136,11 +136,14 @@ function printMembership(printing: Printing, { lists, unsettled, changing }: Tes
   return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled})`;
 }
 
-/** Whether the contact refers to a company that is being settled. An index finds all contacts that do. */
+/** Returns the condition that the contact refers to a company that is being settled. An index finds these contacts. */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
-/** A record's time of creation is its id's, so that a range of times is a range of ids, which the primary key serves. */
+/**
+ * Returns a condition on the time of creation as a condition on the id: a record's id contains its time of creation, so
+ * the primary key serves a range of times.
+ */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
   const from = (value: FilterValue, plus = 0): Fragment => sql`${firstIdOf(Date.parse(String(value)) + plus)}::uuid`;
@@ -152,20 +155,23 @@ function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
       'false',
     )})`;
   if (test.kind === 'empty') return sql`false`;
-  if (test.kind !== 'compare') throw new Error(`A time is not asked for by ${test.kind}`);
+  if (test.kind !== 'compare') throw new Error(`The field created_at does not support the condition ${test.kind}`);
   const { operator, value } = test;
   return operator === 'gt' || operator === 'gte'
     ? sql`${id} >= ${from(value, operator === 'gt' ? 1 : 0)}`
     : sql`${id} < ${from(value, operator === 'lte' ? 1 : 0)}`;
 }
 
-/** The least UUID whose version 7 timestamp is this one, in milliseconds since 1970. Times before 1970 count as 1970. */
+/**
+ * Returns the lowest UUID version 7 of a time.
+ * @param milliseconds since 1970; an earlier time counts as 1970
+ */
 export function firstIdOf(milliseconds: number): string {
   const time = Math.max(milliseconds, 0).toString(16).padStart(12, '0');
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
-/** A value kept in `custom_fields`: conditions look only at values of their own JSON type. */
+/** Returns a condition on a value of `custom_fields`. It compares only values of the same JSON type. */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
   const kept = sql`${constant(sql, source.alias)}.custom_fields`;
   const text = sql`(${constant(sql, source.alias)}.folded ->> ${`custom_fields.${key}`}::text) collate "C"`;

@@ -1,37 +1,42 @@
-/** A value to compare with, canonical: text folded, instants in UTC with milliseconds, UUIDs in lower case. */
+/**
+ * A value that a condition compares with, in canonical form: text folded (text/fold.ts), instants in UTC with
+ * milliseconds, UUIDs in lower case.
+ */
 export type FilterValue = string | number | boolean;
 
 /**
- * What a filter asks, whatever language it was asked in and whatever engine will answer. Every operator of a request is
- * one of these or a combination of them: `ne` is `not` of `in`, `between` is two `compare`.
+ * A filter as a tree of conditions. It does not depend on the language of the request or on the engine that runs it.
+ * Every operator of a request becomes one of these nodes or a combination of them: `ne` is `not` of `in`, `between` is
+ * two `compare`.
  *
- * A condition on a value that is not there is false (and its `not` therefore true), but for `empty`.
+ * A condition on a missing value is false, so its `not` is true. The exception is `empty`.
  */
 export type Filter =
-  /** Each of these holds; true when there is none. */
+  /** Every filter of `of` holds. True if `of` is empty. */
   | { kind: 'all'; of: Filter[] }
-  /** At least one of these holds; false when there is none. */
+  /** At least one filter of `of` holds. False if `of` is empty. */
   | { kind: 'any'; of: Filter[] }
   | { kind: 'not'; of: Filter }
-  /** The field's value is one of these. */
+  /** The field's value equals one of `values`. */
   | { kind: 'in'; field: string; values: FilterValue[] }
-  /** Text by code points of its folded form. */
+  /** The field's value is less or greater than `value`. Text is compared in folded form, by code point. */
   | { kind: 'compare'; field: string; operator: Comparison; value: FilterValue }
-  /** The folded value has this text in it. */
+  /** The field's folded value contains `text`, anywhere, at its start or at its end. */
   | { kind: 'contains'; field: string; text: string; at: 'anywhere' | 'start' | 'end' }
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact has a membership in one of these lists, or in any; of the unsettled ones, whose rules are not written
-   * down yet, only those made by hand count. The same goes for the changing ones where the contact is `settling`.
+   * The contact is a member of one of `lists`, or of any list. Members by rule of the lists in `unsettled` do not
+   * count, because their rules are not evaluated yet; members added by hand do. Members by rule of the lists in
+   * `changing` do not count while the contact is `settling`.
    */
   | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing }
-  /** The contact's company was changed or deleted, and memberships of its contacts may not have followed yet. */
+  /** The contact's company was changed or deleted, and the contact's list memberships may not be updated yet. */
   | { kind: 'settling'; customerId: string }
-  /** Every one of these words occurs in what the field searches. */
+  /** Every word of `words` occurs in the texts that the field searches. */
   | { kind: 'search'; field: string; words: string[] };
 
-/** Lists whose memberships by rule cannot be believed for contacts that are settling. */
+/** Lists whose memberships by rule may be out of date for contacts that are settling. */
 export interface Changing {
   customerId: string;
   lists: string[];
@@ -43,13 +48,13 @@ export const all = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind:
 export const any = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind: 'any', of });
 export const not = (of: Filter): Filter => ({ kind: 'not', of });
 
-/** The one list whose members are all that a filter asks for: their number is known. */
+/** Returns the list's id if the filter selects exactly the members of one list. The number of its members is stored. */
 export function theOnlyList(filter: Filter): string | undefined {
   if (filter.kind !== 'in' || filter.field !== 'list_id' || filter.values.length !== 1) return undefined;
   return String(filter.values[0]);
 }
 
-/** Returns the names of all fields that a filter looks at, as a request has them. */
+/** Returns the names of all fields that a filter uses, as written in requests. */
 export function fieldsOf(filter: Filter): Set<string> {
   if (filter.kind === 'all' || filter.kind === 'any') return new Set(filter.of.flatMap((one) => [...fieldsOf(one)]));
   if (filter.kind === 'not') return fieldsOf(filter.of);

@@ -4,10 +4,13 @@ import { filterLimits, type FieldType } from '../schemas/filters.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
 import type { FilterValue } from './tree.ts';
 
-/** A value as the filter tree has it, or what it should have been. */
+/** A value in the canonical form of the filter tree, or a message that says what the value must be. */
 export type ReadValue = { value: FilterValue } | { fault: string };
 
-/** Reads one value of a condition as its field's type, strictly: `"5"` is no integer. */
+/**
+ * Reads one value of a condition as a value of its field's type. It does not convert between types: `"5"` is no
+ * integer.
+ */
 export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
 
 const readers: Record<FieldType, (given: unknown) => ReadValue> = {
@@ -37,5 +40,5 @@ function readText(given: unknown): ReadValue {
 const isInt4 = (given: unknown): given is number =>
   Number.isInteger(given) && (given as number) === ((given as number) | 0);
 
-/** The instant in UTC, kept to the millisecond. */
+/** Returns the instant in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
