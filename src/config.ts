@@ -20,150 +20,155 @@ const perMinute = (description: string, value: number) =>
   });
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 
-/** Every environment variable the service reads: its type, default and meaning. The README's table is made from it. */
+/** All environment variables of the service with type, default and meaning. README's table is generated from it. */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
     default: '127.0.0.1',
     description: 'address to listen on; `0.0.0.0` in the image',
   }),
-  PORT: port('port to listen on; 0 takes a free one', 3000),
+  PORT: port('port to listen on; 0 selects a free port', 3000),
   METRICS_PORT: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: 65535,
       description:
-        'port for `/metrics`, `/healthz` and `/readyz`; without it `serve` has them on `PORT`, and `work` does not listen',
+        'port for `/metrics`, `/healthz` and `/readyz`; if not set, `serve` has them on `PORT`, and `work` does not listen',
     }),
   ),
-  PUBLIC_URL: url('address under which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
+  PUBLIC_URL: url('URL at which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
   DATABASE_URL: url(
-    'PostgreSQL 18 or newer, for the service; without it an embedded server is started in `DATA_DIR`',
+    'PostgreSQL 18 or newer, with the login of the service; if not set, an embedded server is started in `DATA_DIR`',
     '^postgres(ql)?://[^\\s]+$',
   ),
   MIGRATION_DATABASE_URL: url(
-    'the same database as its owner, for `migrate`; `DATABASE_URL` when absent',
+    'the same database with the login of its owner, for `migrate`; default: `DATABASE_URL`',
     '^postgres(ql)?://[^\\s]+$',
   ),
   DATA_DIR: Type.String({
     minLength: 1,
     default: '.data',
-    description: 'where the embedded PostgreSQL keeps its data',
+    description: 'data folder of the embedded PostgreSQL',
   }),
   DATABASE_LOOKUP_CONNECTIONS: count('pipelined connections for short reads', 2),
   DATABASE_CREDENTIAL_CONNECTIONS: count('pipelined connections for looking up keys and sessions', 1),
-  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads; one customer alone gets half of them', 12),
-  DATABASE_TRANSACTION_CONNECTIONS: count('connections for transactions; one customer alone gets half of them', 20),
+  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads; one customer can use at most half of them', 12),
+  DATABASE_TRANSACTION_CONNECTIONS: count(
+    'connections for transactions; one customer can use at most half of them',
+    20,
+  ),
   DATABASE_QUEUE_LENGTH: count(
-    'requests that may wait for a connection, per kind; one customer alone gets half of these places; one more is answered 503',
+    'requests that may wait for a connection, per kind; one customer can use at most half of the places; a request beyond that gets 503',
     500,
   ),
-  DATABASE_QUEUE_MS: milliseconds(
-    'longest time that a request waits for connections before 503, all waits together',
-    1_000,
-  ),
-  REQUEST_TIMEOUT_MS: milliseconds('longest time for one request before 503, its waits included', 10_000),
+  DATABASE_QUEUE_MS: milliseconds('longest total time that a request waits for connections before 503', 1_000),
+  REQUEST_TIMEOUT_MS: milliseconds('longest time for one request, waits included, before 503', 10_000),
   STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
   OVERLOAD_MS: Type.Integer({
     minimum: 0,
     maximum: 60_000,
     default: 1_000,
-    description: 'stall of the event loop that counts as overload, answered 503 (ms); 0 turns it off',
+    description: 'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
   }),
   ELASTICSEARCH_URL: url(
-    'nodes of the search cluster that keeps the prospect catalog, comma-separated; without it PostgreSQL keeps it',
+    'nodes of the Elasticsearch cluster that stores the prospect catalog, comma-separated; if not set, PostgreSQL stores it',
     '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
   ),
   ELASTICSEARCH_API_KEY: Type.Optional(
-    Type.String({ minLength: 1, description: 'how to log in there, unless the URL says' }),
+    Type.String({ minLength: 1, description: 'API key of the Elasticsearch cluster, unless the URL contains a login' }),
   ),
   ELASTICSEARCH_INDEX: Type.String({
     pattern: '^[a-z][a-z0-9_-]{0,99}$',
     default: 'sales-data-prospects',
-    description: 'name of the catalog in the search cluster; what belongs to it begins so',
+    description: "name of the catalog's alias in Elasticsearch, and prefix of its indexes",
   }),
   ELASTICSEARCH_SHARDS: Type.Integer({
     minimum: 1,
     maximum: 1024,
     default: 1,
-    description: 'parts a new index is split into',
+    description: 'shards of a new index',
   }),
   ELASTICSEARCH_REPLICAS: Type.Integer({
     minimum: 0,
     maximum: 16,
     default: 1,
-    description: 'copies of each part of a new index, beside the first',
+    description: 'replicas of each shard of a new index',
   }),
-  ELASTICSEARCH_READS: count('reads of the search cluster under way at once; one customer alone gets half of them', 8),
-  ELASTICSEARCH_TIMEOUT_MS: milliseconds(
-    'longest wait for an answer of a node of the search cluster before 503',
-    4_000,
+  ELASTICSEARCH_READS: count('concurrent reads of Elasticsearch; one customer can use at most half of them', 8),
+  ELASTICSEARCH_TIMEOUT_MS: milliseconds('longest wait for the response of an Elasticsearch node before 503', 4_000),
+  ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds(
+    'longest wait for one bulk write of an import before it is retried',
+    60_000,
   ),
-  ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds('longest wait for one write of a load before it is tried again', 60_000),
   PROSPECT_MASKING: Type.Union([Type.Literal('on'), Type.Literal('off')], {
     default: 'on',
-    description: 'whether e-mails and phones of prospects are masked until the customer has unlocked them',
+    description: 'whether e-mail addresses and phones of prospects are masked until the customer has unlocked them',
   }),
   UNLOCK_COST: credits('an unlocked prospect'),
   VERIFY_COST: credits('a verified e-mail address'),
   VERIFY_DNS_SERVERS: Type.Optional(
     Type.String({
       pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$',
-      description:
-        "DNS servers that are asked where mail goes, `address` or `address:port`, comma-separated; else the system's",
+      description: "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
     }),
   ),
-  VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for an answer of a DNS server before it is asked again', 2_000),
+  VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for the response of a DNS server before a retry', 2_000),
   VERIFY_DNS_TRIES: Type.Integer({
     minimum: 1,
     maximum: 10,
     default: 2,
-    description: 'how often each of them is asked',
+    description: 'queries to each DNS server before it counts as failed',
   }),
   VERIFY_SMTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
     default: 'off',
     description:
-      'whether mail servers are asked for the mailbox (RCPT, no mail is sent); else an address whose domain takes mail is `verified`',
+      'whether mail servers are asked for the mailbox (RCPT, no mail is sent); if `off`, an address is `verified` if its domain accepts mail',
   }),
   VERIFY_SMTP_PORT: port('port of the mail servers', 25),
   VERIFY_SMTP_SENDER: Type.Optional(
     Type.String({
       pattern: '^[!-;=?A-~]+@[A-Za-z0-9.-]+$',
-      description: 'whom they are told that mail would be from; nobody (`<>`) when absent',
+      description: 'sender address (MAIL FROM) given to mail servers; default: the empty sender `<>`',
     }),
   ),
   VERIFY_SMTP_NAME: Type.Optional(
     Type.String({
       pattern: '^[A-Za-z0-9.-]+$',
-      description: 'what they are told this machine is called; best the name that its address leads back to',
+      description: "host name (EHLO) given to mail servers; it should match the reverse DNS of this machine's address",
     }),
   ),
-  VERIFY_SMTP_TIMEOUT_MS: milliseconds('longest wait for a connection to them, and for each reply', 10_000),
+  VERIFY_SMTP_TIMEOUT_MS: milliseconds(
+    'longest wait for a connection to a mail server, and for each of its replies',
+    10_000,
+  ),
   VERIFY_DEADLINE_MS: milliseconds(
-    'longest time for one address, the wait for its turn apart; then it is `unknown`',
+    'longest time to verify one address, without its wait in the queue; after that the address is `unknown`',
     30_000,
   ),
-  VERIFY_CONNECTIONS: count('mailboxes asked for at once, per process', 100),
-  VERIFY_DOMAIN_CONNECTIONS: count('mailboxes of one domain asked for at once, over all customers, per process', 2),
+  VERIFY_CONNECTIONS: count('concurrent mailbox checks, per process', 100),
+  VERIFY_DOMAIN_CONNECTIONS: count(
+    'concurrent mailbox checks of one domain, for all customers together, per process',
+    2,
+  ),
   VERIFY_DOMAIN_INTERVAL_MS: Type.Integer({
     minimum: 0,
     maximum: 3_600_000,
     default: 500,
-    description: 'shortest time between two beginnings of that (ms); 0: none',
+    description: 'shortest time between the starts of two mailbox checks of one domain (ms); 0: no pause',
   }),
   VERIFY_PRIVATE_ADDRESSES: Type.Union([Type.Literal('off'), Type.Literal('on')], {
     default: 'off',
-    description: 'whether mail servers outside the public net are called too; for tests',
+    description: 'whether mail servers at private addresses are called too; for tests',
   }),
   LOG_LEVEL: Type.Union(
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
-    { default: 'info', description: 'least severe level that is logged' },
+    { default: 'info', description: 'lowest level that is logged' },
   ),
   TRUST_PROXY: Type.Optional(
     Type.String({
       minLength: 1,
       description:
-        'proxies whose `X-Forwarded-For` is believed: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
+        'proxies whose `X-Forwarded-For` is trusted: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
     }),
   ),
   MAX_CONNECTIONS: Type.Integer({
@@ -171,10 +176,10 @@ export const ConfigSchema = Type.Object({
     maximum: 100_000,
     default: 2_000,
     description:
-      'connections of callers at once, per process; for one more the one that has been idle longest is closed. One address holds no more than remain free',
+      'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
   }),
   CONNECTION_SILENCE_MS: milliseconds(
-    'longest time without a byte of a request or an answer before a connection is closed',
+    'longest time without a byte of a request or a response before a connection is closed',
     30_000,
   ),
   CORS_ORIGINS: Type.Optional(
@@ -182,19 +187,19 @@ export const ConfigSchema = Type.Object({
   ),
   RATE_LIMITS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
     default: 'on',
-    description: 'whether requests are limited; `off` turns off every limit below',
+    description: 'rate limits; `off` turns off every limit below',
   }),
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
   RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
   RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
   RATE_LIMIT_LOGIN: perMinute(
-    'failed logins of one account from one address (of all accounts three times as many)',
+    'failed logins of one account from one address (for all accounts together: three times as many)',
     10,
   ),
-  RATE_LIMIT_UNAUTHENTICATED: perMinute('requests from one address that are answered 401', 300),
+  RATE_LIMIT_UNAUTHENTICATED: perMinute('requests from one address that get 401', 300),
   REDIS_URL: url(
-    'Redis or Valkey server where all instances count requests together; without it each process counts its own',
+    'Redis or Valkey server where all instances count requests together; if not set, each process counts its own requests',
     '^rediss?://[^\\s]+$',
   ),
   KEY_PREFIX: Type.String({
@@ -202,16 +207,13 @@ export const ConfigSchema = Type.Object({
     default: 'sda',
     description: 'first part of newly issued API keys',
   }),
-  SHUTDOWN_MS: milliseconds(
-    'longest wait at SIGTERM for requests in hand, and for mail servers that were asked',
-    15_000,
-  ),
+  SHUTDOWN_MS: milliseconds('longest wait at SIGTERM for requests in flight and for running mailbox checks', 15_000),
 });
 
-/** The parsed environment. Frozen; made once at the start of a command. */
+/** The parsed environment, frozen. Each command reads it once at its start. */
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
-/** The environment does not say what it must; `faults` has a line for every variable at fault, never its value. */
+/** The environment is invalid. `faults` has one line for each invalid variable, without its value. */
 export class ConfigError extends Error {
   readonly faults: string[];
 
@@ -223,8 +225,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * Reads the environment into a `Config`. An empty variable counts as absent.
- * @throws ConfigError naming every variable at fault at once
+ * Parses the environment into a `Config`. An empty variable counts as not set.
+ * @throws ConfigError that lists all invalid variables
  */
 export function parseConfig(environment: Record<string, string | undefined>): Config {
   const properties: TProperties = ConfigSchema.properties;
@@ -240,11 +242,14 @@ export function parseConfig(environment: Record<string, string | undefined>): Co
   return Object.freeze(parsed as Static<typeof ConfigSchema>);
 }
 
-/** Numbers are whole and written in digits: `1.5`, `1e3` and `0x10` stay texts, which the schema refuses. */
+/**
+ * Returns the number if the schema expects an integer and the text is a whole number in digits. `1.5`, `1e3` and `0x10`
+ * stay text, and the schema then rejects them.
+ */
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/** Checks of variables that their schema cannot express. Each returns what every wrong element must be. */
+/** Checks that a schema cannot express, by variable. Each returns one message per fault, without the value. */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,
@@ -258,11 +263,17 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
 const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
-/** A line for each element of a comma-separated list that is wrong. Never shows the element. */
+/**
+ * Returns a message for each invalid element of a comma-separated list. The message shows the element's position, not
+ * its value.
+ */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
-/** A password may hold any character, but in a URL some are written as %XX. Several hosts may stand with commas between. */
+/**
+ * Checks a database URL. Special characters in the password must be written as %XX. It may name several hosts,
+ * separated by commas.
+ */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
   const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
@@ -282,7 +293,7 @@ function isPercentEncoded(url: string): boolean {
   }
 }
 
-/** `scheme://host[:port]`, written as browsers send it: any other form would never match. */
+/** Returns true for `scheme://host[:port]` exactly as browsers send it. Any other form would never match. */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text)
     ? URL.canParse(text) && new URL(text).origin === text
@@ -293,14 +304,14 @@ const isServerAddress = (text: string): boolean => {
   return isIP(bracketed ?? plain ?? text) > 0;
 };
 
-/** The configuration of this process. `process.env` is read here and below, nowhere else. */
+/** Returns the configuration of this process. Only this function and `environmentWithout` read `process.env`. */
 export const readConfig = (): Config => parseConfig(process.env);
 
-/** This process's environment for a program that it starts, without the variables that match. */
+/** Returns this process's environment for a child process, without the variables whose names match the pattern. */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
-/** Says what a variable may hold, from its schema. */
+/** Returns a message that says which values a variable allows, from its schema. */
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
   if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ConfigError, parseConfig } from '../src/config.ts';
 
-/** The faults of an environment, by variable; none when it is valid. */
+/** Returns the faults of an environment, one for each variable, or none if it is valid. */
 function faultsOf(environment: Record<string, string>): string[] {
   try {
     parseConfig(environment);
@@ -13,16 +13,16 @@ function faultsOf(environment: Record<string, string>): string[] {
 }
 
 describe('whole-number variables', () => {
-  test.each(['1.5', '1e3', '0x10', '5 credits', ' '])('refuse %j', (text) => {
+  test.each(['1.5', '1e3', '0x10', '5 credits', ' '])('reject %j', (text) => {
     expect(faultsOf({ UNLOCK_COST: text })).toEqual(['UNLOCK_COST: must be a whole number from 0 to 10000']);
   });
 
-  test('take digits', () => {
+  test('accept digits', () => {
     expect(parseConfig({ UNLOCK_COST: '3', PORT: '0' })).toMatchObject({ UNLOCK_COST: 3, PORT: 0 });
   });
 });
 
-describe('lists and URLs are checked before anything starts', () => {
+describe('lists and URLs are checked at the start', () => {
   const wrong: [string, string, string][] = [
     ['CORS_ORIGINS', 'foo', 'element 1 must be an origin'],
     ['CORS_ORIGINS', 'https://a.example.com,https://b.example.com/path', 'element 2 must be an origin'],
@@ -37,7 +37,7 @@ describe('lists and URLs are checked before anything starts', () => {
     ['ELASTICSEARCH_URL', 'http://a:9200,http://b:port', 'element 2 must be a URL'],
     ['PUBLIC_URL', 'https://:0', 'must be a URL'],
   ];
-  test.each(wrong)('%s=%s is refused', (name, value, text) => {
+  test.each(wrong)('%s=%s is rejected', (name, value, text) => {
     const faults = faultsOf({ [name]: value });
     expect(faults).toHaveLength(1);
     expect(faults[0]).toMatch(new RegExp(`^${name}: `));
@@ -52,11 +52,11 @@ describe('lists and URLs are checked before anything starts', () => {
     ['ELASTICSEARCH_URL', 'http://elastic:secret@a:9200,https://b'],
     ['TRUST_PROXY', '10.0.0.0/8,loopback'],
   ];
-  test.each(right)('%s=%s is taken', (name, value) => {
+  test.each(right)('%s=%s is accepted', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([]);
   });
 
-  test('every fault is named at once, and no value is shown', () => {
+  test('all faults are reported at once, without values', () => {
     const secret = 'hunter2';
     const faults = faultsOf({ DATABASE_URL: `postgres://u:${secret}#@db/x`, CORS_ORIGINS: secret, PORT: secret });
     expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DATABASE_URL', 'CORS_ORIGINS']);

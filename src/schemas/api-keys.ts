@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { scopes } from './scopes.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
-/** How long a key may live, in days. */
+/** Lifetimes that a key can have, in days. */
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
@@ -12,24 +12,24 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'days until the key expires' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** Body of generate. Without `permissions` the key carries every external scope. */
+/** Body of generate. A key without `permissions` gets all scopes. */
 export const KeyRequest = Strict(
   {
     name: KeyName(),
     expiration: Expiration(),
-    permissions: Type.Optional(Permissions({ description: 'every scope when left out' })),
+    permissions: Type.Optional(Permissions({ description: 'default: all scopes' })),
   },
   { examples: [{ name: 'Nightly import', expiration: 90, permissions: ['contacts:read', 'contacts:create'] }] },
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/** Body of update: what is left out keeps its value, and the key gets a new secret in any case. */
+/** Body of update. Fields that are not sent do not change. The key always gets a new secret. */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
 export const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
-/** A key as lists show it: never the key itself. */
+/** An API key as lists show it, without the secret. */
 export const ApiKey = Type.Object(
   {
     id: Uuid(),
@@ -40,22 +40,22 @@ export const ApiKey = Type.Object(
     expires_at: Instant(),
     created_at: Instant(),
     updated_at: Instant(),
-    last_used_at: Nullable(Instant({ description: 'to about a minute' })),
+    last_used_at: Nullable(Instant({ description: 'accurate to about a minute' })),
     revoked_at: Nullable(Instant()),
-    created_by: Uuid({ description: 'the user who generated it' }),
+    created_by: Uuid({ description: 'the user who generated the key' }),
   },
   { title: 'ApiKey' },
 );
 export type ApiKey = Static<typeof ApiKey>;
 
-/** Answer of generate and update: the only two places where `key` is ever shown. */
+/** Response of generate and update, the only two responses that contain the secret `key`. */
 export const IssuedKey = Type.Object(
   {
     success: Type.Literal(true),
     message: Type.String(),
     data: Type.Composite([
       Type.Pick(ApiKey, ['id', 'name', 'start', 'permissions', 'status', 'expires_at', 'created_at']),
-      Type.Object({ key: Type.String({ description: 'shown here and never again' }) }),
+      Type.Object({ key: Type.String({ description: 'shown only in this response' }) }),
     ]),
   },
   { title: 'IssuedKey' },

@@ -1,4 +1,4 @@
-/** What is kept of keys, users and customers: who did it, when, from which address. */
+/** Events of the audit log, about keys, users and customers. */
 export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
@@ -17,29 +17,31 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** An event about to be recorded. Failed logins are counted instead. */
+/** A new event of the audit log. Failed logins are counted instead, so they cannot be added this way. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** The user concerned, who need not be the one who did it. */
+  /** The user that the event is about. It need not be the user who caused it. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
-  /** Never a secret, not even a wrong one. */
+  /** Details of the event. Never a secret, not even a wrong password or key. */
   details?: Record<string, string>;
 }
 
-/** Who did it, and from where. */
+/** Who caused an event, and from which network address. */
 export interface Actor {
-  /** A user's e-mail address, `command line`, or `anonymous`. */
+  /** The user's e-mail address, `command line` or `anonymous`. */
   actor: string;
-  /** The caller's network address; null on the command line. */
+  /** The caller's IP address, or null for the command line. */
   address: string | null;
 }
 
 export const commandLine: Actor = { actor: 'command line', address: null };
 
-/** An event as `audit list` shows it. `details` of failed logins tell how many attempts it stands for. */
+/**
+ * An event as `audit list` prints it. One failed-login event stands for several attempts; `details` has their number.
+ */
 export interface AuditEvent {
   id: string;
   created_at: string;

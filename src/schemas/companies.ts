@@ -15,7 +15,7 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** What a caller may write of a company, as it is answered too. */
+/** Fields of a company that callers can write. Responses contain them too. */
 const writable = {
   type: Text(64, { minLength: 1, examples: ['customer'] }),
   company_name: Name({ examples: ['Analytical Engines Ltd'] }),
@@ -39,7 +39,7 @@ export const Company = Type.Object(
   {
     id: Uuid(),
     ...writable,
-    type: Type.String({ description: 'empty for a company that was made from its name in a contact' }),
+    type: Type.String({ description: 'empty for a company that was created from the name in a contact' }),
     last_verified: Instant(),
     verification_status: Enum(verificationStatuses),
     score: Type.Integer({ minimum: 0, maximum: 100 }),
@@ -52,7 +52,7 @@ export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
-/** A new company. A name may repeat. */
+/** Body of a new company. Several companies may have the same name. */
 export const CompanyCreate = Type.Composite(
   [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
   {
@@ -63,7 +63,7 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-/** Changes of a company: only what is sent changes; null clears what can be empty. */
+/** Body of a PATCH of a company. Fields that are not sent do not change; null clears a nullable field. */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
   title: 'CompanyPatch',
@@ -73,7 +73,7 @@ export type CompanyPatch = Static<typeof CompanyPatch>;
 
 const listed = { filters: CompanyFilters, order_by: CompanyOrder };
 
-/** Which companies, in which order, which page of them. */
+/** Body that selects companies: filters, order and page. */
 export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'CompanyQuery',
@@ -83,7 +83,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
-/** The same for counting, where there is nothing to continue. */
+/** Body that counts companies. Like `CompanyQuery`, but without a cursor. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

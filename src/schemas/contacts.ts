@@ -23,7 +23,7 @@ const PhoneNumber = Strict(
   { title: 'PhoneNumber' },
 );
 
-/** What a caller may write of a contact, as it is answered too. */
+/** Fields of a contact that callers can write. Responses contain them too. */
 const writable = {
   first_name: Name({ examples: ['Ada'] }),
   middle_name: Nullable(Text()),
@@ -47,10 +47,16 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** What is answered of it. A contact that came from a prospect may lack what no caller may leave out; then it is `""`. */
+/**
+ * The same fields as responses show them. A contact created from a prospect can lack fields that are required in
+ * requests; they are then `""`.
+ */
 const answered = { ...writable, first_name: Text(), last_name: Text(), work_email: Text(254) };
 
-/** The company of a contact; of a contact without one every member is there, so that `company.company_name` never breaks. */
+/**
+ * The company of a contact. A contact without a company has the same fields, with `id` null and empty texts, so that
+ * reading `company.company_name` never fails.
+ */
 const ContactCompany = Type.Object(
   { id: Nullable(Uuid()), company_name: Type.String(), industry: Type.String() },
   { title: 'ContactCompany' },
@@ -73,14 +79,16 @@ const contactProperties = {
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/** A single contact: also the lists it was put into by hand. */
+/** A single contact. It includes the lists that it was added to by hand. */
 export const ContactDetail = Type.Object(
   { ...contactProperties, list_ids: Type.Array(Uuid()) },
   { title: 'ContactDetail' },
 );
 export type ContactDetail = Static<typeof ContactDetail>;
 
-/** An existing company by `id`, or one found or made by `name`; `{}` is no company. */
+/**
+ * Reference to a company: an existing company by `id`, or by `name`, which finds or creates it. `{}` means no company.
+ */
 const CompanyReference = Strict(
   {
     id: Type.Optional(Uuid()),
@@ -102,12 +110,12 @@ export type CompanyReference = Static<typeof CompanyReference>;
 const references = {
   assigned_to: Uuid({ description: 'a user of the customer' }),
   company: CompanyReference,
-  list_ids: Ids({ description: 'existing lists; on PATCH the new set of hand-made memberships' }),
+  list_ids: Ids({ description: 'existing lists; on PATCH they replace the memberships added by hand' }),
 };
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
 
-/** A new contact. */
+/** Body of a new contact. */
 export const ContactCreate = Type.Composite(
   [Type.Object({ first_name, last_name, work_email, phone_numbers }), Type.Partial(Type.Object(optional))],
   {
@@ -127,7 +135,7 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-/** Changes of a contact: only what is sent changes; null clears what can be empty. */
+/** Body of a PATCH of a contact. Fields that are not sent do not change; null clears a nullable field. */
 export const ContactPatch = Type.Partial(
   Type.Object({
     ...writable,
@@ -146,7 +154,7 @@ export type ContactPatch = Static<typeof ContactPatch>;
 
 const listed = { filters: ContactFilters, order_by: ContactOrder };
 
-/** Which contacts, in which order, which page of them. */
+/** Body that selects contacts: filters, order and page. */
 export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'ContactQuery',
@@ -154,7 +162,7 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/** The same for counting, where there is nothing to continue. */
+/** Body that counts contacts. Like `ContactQuery`, but without a cursor. */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

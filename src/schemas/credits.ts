@@ -2,20 +2,23 @@ import { Type, type Static } from '@sinclair/typebox';
 import { PaginateOrContinue } from './filters.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
-/** What credits are spent on: prospects out of the subscription, verifications out of their own pool. */
+/** Pools of credits: `subscription` pays for prospects, `verification` for verifications. */
 export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
-/** What happened to credits. A start reserves; what is delivered is charged; what is left at the end is released. */
+/**
+ * Kinds of ledger entries. The start of a job reserves credits, delivered results are charged, and the end of the job
+ * releases the remaining reserved credits.
+ */
 export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
 const Balance = Type.Object({
   balance: Type.Integer({ description: 'credits that can be spent' }),
-  reserved: Type.Integer({ description: 'credits that unfinished jobs may still spend' }),
+  reserved: Type.Integer({ description: 'credits reserved for unfinished jobs' }),
 });
 
-/** What a customer has. */
+/** A customer's credits in both pools. */
 export const Credits = Type.Object({ subscription: Balance, verification: Balance }, { title: 'Credits' });
 export type Credits = Static<typeof Credits>;
 
@@ -25,7 +28,7 @@ export const LedgerEntry = Type.Object(
     id: Uuid(),
     pool: Enum(pools),
     kind: Enum(entryKinds),
-    amount: Type.Integer({ description: 'more than 0; only of `adjust` it has a sign' }),
+    amount: Type.Integer({ description: 'greater than 0, except for `adjust`, which may be negative' }),
     balance_after: Type.Integer(),
     reserved_after: Type.Integer(),
     job_id: Nullable(Uuid()),
@@ -36,7 +39,7 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Which page of the ledger. */
+/** Body that selects a page of the ledger. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

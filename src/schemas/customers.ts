@@ -3,7 +3,7 @@ import { Nullable, Uuid } from './wire.ts';
 
 const Price = (options: object = {}) => Type.String({ pattern: '^\\d+\\.\\d{2}$', examples: ['0.00'], ...options });
 
-/** What a key's holder sees of the account. Prices are strings with two decimals. */
+/** The account as a key's holder sees it. Prices are strings with two decimals. */
 export const CustomerSummary = Type.Object(
   {
     customer: Type.Object({
@@ -20,7 +20,7 @@ export const CustomerSummary = Type.Object(
       balance: Type.Integer({ description: 'credits that can be spent' }),
       price: Price(),
       periodicity: Type.String({ examples: ['monthly'] }),
-      // Lower case here, unlike every other currency of the contract.
+      // Lower case, as the contract has it. All other currencies are upper case.
       currency: Type.String({ examples: ['usd'] }),
       tier: Type.Object({
         id: Uuid(),
@@ -29,7 +29,7 @@ export const CustomerSummary = Type.Object(
         is_free: Type.Boolean(),
         price: Price(),
       }),
-      active_seats: Type.Integer({ description: 'users not deactivated' }),
+      active_seats: Type.Integer({ description: 'users that are not deactivated' }),
     }),
   },
   { title: 'CustomerSummary' },

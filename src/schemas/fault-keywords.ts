@@ -2,11 +2,12 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../json-pointer.ts';
 
 /**
- * Keywords of JSON Schema as the search for faults needs them; they mean what Ajv's own mean. Those that look at each
- * member of an array or an object end when more than `most` members are at fault: a body has room for hundreds of thousands,
- * and each error is an object. `not` says what its description says. Ajv keeps a keyword's last errors, so they hold nothing
- * of the body but short paths.
- * @param ajv compiles the schemas within
+ * Returns JSON Schema keywords that replace Ajv's own when the validator collects all faults of a body. They have the
+ * same meaning. Keywords that visit each element of an array or each property of an object stop after `most` invalid
+ * ones: a body has room for hundreds of thousands, and each error is an object. The message of `not` is its schema's
+ * description. Ajv keeps the last errors of each keyword in memory, so they contain only short paths and nothing of the
+ * body.
+ * @param ajv compiles the nested schemas
  */
 export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] => [
   {
@@ -53,7 +54,7 @@ export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] =
 
 type ParentSchema = { properties?: object };
 
-/** The errors of a value, those of each faulty member together; their paths start at the value. */
+/** Returns the errors of a value, one array for each invalid element or property. Paths are relative to the value. */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 
 function keyword(
@@ -78,7 +79,7 @@ function keyword(
   };
 }
 
-/** The errors with this before their paths. */
+/** Returns the errors with `pointer` put before their paths. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

@@ -3,19 +3,19 @@ import { lengthOf } from '../code-points.ts';
 import { defaultLimit, Strict } from './wire.ts';
 
 /**
- * What a field holds, and so which operators and values a condition on it takes. `custom` is any of string, number and
- * boolean, as the customer stored it; `search` is a field only to be searched in.
+ * Type of a filter field. It decides which operators and values a condition accepts. `custom` is a string, number or
+ * boolean, as the customer stored it. `search` is a field that can only be searched.
  */
 export type FieldType = 'text' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
-/** The fields that may be filtered by, of one kind of record. */
+/** The filter fields of one kind of record. */
 export interface FilterFields {
-  /** As the path calls the records; part of what a cursor is bound to. */
+  /** The records' name in the URL path. Cursors are bound to it. */
   readonly noun: string;
   readonly types: Readonly<Record<string, FieldType>>;
-  /** Fields that the records cannot be ordered by. */
+  /** Fields that `order_by` does not accept. */
   readonly unordered: readonly string[];
-  /** Whether `custom_fields.<key>` are fields too. */
+  /** True if `custom_fields.<key>` are filter fields too. */
   readonly customFields: boolean;
 }
 
@@ -25,7 +25,7 @@ const matching = ['contains', 'not_contains', 'starts_with', 'ends_with'] as con
 
 export type Operator = (typeof equality | typeof comparison | typeof matching)[number];
 
-/** The operators that fit a type of field. */
+/** The operators of each type of field. */
 export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   text: [...equality, ...matching, ...comparison],
   custom: [...equality, ...matching, ...comparison],
@@ -35,7 +35,10 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   search: [],
 };
 
-/** How much a request may ask at once. */
+/**
+ * Limits of one request: conditions, values per condition, characters per value, characters of a custom field's key,
+ * sort keys.
+ */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
 export const contactFilterFields: FilterFields = {
@@ -105,7 +108,7 @@ export const companyFilterFields: FilterFields = {
   customFields: true,
 };
 
-/** The type of a field by the name it has in a request; undefined when there is no such field. */
+/** Returns the type of a field by its name in requests, or undefined if there is no such field. */
 export function fieldType(fields: FilterFields, name: string): FieldType | undefined {
   if (Object.hasOwn(fields.types, name)) return fields.types[name];
   return fields.customFields && customKey(name) !== undefined ? 'custom' : undefined;
@@ -113,31 +116,31 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 
 const customPrefix = 'custom_fields.';
 
-/** The key of a custom field in `custom_fields.<key>`; undefined for any other name. */
+/** Returns the key from `custom_fields.<key>`, or undefined if the name has another form or the key is too long. */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
   const fits = name.startsWith(customPrefix) && length >= 1 && length <= filterLimits.customKey;
   return fits ? name.slice(customPrefix.length) : undefined;
 }
 
-/** The fields that records can be ordered by. */
+/** Returns the fields that `order_by` accepts. */
 export const orderable = (fields: FilterFields): string[] =>
   Object.keys(fields.types).filter((name) => !fields.unordered.includes(name));
 
-/** `filters` as a request gives them: read by `src/filters/parse.ts`. */
+/** The field `filters` as a request sends it. src/filters/parse.ts parses it. */
 export type GivenFilters = Record<string, unknown>;
 
-/** `order_by` as a request gives it: read by `src/filters/order.ts`. */
+/** The field `order_by` as a request sends it. src/filters/order.ts parses it. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
 /**
- * The member `filters`. JSON Schema could say which key takes which value, but its messages could not, so the keyword
- * `x-filters` (src/filters/keywords.ts) has the say.
+ * Returns the schema of the field `filters`. The keyword `x-filters` (src/filters/keywords.ts) validates it: plain JSON
+ * Schema could check it too, but not with clear messages.
  */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
     type: 'object',
-    additionalProperties: true, // says nothing to the validator, and to a generated client that any key may come
+    additionalProperties: true, // without effect on validation; tells generated clients that every key is allowed
     'x-filters': fields.noun,
     description: describeFilters(fields),
     examples: [
@@ -145,15 +148,15 @@ const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
     ],
   });
 
-/** The member `order_by`; the keyword `x-order-by` has the say. */
+/** Returns the schema of the field `order_by`. The keyword `x-order-by` (src/filters/keywords.ts) validates it. */
 export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
   Type.Unsafe<GivenOrder>({
     type: ['object', 'array'],
     additionalProperties: true,
     'x-order-by': fields.noun,
     description:
-      `\`{field: "ASC"|"DESC"}\` or \`[{field, direction}]\`, 1–${filterLimits.orderKeys} keys, most significant first; newest first when left out. ` +
-      `Nulls come last, text sorts without regard to case and accents, the id decides in the end. Fields: ${orderable(fields).join(', ')}.`,
+      `\`{field: "ASC"|"DESC"}\` or \`[{field, direction}]\`, 1–${filterLimits.orderKeys} keys, most significant first; newest first by default. ` +
+      `Nulls come last. Text is sorted without regard to case and accents. The id breaks ties. Fields: ${orderable(fields).join(', ')}.`,
     examples: [
       { score: 'DESC' },
       [
@@ -168,11 +171,12 @@ export const ContactOrder = OrderBy(contactFilterFields);
 export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
-/** Which page: by number like `Paginate`, or by the cursor of the page before. No defaults here: both together are a fault. */
+/**
+ * Page by number, like `Paginate`, or by the cursor of the page before. `page` has no default, because `page` and
+ * `cursor` together are rejected.
+ */
 export const PaginateOrContinue = Strict({
-  page: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'from 1, which is also the default' }),
-  ),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'counts from 1; default 1' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
   cursor: Type.Optional(
     Type.String({
@@ -192,10 +196,10 @@ function describeFilters(fields: FilterFields): string {
     `| ${title} | ${which} | ${operatorsOf[type].join(', ')} |`;
   return [
     'Conditions by field name, joined by AND. A value is a scalar (equals), an array (any of; `[]` matches nothing), `null`',
-    '(null, absent or `""`) or an object of operators. `_or: [{…}, {…}]`, one level deep, stands beside them with AND.',
+    '(null, absent or `""`) or an object of operators. `_or: [{…}, {…}]` is one more condition; it cannot be nested.',
     `At most ${filterLimits.conditions} conditions, ${filterLimits.values} values, ${filterLimits.characters} characters each.`,
-    'Text is compared without regard to case, accents and white space around it; `ne`, `not_in` and `not_contains` match missing values too.',
-    "`search` is a string: each of its words occurs in the names, e-mail addresses or the company's name.",
+    'Text is compared without regard to case, accents and surrounding white space. `ne`, `not_in` and `not_contains` match missing values too.',
+    "`search` is a string. It matches if each of its words occurs in the names, the e-mail addresses or the company's name.",
     '',
     '| type | fields | operators |',
     '|---|---|---|',

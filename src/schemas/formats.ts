@@ -2,26 +2,29 @@ import { fullFormats } from 'ajv-formats/dist/formats.js';
 import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../code-points.ts';
 
-// Kosovo's XK is in wide use, but in ISO 3166-1's range for private use and so no country of the standard.
+// Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
 const countries = new Set(countryCodes.map(([alpha2]) => alpha2).filter((code) => code !== 'XK'));
 
-// What is in circulation comes with the runtime; beside it ISO 4217 lists funds, metals, units of account and codes for tests.
+// The runtime knows the currencies in circulation. ISO 4217 also lists funds, metals, units of account and test codes.
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-/** Checks behind the `format` of a string schema, beside the length that the schema itself states. */
+/** Checks for `format` in string schemas. The schema itself limits the length. */
 export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
   email: (text) => (fullFormats.email as RegExp).test(text),
   'date-time': isInstant,
   name: (text) => isLengthBetween(text.trim(), 1, 255),
   'key-name': (text) => isLengthBetween(text.trim(), 1, 120),
-  // Letters first: the upper case of ß is SS, and SS is South Sudan; that of ı is I.
+  // Test for letters first: the upper case of ß is SS (South Sudan), and the upper case of ı is I.
   country: (text) => text === '' || (/^[a-z]{2}$/i.test(text) && countries.has(text.toUpperCase())),
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
-/** Characters are counted as code points, as JSON Schema's own length keywords do. */
+/**
+ * Returns true if the length is in the range. Characters are counted as code points, like in JSON Schema's own length
+ * keywords.
+ */
 function isLengthBetween(text: string, least: number, most: number): boolean {
   const length = lengthOf(text);
   return length >= least && length <= most;
@@ -30,8 +33,8 @@ function isLengthBetween(text: string, least: number, most: number): boolean {
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
 /**
- * RFC 3339 date-time with an offset that names a real instant within the years 0001–9999 in UTC. Leap seconds are not
- * accepted: neither JavaScript nor Postgres can keep one.
+ * Returns true for an RFC 3339 date-time with an offset that is a real instant within the years 0001–9999 in UTC. Leap
+ * seconds are rejected: neither JavaScript nor Postgres can store them.
  */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);

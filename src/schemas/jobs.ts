@@ -6,11 +6,11 @@ import { Prospect, ProspectQuery } from './prospects.ts';
 import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 
-/** What jobs do. */
+/** Types of jobs. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** Keys of these scopes see the jobs of a type: those that could have started one. */
+/** Scopes that may read the jobs of each type: the scopes that can start them. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -18,42 +18,45 @@ export const jobReaders = {
   verify_list: ['list_contacts:read', 'verify_email:create'],
 } as const satisfies Record<JobType, readonly Scope[]>;
 
-/** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. A job some of whose items failed is COMPLETED. */
+/**
+ * Statuses of a job: `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. A job is COMPLETED even if some of its
+ * items failed.
+ */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-/** The states that a job stays in. */
+/** Statuses of an ended job. They never change again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
-/** What became of an item. */
+/** Outcomes of a job's item. */
 export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
-/** Why an item was skipped; one that failed gives the cause of its failure. */
+/** Reasons for a skipped item. A failed item has one of `failReasons`. */
 export const skipReasons = ['already_unlocked', 'duplicate', 'cancelled'] as const;
 export const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
-/** A job: how far it is, and what it cost. */
+/** A job with its progress and its cost. */
 export const Job = Type.Object(
   {
     id: Uuid(),
     type: Enum(jobTypes),
     status: Enum(jobStatuses),
     sync_crm: Type.Boolean(),
-    total: Type.Integer({ description: 'items that it has to do, as far as was known when it began' }),
+    total: Type.Integer({ description: 'number of items, as known when the job began' }),
     processed: Type.Integer({ description: 'succeeded + failed + skipped' }),
     succeeded: Type.Integer(),
     failed: Type.Integer(),
     skipped: Type.Integer(),
     credits: Type.Object({
       pool: Enum(pools),
-      reserved: Type.Integer({ description: 'what the start reserved' }),
+      reserved: Type.Integer({ description: 'credits reserved at the start' }),
       charged: Type.Integer(),
-      refunded: Type.Integer({ description: 'what was left at the end; then reserved = charged + refunded' }),
+      refunded: Type.Integer({ description: 'credits released at the end; then reserved = charged + refunded' }),
     }),
-    error: Nullable(Type.String({ description: 'why it failed' })),
+    error: Nullable(Type.String({ description: 'why the job failed' })),
     created_at: Instant(),
     started_at: Nullable(Instant()),
     finished_at: Nullable(Instant()),
@@ -62,7 +65,7 @@ export const Job = Type.Object(
 );
 export type Job = Static<typeof Job>;
 
-/** What became of one of the things that a job was given, or found. */
+/** One item of a job: a prospect or an e-mail address, with its outcome. */
 export const JobItem = Type.Object(
   {
     item: Type.String({ description: 'the id of a prospect, or an e-mail address' }),
@@ -79,21 +82,19 @@ export const JobItem = Type.Object(
 );
 export type JobItem = Static<typeof JobItem>;
 
-/** Answer of the calls that start a job, as the contract has it. */
+/** Response of the endpoints that start a job, as the contract defines it. */
 export const JobStarted = Type.Object({ id: Uuid(), status: Enum(jobStatuses) }, { title: 'ServiceHandler' });
 export type JobStarted = Static<typeof JobStarted>;
 
 const sync = (description: string) => Type.Optional(Type.Boolean({ default: false, description }));
 
-const dryRun = Type.Optional(
-  Type.Boolean({ default: false, description: 'only tell what it would come to; nothing happens' }),
-);
+const dryRun = Type.Optional(Type.Boolean({ default: false, description: 'only return an estimate; unlock nothing' }));
 
-const syncProspects = sync('make or update contacts and companies of the unlocked prospects');
+const syncProspects = sync('create or update contacts and companies from the unlocked prospects');
 
 const { filters, order_by } = ProspectQuery.properties;
 
-/** Which prospects to unlock, in which order, and how many. */
+/** Body that unlocks prospects by filter: which prospects, in which order, and how many. */
 export const UnlockContacts = Strict(
   {
     filters,
@@ -116,10 +117,14 @@ export const UnlockContacts = Strict(
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
 
-/** The prospects to unlock. */
+/** Body that unlocks the given prospects. */
 export const UnlockSelectedContacts = Strict(
   {
-    ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1000, description: 'prospects; one that is unknown fails alone' }),
+    ids: Type.Array(Uuid(), {
+      minItems: 1,
+      maxItems: 1000,
+      description: 'ids of prospects; an unknown id fails its own item only',
+    }),
     sync_crm: syncProspects,
     dry_run: dryRun,
   },
@@ -132,27 +137,31 @@ export type UnlockSelectedContacts = Static<typeof UnlockSelectedContacts>;
 
 const EmailToVerify = Strict(
   {
-    email: Type.String({ minLength: 1, maxLength: 254, description: 'any text; one that is no address is `invalid`' }),
-    contact_id: Type.Optional(Uuid({ description: 'the contact that the address is of' })),
+    email: Type.String({
+      minLength: 1,
+      maxLength: 254,
+      description: 'any text; text that is not an e-mail address gets the status `invalid`',
+    }),
+    contact_id: Type.Optional(Uuid({ description: 'the contact that the address belongs to' })),
   },
   { title: 'EmailToVerify' },
 );
 
-/** The addresses to verify. */
+/** Body that verifies e-mail addresses. */
 export const VerifyEmail = Strict(
   {
     emails: Type.Array(EmailToVerify, { minItems: 1, maxItems: 1000 }),
-    sync_crm: sync('write the outcome to the contacts whose `work_email` the address is'),
+    sync_crm: sync('write the status to the contacts with this `work_email`'),
   },
   { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/** Answer of a dry run. */
+/** Response of a dry run: how many prospects match and what unlocking them would cost. */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
-      description: 'prospects that match and are not unlocked yet, or those of the given that exist',
+      description: 'matching prospects that are not unlocked yet; for given ids, those that exist',
     }),
     cost: Type.Integer({ description: 'credits that the start would reserve' }),
     available: Type.Integer({ description: 'credits that can be spent' }),
@@ -161,13 +170,13 @@ export const Estimate = Type.Object(
 );
 export type Estimate = Static<typeof Estimate>;
 
-/** Answer of verify-contacts. */
+/** Response of verify-contacts. */
 export const ListVerification = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: JobStarted },
   { title: 'ContactListVerification' },
 );
 
-/** Which jobs, and which page of them. */
+/** Body that selects a page of jobs. */
 export const JobQuery = Strict(
   {
     filters: Type.Optional(Strict({ status: Type.Optional(Enum(jobStatuses)), type: Type.Optional(Enum(jobTypes)) })),
@@ -177,7 +186,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Which page of a job's items. */
+/** Body that selects a page of a job's items. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

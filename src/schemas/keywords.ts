@@ -1,6 +1,6 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
 
-/** Checks that JSON Schema has no word for. */
+/** Ajv keywords for checks that JSON Schema does not have. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -12,7 +12,7 @@ export const keywords: KeywordDefinition[] = [
       Buffer.byteLength(flatJson(value)) <= most) satisfies SchemaValidateFunction,
   },
   {
-    // Not multipleOf, which divides binary fractions: it refuses 19.99 as a multiple of 0.01.
+    // `multipleOf` cannot be used. It divides binary fractions, so 19.99 is not a multiple of 0.01.
     keyword: 'x-max-decimals',
     type: 'number',
     schemaType: 'number',
@@ -20,7 +20,7 @@ export const keywords: KeywordDefinition[] = [
     validate: (most: number, value: number) => Number(value.toFixed(most)) === value,
   },
   {
-    // Of an array of ids or of objects with one, or of all the arrays of an object together.
+    // Checks an array of ids or of objects with an id. For an object, checks all its arrays together.
     keyword: 'x-distinct-ids',
     type: ['array', 'object'],
     schemaType: 'boolean',
@@ -29,7 +29,7 @@ export const keywords: KeywordDefinition[] = [
   },
 ];
 
-/** Without what is nested: that is another keyword's fault, as too many members are. */
+/** Returns the JSON text without nested values. Other keywords reject nested values and too many keys. */
 const flatJson = (value: object): string =>
   JSON.stringify(
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),
@@ -54,7 +54,10 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 
 type ArraySchema = { maxItems?: number };
 
-/** The ids in an array, in lower case, with their pointers. What is no id, or too many, is other keywords' concern. */
+/**
+ * Returns the ids in an array, in lower case, with their JSON pointers. Other keywords reject elements without an id
+ * and arrays that are too long.
+ */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];
   return array.flatMap((element: unknown, index) => {

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Paginate, Strict, Text, Uuid } from './wire.ts';
 
-/** How a rule compares. The negated ones match empty values too. */
+/** Operators of a list's rules. `not_equals`, `not_contains` and `not_in` match empty values too. */
 export const ruleOperators = [
   'equals',
   'not_equals',
@@ -20,7 +20,10 @@ export const ruleOperators = [
 ] as const;
 export type RuleOperator = (typeof ruleOperators)[number];
 
-/** How much the rules of one list may ask, and how many lists with rules, and rules in all of them, a customer may have. */
+/**
+ * Limits: rules per list, values per rule, characters per value, lists with rules per customer, and rules in all lists
+ * of a customer.
+ */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
 const ruleProperties = {
@@ -28,19 +31,21 @@ const ruleProperties = {
   operator: Enum(ruleOperators),
   value: Text(ruleLimits.values * (ruleLimits.characters + 2), {
     description:
-      'read as the type of the field; for `in` and `not_in` several, separated by commas; `is_empty` and `is_not_empty` look at none',
+      'parsed as the type of the field; `in` and `not_in` take several values, separated by commas; `is_empty` and `is_not_empty` ignore it',
     examples: ['engineer'],
   }),
-  logic_operator: Enum(['AND', 'OR'] as const, { description: 'joins the rule to the one before; AND binds tighter' }),
+  logic_operator: Enum(['AND', 'OR'] as const, {
+    description: 'joins the rule to the rule before; AND binds tighter than OR',
+  }),
 };
 
-/** A rule of a list. */
+/** A rule of a list, as responses show it. */
 export const Rule = Type.Object(ruleProperties, { title: 'ListRule' });
 export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** A rule as it is given. */
+/** A rule, as requests send it: `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -62,7 +67,7 @@ export const List = Type.Object(
     owner_id: Uuid(),
     owner_name: Type.String(),
     source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
-      description: '`RULES` while the list has rules, else how it was made',
+      description: '`RULES` while the list has rules, otherwise how it was created',
     }),
     collaborators: Type.Array(Uuid()),
     rules: Type.Array(Rule),
@@ -76,7 +81,7 @@ export type List = Static<typeof List>;
 
 const { name, description } = List.properties;
 
-/** A new list. */
+/** Body of POST /list-contact: a new list. */
 export const ListCreate = Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
@@ -95,7 +100,7 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Changes of a list: only what is sent changes. */
+/** Body of a PATCH of a list. Fields that are not sent do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',
@@ -103,17 +108,19 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 });
 export type ListPatch = Static<typeof ListPatch>;
 
-/** Which page. The contract has these at the body root here, not inside `paginate`. */
+/**
+ * Body that selects a page of lists. Here the contract has the paging fields at the body's root, not inside `paginate`.
+ */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })) },
   { title: 'ContactListQuery', examples: [{ page: 1, limit: 25 }] },
 );
 export type ListQuery = Static<typeof ListQuery>;
 
-/** Answer of POST /list-contact: just these two, as the contract has it. */
+/** Response of POST /list-contact. The contract has only these two fields. */
 export const ListCreated = Type.Object({ id: Uuid(), name: Type.String() }, { title: 'ContactListCreated' });
 
-/** Which list to copy, and what to call the copy. */
+/** Body of a copy of a list: the list to copy and the name of the copy. */
 export const ListDuplicate = Strict(
   { list_id: Uuid(), new_name: name },
   {
@@ -122,7 +129,7 @@ export const ListDuplicate = Strict(
   },
 );
 
-/** Contacts to put into a list or to take out. */
+/** Body of add-contacts and remove-contacts: contacts to add to a list or remove from it by hand. */
 export const MembersByHand = Strict(
   { list_id: Uuid(), contact_ids: Ids({ description: 'existing contacts' }) },
   {
@@ -133,7 +140,7 @@ export const MembersByHand = Strict(
   },
 );
 
-/** Answer of add-contacts. */
+/** Response of add-contacts. */
 export const MembersAdded = Type.Object(
   {
     success: Type.Literal(true),
@@ -143,7 +150,7 @@ export const MembersAdded = Type.Object(
   { title: 'ContactListMembersAdded' },
 );
 
-/** Answer of remove-contacts. */
+/** Response of remove-contacts. */
 export const MembersRemoved = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: Type.Object({ removed: Type.Integer() }) },
   { title: 'ContactListMembersRemoved' },

@@ -1,46 +1,46 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, Uuid } from './wire.ts';
 
-/** How urgent an opportunity is. The spelling HIGHT is the literal value of the contract. */
+/** Priorities of an opportunity. HIGHT is no typing error here: the contract spells it so. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [3] });
 
-/** A product in an opportunity, at the price and in the quantity agreed. */
+/** A line of an opportunity: a product with the agreed price and quantity. */
 const Line = Strict({ id: Uuid(), price: Price(), quantity: Quantity() }, { title: 'OpportunityLine' });
 export type Line = Static<typeof Line>;
 
-/** A line as it is answered. A product that was deleted since still has its name here. */
+/** A line of an opportunity, as responses show it. It keeps the product's name if the product is deleted. */
 const Detail = Type.Object(
   { product_id: Uuid(), name: Type.String(), price: Price(), quantity: Quantity(), total: Type.Number() },
   { title: 'OpportunityDetail' },
 );
 
-/** What a caller may write of an opportunity, as it is answered too. */
+/** Fields of an opportunity that callers can write. Responses contain them too. */
 const writable = {
   name: Name({ examples: ['Two engines for the Admiralty'] }),
   description: Text(5_000),
   priority: Enum(priorities),
   stage_id: Uuid({ description: 'a stage of one of the pipelines' }),
-  contacts_ids: Ids({ description: 'existing contacts; on PATCH the new set of them' }),
+  contacts_ids: Ids({ description: 'existing contacts; on PATCH they replace the current contacts' }),
   user_id_assigned: Uuid({ description: 'the responsible user' }),
   estimated_closing_date: Instant(),
   close_date: Instant(),
 };
 
 const companyId = Uuid({ description: 'an existing company' });
-const sourceId = Uuid({ description: 'kept and shown, not checked' });
+const sourceId = Uuid({ description: 'stored and returned without a check' });
 
 /** An opportunity. */
 export const Opportunity = Type.Object(
   {
     id: Uuid(),
     ...writable,
-    price: Type.Number({ description: 'the sum of its lines, less than 10^11' }),
-    // Not null in the contract, but there is no other honest value for "none given".
+    price: Type.Number({ description: 'the sum of the lines, less than 10^11' }),
+    // The contract does not allow null here, but no other value can honestly mean "no company".
     company_id: Nullable(Uuid()),
     source_id: Nullable(Uuid()),
-    details: Type.Array(Detail, { description: 'its lines, in the order added' }),
+    details: Type.Array(Detail, { description: 'the lines, in the order added' }),
     created_at: Instant(),
     updated_at: Instant(),
   },
@@ -51,7 +51,7 @@ export type Opportunity = Static<typeof Opportunity>;
 const lines = { maxItems: 1000 };
 const { description, ...required } = writable;
 
-/** A new opportunity. */
+/** Body of a new opportunity. */
 export const OpportunityCreate = Type.Composite(
   [
     Type.Object({ ...required, products: Type.Array(Line, { ...lines, 'x-distinct-ids': true }) }),
@@ -76,7 +76,7 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/** Changes of an opportunity's lines, all or none of them; a product is named once. */
+/** Changes of an opportunity's lines. They are applied together or not at all. Each product may occur only once. */
 const LinesPatch = Strict(
   {
     add: Type.Optional(Type.Array(Line, lines)),
@@ -89,7 +89,7 @@ const LinesPatch = Strict(
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 
-/** Changes of an opportunity: only what is sent changes; null clears what can be empty. */
+/** Body of a PATCH of an opportunity. Fields that are not sent do not change; null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,

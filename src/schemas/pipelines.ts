@@ -1,11 +1,11 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Paginate, Strict, Uuid } from './wire.ts';
 
-/** How far an opportunity has come that stands in a stage. */
+/** State of the opportunities in a stage. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
-/** Who sees a pipeline. */
+/** Visibility of a pipeline. */
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
@@ -22,14 +22,14 @@ const stageProperties = {
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 export type Stage = Static<typeof Stage>;
 
-/** A stage in the stage list: also how much stands in it. */
+/** A stage in the stage list, with its number of opportunities. */
 export const StageListItem = Type.Object(
   { ...stageProperties, total_opportunities: Type.Integer({ minimum: 0 }) },
   { title: 'StageListItem' },
 );
 export type StageListItem = Static<typeof StageListItem>;
 
-/** The stages of which pipeline, which page of them. */
+/** Body that selects a page of a pipeline's stages. */
 export const StageQuery = Strict(
   { pipeline_id: Uuid(), paginate: Type.Optional(Paginate) },
   {
@@ -47,11 +47,11 @@ const listed = {
   active: Type.Boolean(),
 };
 
-/** A pipeline in a list: these members and no other. */
+/** A pipeline in a list. The contract allows only these fields. */
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-/** A single pipeline with its stages, in their order. */
+/** A single pipeline with its stages, sorted by their order. */
 export const Pipeline = Type.Object(
   {
     ...listed,

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Currency, Instant, Name, Price, Text, Uuid } from './wire.ts';
 
-/** What a caller may write of a product, as it is answered too. */
+/** Fields of a product that callers can write. Responses contain them too. */
 const writable = {
   name: Name({ examples: ['Difference Engine No. 2'] }),
   currency: Currency(),
@@ -21,12 +21,12 @@ const productProperties = {
 export const Product = Type.Object(productProperties, { title: 'Product' });
 export type Product = Static<typeof Product>;
 
-/** A product in a list: also where it is used. */
+/** A product in a list, with the number of opportunities and pipelines that use it. */
 export const ProductListItem = Type.Object(
   {
     ...productProperties,
     opportunities_count: Type.Integer({ minimum: 0, description: 'opportunities that use it' }),
-    pipelines_count: Type.Integer({ minimum: 0, description: 'pipelines that those opportunities stand in' }),
+    pipelines_count: Type.Integer({ minimum: 0, description: 'pipelines that contain those opportunities' }),
   },
   { title: 'ProductListItem' },
 );
@@ -34,7 +34,7 @@ export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;
 
-/** A new product; active and in the subscription's currency when it does not say otherwise. */
+/** Body of a new product. Defaults: active, in the subscription's currency. */
 export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }), Type.Partial(Type.Object(optional))], {
   additionalProperties: false,
   title: 'ProductCreate',
@@ -42,7 +42,10 @@ export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }),
 });
 export type ProductCreate = Static<typeof ProductCreate>;
 
-/** Changes of a product: only what is sent changes. Lines of opportunities keep the price they were given. */
+/**
+ * Body of a PATCH of a product. Fields that are not sent do not change. Existing lines of opportunities keep their
+ * price.
+ */
 export const ProductPatch = Type.Partial(Type.Object(writable), {
   additionalProperties: false,
   title: 'ProductPatch',

@@ -3,7 +3,7 @@ import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses } from './verification.ts';
 import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
 
-/** The members that are compared as a whole, by folded form. */
+/** Filter fields whose folded value is compared as a whole. */
 export const wholeMembers = [
   'first_name',
   'last_name',
@@ -13,10 +13,10 @@ export const wholeMembers = [
   'location_postal_code',
 ] as const;
 
-/** The members that are compared word by word. */
+/** Filter fields that are compared word by word. */
 export const wordMembers = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-/** The text members that can be filtered and suggested, in the order in which the contract lists them. */
+/** Text fields that can be filtered and suggested, in the order of the contract. */
 export const textMembers = [
   'first_name',
   'last_name',
@@ -33,7 +33,10 @@ export type WholeMember = (typeof wholeMembers)[number];
 export type WordMember = (typeof wordMembers)[number];
 export type TextMember = (typeof textMembers)[number];
 
-/** A person of the catalog, as it is answered; e-mails and phone masked until the customer has unlocked it. */
+/**
+ * A person of the catalog, as responses show it. E-mail addresses and phone are masked until the customer has unlocked
+ * the prospect.
+ */
 export const Prospect = Type.Object(
   {
     _id: Uuid(),
@@ -60,7 +63,7 @@ export const Prospect = Type.Object(
 );
 export type Prospect = Static<typeof Prospect>;
 
-/** What prospects can be ordered by; the two that are true or false as 1 and 0. */
+/** Fields that prospects can be ordered by. `has_email` and `has_phone` sort as 1 (true) and 0 (false). */
 export const prospectOrderFields = {
   noun: 'prospect',
   types: {
@@ -83,7 +86,8 @@ export const prospectOrderFields = {
   customFields: false,
 } as const satisfies FilterFields;
 
-const Values = () => Type.Array(Text(256), { maxItems: 100, description: 'any of these; [] is not asked' });
+const Values = () =>
+  Type.Array(Text(256), { maxItems: 100, description: 'matches any of these values; [] is ignored' });
 
 const described = {
   first_name: Values(),
@@ -107,14 +111,17 @@ const additive = {
   has_phone: Type.Boolean(),
 };
 
-/** Which prospects. The members combine with AND, the values of one with OR. */
+/** Filters on prospects. Different fields are combined with AND, the values of one field with OR. */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
-/** Every described member, also where nothing was asked; of the additive ones those that were asked. */
+/**
+ * The filters as the server understood them. All filters of the contract are included, even if the request has none;
+ * additional filters only if the request has them.
+ */
 export const FiltersApplied = Type.Composite(
   [
     Type.Object({ ...described, date_verified: Type.Object({ gte: Nullable(Instant()), lte: Nullable(Instant()) }) }),
@@ -124,7 +131,7 @@ export const FiltersApplied = Type.Composite(
 );
 export type FiltersApplied = Static<typeof FiltersApplied>;
 
-// Only these four, unlike everywhere else.
+// The contract allows only these four values, unlike all other endpoints.
 const Limit = Type.Unsafe<10 | 25 | 50 | 100>({ type: 'integer', enum: [10, 25, 50, 100], default: defaultLimit });
 const Page = Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 });
 
@@ -136,7 +143,7 @@ const PageOrCursor = Strict({
     Type.String({
       minLength: 1,
       maxLength: 4096,
-      description: 'the `x-next-cursor` of the page before; instead of `page`',
+      description: 'the header `x-next-cursor` of the page before, instead of `page`',
     }),
   ),
 });
@@ -146,21 +153,21 @@ const what = {
   all_contacts: Type.Optional(
     Type.Boolean({
       default: false,
-      description: 'the whole catalog; else without the prospects that the customer has unlocked',
+      description: 'true: the whole catalog; false: without the prospects that the customer has unlocked',
     }),
   ),
   order_by: Type.Optional(
     Type.Unsafe<GivenOrder>({
       ...OrderBy(prospectOrderFields),
       description:
-        '`{field: "ASC"|"DESC"}` or `[{field, direction}]`, 1–3 keys, most significant first; best score first when left out. ' +
-        'Nulls come last, text sorts without regard to case and accents, the id (ascending) decides in the end.',
+        '`{field: "ASC"|"DESC"}` or `[{field, direction}]`, 1–3 keys, most significant first; highest score first by default. ' +
+        'Nulls come last. Text is sorted without regard to case and accents. The id (ascending) breaks ties.',
       examples: [{ score: 'DESC' }],
     }),
   ),
 };
 
-/** Which prospects, in which order, which page. */
+/** Body that selects prospects: filters, order and page. */
 export const ProspectQuery = Strict(
   { ...what, paginate: Type.Optional(PageOrCursor) },
   {
@@ -172,32 +179,37 @@ export const ProspectQuery = Strict(
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-/** Which prospects to count. */
+/** Body that counts prospects. */
 export const ProspectCount = Strict(
   { ...what, paginate: Type.Optional(PageByNumber) },
   { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 
-/** How many prospects match, and what was understood. */
+/**
+ * Response of the metadata endpoint: the number of matching prospects, and the filters as the server understood them.
+ */
 export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
   title: 'ProspectMetadata',
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** What a filter's value could be, given how it begins. */
+/** Body of a request for suggestions: the field, and the beginning of a word of the value. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textMembers, 'all'] as const),
     search: Type.Optional(
-      Text(100, { default: '', description: 'how words of the value begin; the most frequent values when empty' }),
+      Text(100, {
+        default: '',
+        description: 'beginning of a word of the value; if empty, the most frequent values are returned',
+      }),
     ),
   },
   { title: 'ProspectSuggestionQuery', examples: [{ source: 'job_title', search: 'eng' }] },
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A value that prospects have, in its most frequent spelling. */
+/** A suggested filter value: a value that prospects have, in its most frequent spelling. */
 export const Suggestion = Type.Object(
   { type: Enum(textMembers), value: Type.String() },
   { title: 'ProspectSuggestion' },

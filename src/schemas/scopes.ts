@@ -1,4 +1,4 @@
-/** Every permission a key can carry, as the contract lists them. A key generated without `permissions` carries all. */
+/** All permissions that an API key can have. A key created without `permissions` has all of them. */
 export const scopes = [
   'customer:read',
   'contacts:read',
@@ -31,13 +31,16 @@ export const scopes = [
 
 export type Scope = (typeof scopes)[number];
 
-/** Who may call a route: a key with any of the scopes, a session of at least that role, or anybody. Every route declares one. */
+/**
+ * Who may call a route: a key with the scope (or one of several), a session with at least the role, or anybody. Every
+ * route declares one.
+ */
 export type Access =
   { scope: Scope } | { anyScope: readonly Scope[] } | { session: 'member' | 'admin' } | { public: true };
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** A route without it stops the boot. */
+    /** The route's access rule. The server does not start if a route has none. */
     access?: Access;
   }
 }

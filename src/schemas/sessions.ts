@@ -2,7 +2,10 @@ import { Type, type Static } from '@sinclair/typebox';
 import { NewPassword, roles } from './users.ts';
 import { Email, Enum, Instant, Name, Strict, Uuid } from './wire.ts';
 
-/** A password somebody claims to know: whether it keeps today's rules for new ones says nothing. */
+/**
+ * A password that is to be checked. It need not meet the length rules for new passwords, which may have changed since
+ * it was set.
+ */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024 });
 
 export const Login = Strict(
@@ -11,10 +14,10 @@ export const Login = Strict(
 );
 export type Login = Static<typeof Login>;
 
-/** Answer of a login. `token` goes into `Authorization: Bearer <token>`. */
+/** Response of a login. Send `token` as `Authorization: Bearer <token>`. */
 export const Session = Type.Object(
   {
-    token: Type.String({ description: 'shown here and never again' }),
+    token: Type.String({ description: 'shown only in this response' }),
     expires_at: Instant(),
     user: Type.Object({ id: Uuid(), name: Name(), email: Email(), customer_id: Uuid(), role: Enum(roles) }),
   },

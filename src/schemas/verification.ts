@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum } from './wire.ts';
 
-/** What is known of an e-mail address, of contacts, companies and prospects alike. */
+/** Verification statuses of the e-mail addresses of contacts, companies and prospects. */
 export const verificationStatuses = [
   'unverified',
   'verified',
@@ -12,54 +12,54 @@ export const verificationStatuses = [
   'unknown',
 ] as const;
 
-/** What a check of an address says. `unknown`: who was asked gave no answer that decides. */
+/** Outcomes of one check of an address. `unknown`: the server or resolver that was asked gave no decisive answer. */
 const outcomes = ['passed', 'failed', 'unknown', 'not_checked'] as const;
 const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });
 const Detail = (description: string) => Type.Optional(Type.String({ description }));
 
-/** What was seen of an e-mail address, check by check. */
+/** The outcome of each check of an e-mail address. */
 const Checks = Type.Object({
   syntax: Type.Object({
     status: Outcome('RFC 5321, with RFC 6531 for other scripts'),
     reason: Detail('what is wrong'),
   }),
   disposable: Type.Object({
-    status: Outcome('failed: its domain, or one above it, hands out mailboxes to throw away'),
-    domain: Detail('the domain that is listed'),
+    status: Outcome('failed: the domain, or a parent domain, offers disposable mailboxes'),
+    domain: Detail('the domain on the list of disposable domains'),
   }),
   role: Type.Object({
-    status: Outcome('failed: it is read by whoever has a task, not by a person'),
-    account: Detail('the account that is listed'),
+    status: Outcome('failed: the address belongs to a role or team, not to a person'),
+    account: Detail('the account name on the list of role accounts'),
   }),
   mx: Type.Object({
-    status: Outcome('failed: its domain takes no mail; unknown: the resolver did not say'),
-    host: Detail('the first mail server of the domain; the domain itself where it names none (RFC 5321, 5.1)'),
-    reason: Detail('null_mx (RFC 7505), no_domain, no_records, address_literal, or what the resolver said'),
+    status: Outcome('failed: the domain accepts no mail; unknown: the resolver gave no answer'),
+    host: Detail('the first mail server of the domain; the domain itself if it has no MX record (RFC 5321, 5.1)'),
+    reason: Detail('null_mx (RFC 7505), no_domain, no_records, address_literal, or the error of the resolver'),
   }),
   smtp: Type.Object({
     status: Outcome(
-      'whether the mail server takes mail for the address; accept_all: it does for any; not_checked: it was not asked',
+      'whether the mail server accepts mail for the address; accept_all: it accepts any address; not_checked: it was not asked',
       'accept_all',
     ),
-    host: Detail('the mail server that was asked last'),
+    host: Detail('the last mail server asked'),
     code: Type.Optional(Type.Integer({ description: 'its reply code' })),
     enhanced_code: Detail('its enhanced status code (RFC 3463)'),
-    reason: Detail('why it is unknown'),
+    reason: Detail('why the outcome is unknown'),
   }),
 });
 
-/** The verification of an e-mail address. */
+/** The result of the verification of an e-mail address. */
 export const Verification = Type.Object(
   {
     status: Enum(
       verificationStatuses.filter((status) => status !== 'unverified'),
       {
         description:
-          'what the first check says that decides, in the order of the checks: no address, invalid; disposable domain, ' +
-          'disposable; role account, do_not_mail; no mail for the domain, invalid; mailbox refused, invalid; any mailbox ' +
-          'taken, accept_all; no answer, unknown; all passed, verified. Where mail servers are not asked ' +
-          '(`checks.smtp.status` is `not_checked`), verified says that the domain takes mail, not that the mailbox is there',
+          'The first check that decides sets the status. The order is: not an address: invalid; disposable domain: ' +
+          'disposable; role account: do_not_mail; domain accepts no mail: invalid; mailbox rejected: invalid; every mailbox ' +
+          'accepted: accept_all; no answer: unknown; all passed: verified. If mail servers are not asked ' +
+          '(`checks.smtp.status` is `not_checked`), `verified` means that the domain accepts mail, not that the mailbox exists',
       },
     ),
     checks: Checks,

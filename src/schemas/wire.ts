@@ -1,10 +1,16 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 
-/** An object with these members and no other: an unknown property of a body is a fault, never dropped. */
+/**
+ * Returns an object schema that allows no other properties. A body with an unknown property is rejected; the property
+ * is never dropped silently.
+ */
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
-/** The same value or null, as OpenAPI 3.1 writes it. A type array, not a union: the serialiser is several times faster with it. */
+/**
+ * Returns the schema with null allowed, as OpenAPI 3.1 writes it. It is a type array, not a union, because the
+ * serialiser is several times faster with it.
+ */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
     ...schema,
@@ -12,19 +18,19 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-/** One of a few strings. */
+/** Returns the schema of a string with a fixed set of values. */
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
-/** A record's id. */
+/** Schema of a record's id. */
 export const Uuid = (options: object = {}) =>
   Type.String({ format: 'uuid', examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], ...options });
 
-/** An instant: ISO 8601 in UTC with milliseconds in answers, RFC 3339 with any offset in requests. */
+/** Schema of an instant: ISO 8601 in UTC with milliseconds in responses, RFC 3339 with any offset in requests. */
 export const Instant = (options: object = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...options });
 
-/** A name: 1–255 characters after trimming, stored trimmed. */
+/** Schema of a name: 1–255 characters after trimming. It is stored trimmed. */
 export const Name = (options: object = {}) =>
   Type.String({
     format: 'name',
@@ -34,46 +40,54 @@ export const Name = (options: object = {}) =>
     ...options,
   });
 
-/** Free text of at most `most` characters. */
+/** Schema of free text of at most `most` characters. */
 export const Text = (most = 255, options: object = {}) => Type.String({ maxLength: most, ...options });
 
-/** An e-mail address. */
+/** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>
   Type.String({ format: 'email', maxLength: 254, examples: ['ada.lovelace@example.com'], ...options });
 
-/** The address of a page, kept as given. */
+/** Schema of a web address. It is stored as given, without validation of the URL. */
 export const Url = (options: object = {}) => Type.String({ maxLength: 2048, ...options });
 
-/** ISO 3166-1 alpha-2, or empty when unknown; any case in requests, upper case in answers. */
+/**
+ * Schema of a country: ISO 3166-1 alpha-2, or empty if unknown. Requests may use any case, responses use upper case.
+ */
 export const Country = (options: object = {}) =>
   Type.String({ format: 'country', maxLength: 2, examples: ['GB'], ...options });
 
-/** ISO 4217; any case in requests, upper case in answers. */
+/** Schema of a currency: ISO 4217. Requests may use any case, responses use upper case. */
 export const Currency = (options: object = {}) =>
   Type.String({ format: 'currency', maxLength: 3, examples: ['EUR'], ...options });
 
-/** An amount of money: an exact decimal of at most 4 decimals, within what a JSON number holds exactly. */
+/**
+ * Schema of an amount of money: an exact decimal with at most 4 decimals, small enough that a JSON number holds it
+ * exactly.
+ */
 export const Price = (options: object = {}) =>
   Type.Number({ minimum: 0, maximum: 999_999_999.9999, 'x-max-decimals': 4, examples: [1249.9], ...options });
 
-/** Ids in a body; duplicates collapse, the first order is kept. */
+/** Schema of an array of ids. Duplicates are removed; the order of first occurrence is kept. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
-/** The free-form values that a customer keeps with a record: flat, at most 100 of them and 16 KiB. */
+/**
+ * Schema of `custom_fields`: free-form values that a customer stores with a record. A flat object of at most 100 keys
+ * and 16 KiB of JSON.
+ */
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
     ...options,
   });
 
-/** Changes of them, key by key; null removes one. */
+/** Schema of changes to `custom_fields`: each key sent is set, and null removes it. */
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
     ...options,
   });
 
-/** How much custom fields of one record may hold. */
+/** Limits of one record's custom fields: number of keys, bytes of JSON. */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFields = (types: string[]) => ({
@@ -85,26 +99,26 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-/** The path of one record. */
+/** Path parameters of a route for one record. */
 export const IdParams = Strict({ id: Uuid() });
 
 /** Rows of a page when the request names no limit. */
 export const defaultLimit = 25;
 
-/** Which page: from 1, with `limit` rows. */
+/** Page by number: `page` counts from 1, `limit` is the number of rows (default 25). */
 export const Paginate = Strict({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
 });
 export type Paginate = Static<typeof Paginate>;
 
-/** The body of a list that takes nothing but the page. */
+/** Body of a list endpoint that only pages, without filters. */
 export const PageQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** Answer of the metadata calls. */
+/** Response of the metadata endpoints: the number of records and pages. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object({
@@ -118,29 +132,31 @@ export const Metadata = Type.Object(
 
 export type Metadata = Static<typeof Metadata>;
 
-/** Answer of a call whose effect matters more than its data. */
+/** Response of an action that returns no data. */
 export const Done = Type.Object({ success: Type.Literal(true), message: Type.String() }, { title: 'DefaultResponse' });
 
-/** The same, naming the record concerned. */
+/** Response of an action on one record: it contains the record's id. */
 export const DoneWithId = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: Type.Object({ id: Uuid() }) },
   { title: 'DefaultResponseWithId' },
 );
 
-/** The body of an answer that names the record concerned. */
+/** Returns the response body of an action on one record. */
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
   success: true,
   message,
   data: { id: id.toLowerCase() },
 });
 
-/** Calls without a body also take `{}`, and nothing else. */
+/** Body of an endpoint without input: no body or `{}`, nothing else. */
 export const NoBody = Strict({});
 
-/** 401 and 403: exactly these two members. */
+/** Body of a 401 or 403 response: exactly these two fields. */
 export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.String() }, { title: 'Refusal' });
 
-/** Every other error. `code` is for programs, `message` for people, `errors` points at each value at fault. */
+/**
+ * Body of every other error response. `code` is for programs, `message` for people, `errors` lists each invalid value.
+ */
 export const ErrorBody = Type.Object(
   {
     statusCode: Type.Integer(),
@@ -152,7 +168,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** 402: a pool has too few credits. */
+/** Body of a 402 response: the pool has too few credits. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
