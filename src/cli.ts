@@ -3,14 +3,14 @@ import { CommanderError } from 'commander';
 import { exitCodeOf } from './commands/command.ts';
 import { buildProgram } from './commands/program.ts';
 
-/** Runs the command line, and answers its exit code: 0 done, 1 failed, 2 used wrongly. */
+/** Runs the command line and returns its exit code: 0 success, 1 failure, 2 wrong usage. */
 async function main(words: string[]): Promise<0 | 1 | 2> {
   try {
     const program = await buildProgram(words);
     await program.parseAsync(words, { from: 'user' });
     return 0;
   } catch (error) {
-    // What commander throws, it has already printed.
+    // commander has already printed its own errors.
     if (!(error instanceof CommanderError) && error !== lostOutput) await report(error);
     return exitCodeOf(error);
   }
@@ -21,7 +21,9 @@ async function report(error: unknown): Promise<void> {
   process.stderr.write(`error: ${explain(error)}\n`);
 }
 
-/** What kept output from being written. A reader that has seen enough (`… | head`) is no failure. */
+/**
+ * The first error of writing to stdout or stderr. EPIPE does not count: a reader may close the pipe early (`… | head`).
+ */
 let lostOutput: Error | undefined;
 
 for (const stream of [process.stdout, process.stderr])

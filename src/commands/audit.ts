@@ -6,13 +6,13 @@ import { answer, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `audit list` */
+/** Defines `audit list`. */
 export function define(command: Command): void {
   command
     .command('list')
-    .description("show what happened to a customer's keys and users, newest first")
-    .requiredOption('--customer <id>', 'whose events', asUuid)
-    .option('--limit <count>', 'how many at most', asInteger(1, 10_000), 100)
+    .description("show the events of a customer's keys and users, newest first")
+    .requiredOption('--customer <id>', 'customer of the events', asUuid)
+    .option('--limit <count>', 'maximum number of events', asInteger(1, 10_000), 100)
     .action(answer(list, print));
 }
 

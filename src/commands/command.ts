@@ -2,17 +2,17 @@ import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { lengthOf } from '../code-points.ts';
 import { formats } from '../schemas/formats.ts';
 
-/** What `cli.ts` loads when its name is on the command line: fills the command in. */
+/** A module of src/commands. `define` adds its verbs and options to the command. */
 export interface CommandModule {
   define(command: Command): void;
 }
 
-/** The command line was wrong in a way that only the command itself could see. */
+/** The command line is wrong in a way that only the command itself can detect. Exit code 2. */
 export class UsageError extends Error {}
 
 /**
- * The action of a verb: with `--json` its result is the one JSON value on stdout, else what `print` makes of it for people.
- * Both go to stdout only; what goes wrong is thrown and ends on stderr.
+ * Returns the action of a verb. It runs the verb and writes the result to stdout: as one JSON value with `--json`,
+ * otherwise as the text that `print` returns. Errors are thrown, so they reach stderr only.
  */
 export const answer =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
@@ -21,19 +21,19 @@ export const answer =
     process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
   };
 
-/** Gives every verb below a command its `--json`. */
+/** Adds the option `--json` to every verb of a command. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);
-  if (command.commands.length === 0) command.option('--json', 'print one JSON value and nothing else');
+  if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
 }
 
-/** Exit code of what a command threw: 0 when help was asked for, 2 when it was used wrongly, 1 when it failed. */
+/** Returns the exit code for an error: 0 if help was requested, 2 for wrong usage, 1 for a failure. */
 export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** A value of the command line that must have one of the contract's formats. */
+/** Returns a parser for an option whose value must have one of the formats of schemas/formats.ts. */
 const formatted = (format: string, expected: string) => (value: string) => {
   if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);
   return value;

@@ -8,33 +8,34 @@ import { answer, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `credits show|grant|adjust|check` */
+/** Defines `credits show|grant|adjust|check`. */
 export function define(command: Command): void {
   command
     .command('show')
     .description("show both pools of a customer's credits")
-    .requiredOption('--customer <id>', 'whose credits', asUuid)
+    .requiredOption('--customer <id>', 'customer of the credits', asUuid)
     .action(answer(show, print));
 
-  toMove(command, 'grant', 'give a customer credits', asInteger(1, mostCredits)).action(
+  toMove(command, 'grant', 'grant credits to a customer', asInteger(1, mostCredits)).action(
     answer(move(grantCredits), print),
   );
 
-  toMove(command, 'adjust', "put a customer's balance right, up or down", asSigned).action(
+  toMove(command, 'adjust', "correct a customer's balance, up or down", asSigned).action(
     answer(move(adjustCredits), print),
   );
 
   command
     .command('check')
-    .description('prove of every customer that balances, jobs and results are what the ledger says; exit 1 if not')
+    .description('check that balances, jobs and results of all customers match the ledger; exit 1 if not')
     .action(async (options: { json?: boolean }) => {
       const report = await check();
       await answer(async () => report, describe)(options);
-      if (report.faults.length > 0) throw new Error(`${report.faults.length} faults`);
+      if (report.faults.length > 0)
+        throw new Error(`The credits do not match the ledger: ${report.faults.length} faults`);
     });
 }
 
-/** More than anybody has, and far from where a JSON number is no longer exact. */
+/** Maximum amount of one movement: more than any customer has, and still exact as a JSON number. */
 const mostCredits = 1_000_000_000_000;
 
 function asSigned(value: string): number {
@@ -48,10 +49,10 @@ const toMove = (command: Command, verb: string, about: string, asAmount: (value:
   command
     .command(verb)
     .description(about)
-    .requiredOption('--customer <id>', 'whose credits', asUuid)
-    .addOption(new Option('--pool <pool>', 'which of them').choices(pools).makeOptionMandatory())
-    .requiredOption('--amount <number>', 'how many', asAmount)
-    .option('--note <text>', 'why, for the ledger', asText(255));
+    .requiredOption('--customer <id>', 'customer of the credits', asUuid)
+    .addOption(new Option('--pool <pool>', 'pool of credits').choices(pools).makeOptionMandatory())
+    .requiredOption('--amount <number>', 'number of credits', asAmount)
+    .option('--note <text>', 'reason, shown in the ledger', asText(255));
 
 interface Moving {
   customer: string;
@@ -119,5 +120,5 @@ async function checkAll(db: Database): Promise<Report> {
 
 const describe = ({ customers, faults }: Report): string =>
   faults.length === 0
-    ? `The credits of ${customers === 1 ? '1 customer' : `${customers} customers`} add up`
+    ? `The credits of ${customers === 1 ? '1 customer' : `${customers} customers`} match the ledger`
     : table(faults, { CUSTOMER: (one) => one.customer_id, OF: (one) => one.of, FAULT: (one) => one.fault });

@@ -14,21 +14,21 @@ import { answer, asCountry, asName, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `customer create|list|suspend|resume` */
+/** Defines `customer create|list|suspend|resume`. */
 export function define(command: Command): void {
   command
     .command('create')
     .description('create a customer with a free subscription and a sales pipeline')
     .requiredOption('--name <name>', 'business name', asName)
     .option('--country <code>', 'ISO 3166-1 alpha-2', asCountry)
-    .option('--city <city>', 'where it is', asText(255))
+    .option('--city <city>', 'city of the business', asText(255))
     .action(answer(create, (customer) => print([customer])));
 
   command.command('list').description('list all customers, newest first').action(answer(list, print));
 
   command
     .command('suspend')
-    .description('refuse all keys and sessions of a customer until it is resumed')
+    .description('reject all keys and sessions of a customer until it is resumed')
     .requiredOption('--customer <id>', 'the customer', asUuid)
     .action(answer(setStatus('SUSPENDED'), (customer) => print([customer])));
 
@@ -59,7 +59,7 @@ const setStatus =
       }),
     );
 
-/** The jobs of a suspended customer have waited. */
+/** Enqueues the turns of all queues for a customer. Its jobs did not run while it was suspended. */
 async function wakeAll(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) await wake(sql, queue, customerId);
 }

@@ -4,14 +4,14 @@ import { readConfig, type Config } from '../config.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../db.ts';
 import { checkSchema } from '../migrations.ts';
 
-/** A PostgreSQL server, as the service and as the owner of the schema reach it. */
+/** A PostgreSQL server with the URLs of the service's login and of the schema's owner. */
 interface Server {
   url: string;
   ownerUrl: string;
   close(): Promise<void>;
 }
 
-/** What a command works with, opened; whoever opened it closes it. */
+/** The open database and catalog of a command. The caller of `openServices` must close them. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
@@ -22,8 +22,9 @@ export interface OpenServices {
 }
 
 /**
- * Opens the database that the environment names, or else the embedded server in `DATA_DIR`, beside a running service too.
- * @param asWanted the database as the command and its catalog shall have it
+ * Opens the database named in the environment, otherwise the embedded server in `DATA_DIR`. A running service can use
+ * the embedded server at the same time.
+ * @param asWanted wraps the database before the command and the catalog use it
  */
 export async function openServices(
   config: Config = readConfig(),
@@ -48,15 +49,18 @@ async function openServer(config: Config): Promise<Server> {
   return { url: server.serviceUrl, ownerUrl: server.ownerUrl, close: () => server.close() };
 }
 
-/** Makes sure that the database has this program's schema. */
+/**
+ * Checks that the database has the schema of this program.
+ * @throws Error if migrations are missing, or the database is newer than this program
+ */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
   const state = await db.lookup(checkSchema);
   if (state === 'behind')
-    throw new Error('The database has not the current schema: run `migrate`, or give `--migrate`');
-  if (state === 'ahead') throw new Error('The database is newer than this program');
+    throw new Error('The database does not have the current schema: run `migrate`, or start with `--migrate`');
+  if (state === 'ahead') throw new Error('The database is newer than this program: update the program');
 }
 
-/** Runs work on the server itself, and closes it whatever happens. */
+/** Opens the PostgreSQL server, runs `work` with it and always closes it. */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
   try {
@@ -66,7 +70,7 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-/** Runs a verb's work on the database, and closes it whatever happens. */
+/** Opens the database, runs `work` with it and always closes it. */
 export async function withDatabase<T>(work: (db: Database) => Promise<T>): Promise<T> {
   const services = await openServices();
   try {

@@ -4,7 +4,7 @@ import { loadDemo, type Demo } from '../demo/load.ts';
 import { answer } from './command.ts';
 import { openServices } from './database.ts';
 
-/** `demo` */
+/** Defines `demo`. */
 export function define(command: Command): void {
   command.action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
 }
@@ -21,13 +21,13 @@ async function load(): Promise<Demo> {
 const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUBLIC_URL?: string }): string =>
   PUBLIC_URL ?? `http://${HOST}:${PORT}`;
 
-/** The demo for a person: how to log in, the key, and a call that works as it stands. */
+/** Returns a text about the demo: how to log in, the API key, and a curl command that can be run unchanged. */
 export const describeDemo = (demo: Demo, url: string): string =>
   [
-    `Demo customer ${demo.customerId}${demo.created ? '' : ' (kept from before)'}`,
+    `Demo customer ${demo.customerId}${demo.created ? '' : ' (already existed)'}`,
     `  login     ${demo.email}   password ${demo.password}`,
     `  API key   ${demo.key}`,
-    `  catalog   ${demo.prospects === null ? 'does not answer; run this again when it does' : `${demo.prospects.toLocaleString('en')} prospects`}`,
+    `  catalog   ${demo.prospects === null ? 'unavailable; run this command again when it is available' : `${demo.prospects.toLocaleString('en')} prospects`}`,
     '',
     'Try it:',
     '',

@@ -1,8 +1,8 @@
 import { DomainError } from '../errors.ts';
 
 /**
- * What went wrong and what to do, for the person at the terminal, in one line. No SQL and no row values; a stack only for
- * a fault of the program itself.
+ * Returns a one-line message for the person at the terminal: the cause of the error and the remedy. It contains no SQL
+ * and no row values. Only a bug of this program is shown with its stack.
  */
 export function explain(error: unknown): string {
   const known = knownCause(error);
@@ -12,11 +12,14 @@ export function explain(error: unknown): string {
   return isOurs(error) ? error.message : `unexpected ${error.stack ?? error.message}`;
 }
 
-/** Errors with a class of their own say what is wrong; the language's say that we are. */
+/**
+ * Returns true if the error's message is written for users. TypeError, RangeError, ReferenceError and SyntaxError are
+ * bugs of this program.
+ */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
-/** The first error in the chain of causes that means something to people. */
+/** Returns the message of the first error in the chain of causes that has a known meaning. */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = meaningOf(at);
@@ -28,7 +31,7 @@ function knownCause(error: unknown): string | undefined {
 function meaningOf(error: NodeJS.ErrnoException): string | undefined {
   const code = error.code ?? '';
   if (error.syscall === 'listen') return listening[code];
-  // A setting of the connection was refused: the role that migrations make.
+  // The server rejected a setting of the connection: the role sales_data_api, which migrations create, is missing.
   if (code === '22023' && error.message.includes('sales_data_api')) return notMigrated;
   const file = files[code];
   return file && error.path ? `${error.path}: ${file}` : meanings[code];
@@ -36,38 +39,40 @@ function meaningOf(error: NodeJS.ErrnoException): string | undefined {
 
 const notMigrated = 'The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.';
 
-/** Why the service cannot listen, by code of the operating system. */
+/** Messages for errors of listening, by error code of the operating system. */
 const listening: Record<string, string> = {
   EADDRINUSE: 'Another program already listens on HOST and PORT. Stop it, or set another PORT.',
   EACCES: 'This user may not listen on PORT. Set a PORT of 1024 or more.',
-  EADDRNOTAVAIL: 'HOST is no address of this machine. Set HOST to 127.0.0.1, or to 0.0.0.0 for all addresses.',
-  ENOTFOUND: 'The name in HOST is not known. Set HOST to an address of this machine.',
+  EADDRNOTAVAIL: 'HOST is not an address of this machine. Set HOST to 127.0.0.1, or to 0.0.0.0 for all addresses.',
+  ENOTFOUND: 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
 };
 
-/** Why a file cannot be used, by code of the operating system. */
+/** Messages for errors with a file, by error code of the operating system. */
 const files: Record<string, string> = {
   EACCES:
-    'this user has no permission. Give it, or choose another place (DATA_DIR is where the embedded PostgreSQL lives).',
+    'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
   EPERM:
-    'this user has no permission. Give it, or choose another place (DATA_DIR is where the embedded PostgreSQL lives).',
-  EROFS: 'the file system is read-only. Choose another place (DATA_DIR is where the embedded PostgreSQL lives).',
+    'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
+  EROFS: 'the file system is read-only. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
   ENOSPC: 'the disk is full. Free some space.',
-  ENOTDIR: 'a part of this path is no folder. Choose another place (DATA_DIR is where the embedded PostgreSQL lives).',
+  ENOTDIR:
+    'a part of this path is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
 };
 
-/** By code of the driver, of the operating system, or SQLSTATE. */
+/** Messages for other errors, by error code of the driver or the operating system, or by SQLSTATE. */
 const meanings: Record<string, string> = {
-  ECONNREFUSED: 'The database cannot be reached: nothing listens where DATABASE_URL points.',
-  ENOTFOUND: 'The database cannot be reached: the host in DATABASE_URL is not known.',
+  ECONNREFUSED: 'The database cannot be reached: no server listens on the host and port in DATABASE_URL.',
+  ENOTFOUND: 'The database cannot be reached: the host name in DATABASE_URL cannot be resolved.',
   CONNECT_TIMEOUT:
     'The database cannot be reached: the host in DATABASE_URL does not answer, or has no TLS although `sslmode` asks for it.',
   EAI_AGAIN: 'The database cannot be reached: the name server does not answer for the host in DATABASE_URL.',
   ENOSPC: 'The disk is full. Free some space.',
   '53100': 'The disk of the database is full. Free some space.',
-  '28P01': 'The database refuses the user or password in DATABASE_URL.',
-  '28000': 'The database refuses the user in DATABASE_URL.',
-  '3D000': 'The database that DATABASE_URL names does not exist.',
+  '28P01': 'The database rejects the user or password in DATABASE_URL.',
+  '28000': 'The database rejects the user in DATABASE_URL.',
+  '3D000': 'The database named in DATABASE_URL does not exist.',
   '42P01': notMigrated,
-  '42703': 'The database has tables of another version. Run: sales-data-api migrate',
-  '42501': 'The database user lacks the rights of the service. Run: sales-data-api migrate, as the owner.',
+  '42703': 'The database has the schema of another version. Run: sales-data-api migrate',
+  '42501':
+    'The database user lacks rights that the service needs. Run: sales-data-api migrate, as the owner of the database.',
 };

@@ -8,25 +8,25 @@ import { answer, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `jobs list|cancel|retry` */
+/** Defines `jobs list|cancel|retry`. */
 export function define(command: Command): void {
   command
     .command('list')
     .description('list the jobs that spend credits, newest first')
-    .option('--customer <id>', 'of one customer', asUuid)
-    .addOption(new Option('--status <status>', 'in one state').choices(jobStatuses))
-    .option('--limit <number>', 'at most so many', asInteger(1, 10_000), 100)
+    .option('--customer <id>', 'only jobs of this customer', asUuid)
+    .addOption(new Option('--status <status>', 'only jobs with this status').choices(jobStatuses))
+    .option('--limit <number>', 'maximum number of jobs', asInteger(1, 10_000), 100)
     .action(answer(list, print));
 
   command
     .command('cancel')
-    .description('cancel a job; what it has not spent is given back')
+    .description('cancel a job and release its unspent credits')
     .requiredOption('--job <id>', 'the job', asUuid)
     .action(answer(cancel, (job) => print([job])));
 
   command
     .command('retry')
-    .description('do the rest of a failed or cancelled job as a new one; wake a worker for one that waits')
+    .description('start a new job for the open items of a failed or cancelled job; enqueue a turn for a waiting job')
     .requiredOption('--job <id>', 'the job', asUuid)
     .action(answer(retry, (job) => print([job])));
 }
@@ -36,7 +36,7 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
     db.search((sql) => latestJobs(sql, { customer: options.customer, status: options.status, limit: options.limit })),
   );
 
-/** Does something to a job of whomever it is, and shows the job that is answered. */
+/** Returns an action that changes a job of any customer and returns the job with the id that `change` returns. */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>

@@ -12,31 +12,36 @@ import { answer, asKeyName, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `key create|list|revoke` */
+/** Defines `key create|list|revoke`. */
 export function define(command: Command): void {
   command
     .command('create')
-    .description("create an API key in the name of the customer's first admin; its value is shown here only")
-    .requiredOption('--customer <id>', 'whose key', asUuid)
-    .requiredOption('--name <name>', 'what it is for, 1 to 120 characters', asKeyName)
-    .addOption(new Option('--expiration <days>', 'days until it expires').choices(durations.map(String)).default('90'))
-    .option('--permissions <scopes>', 'scopes, separated by commas; every scope when left out', asScopes)
+    .description("create an API key in the name of the customer's first admin; only this command shows its value")
+    .requiredOption('--customer <id>', 'customer of the key', asUuid)
+    .requiredOption('--name <name>', 'purpose of the key, 1 to 120 characters', asKeyName)
+    .addOption(
+      new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
+    )
+    .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asScopes)
     .action(answer(create, describe));
 
   command
     .command('list')
     .description("list a customer's API keys, newest first, without their values")
-    .requiredOption('--customer <id>', 'whose keys', asUuid)
+    .requiredOption('--customer <id>', 'customer of the keys', asUuid)
     .action(answer(list, print));
 
   command
     .command('revoke')
-    .description('revoke an API key for good, from the next request on')
+    .description('revoke an API key permanently, with immediate effect')
     .requiredOption('--key <id>', 'the key', asUuid)
     .action(answer(revoke, (key) => print([key])));
 }
 
-/** A list of scopes, each once. */
+/**
+ * Parses scopes separated by commas and removes duplicates.
+ * @throws InvalidArgumentError for an unknown scope
+ */
 function asScopes(value: string): Scope[] {
   const names = value.split(',').map((name) => name.trim());
   const unknown = names.filter((name) => !scopes.includes(name as Scope));
@@ -52,7 +57,7 @@ interface Creation {
   permissions?: Scope[];
 }
 
-/** A new key, with its value in clear text. */
+/** A new API key with its secret in clear text. */
 type CreatedKey = IssuedRow & { key: string };
 
 const create = ({ customer, name, expiration, permissions = [...scopes] }: Creation): Promise<CreatedKey> =>
@@ -98,5 +103,5 @@ const print = (keys: ApiKey[]): string =>
     STATUS: (key) => key.status,
     EXPIRES: (key) => key.expires_at,
     'LAST USED': (key) => key.last_used_at,
-    PERMISSIONS: (key) => (key.permissions.length === scopes.length ? 'every scope' : key.permissions.join(',')),
+    PERMISSIONS: (key) => (key.permissions.length === scopes.length ? 'all scopes' : key.permissions.join(',')),
   });

@@ -5,12 +5,15 @@ import { readConfig } from '../config.ts';
 import { openDatabase } from '../db.ts';
 import { answer } from './command.ts';
 
-/** `openapi` */
+/** Defines `openapi`. */
 export function define(command: Command): void {
   command.action(answer(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
-/** The OpenAPI document, from the routes alone: a database is opened lazily and so never asked. */
+/**
+ * Returns the OpenAPI document. It is built from the routes only: the database is opened lazily, so no connection is
+ * made.
+ */
 async function describeApi(): Promise<object> {
   const config = { ...readConfig(), LOG_LEVEL: 'silent' as const };
   const db = openDatabase(config, 'postgres://localhost/none');

@@ -4,12 +4,13 @@ import { UsageError } from './command.ts';
 const longest = 4_096;
 
 /**
- * A new password from standard input, so that none stands on a command line, where every user of the machine could read
- * it. One line break at its end does not count.
- * @throws UsageError when there is none, or not one of 12–128 characters
+ * Reads a new password from standard input, not from the command line, which every user of the machine could read. One
+ * line break at the end is ignored.
+ * @throws UsageError if there is no password, or it is not a single line of 12–128 characters
  */
 export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {
-  if (input.isTTY) throw new UsageError("pipe the password in: printf %s 'the password' | … --password-stdin");
+  if (input.isTTY)
+    throw new UsageError("send the password through a pipe: printf %s 'the password' | … --password-stdin");
   const password = (await readText(input)).replace(/\r?\n$/, '');
   const length = lengthOf(password);
   if (length < 12 || length > 128) throw new UsageError('the password must have 12 to 128 characters');

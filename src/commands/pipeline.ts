@@ -12,19 +12,21 @@ import { answer, asCurrency, asInteger, asName, asText, asUuid } from './command
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** `pipeline create|list`: pipelines and stages are made here; the API only reads them. */
+/** Defines `pipeline create|list`. Pipelines and stages are created here only; the API just reads them. */
 export function define(command: Command): void {
   command
     .command('create')
     .description('create a pipeline with its stages')
-    .requiredOption('--customer <id>', 'whose pipeline', asUuid)
+    .requiredOption('--customer <id>', 'customer of the pipeline', asUuid)
     .requiredOption('--name <name>', 'name', asName)
     .option('--description <text>', 'description', asText(5_000), '')
     .option('--currency <code>', 'ISO 4217', asCurrency, 'USD')
-    .addOption(new Option('--visibility <visibility>', 'who sees it').choices(visibilities).default('PUBLIC'))
+    .addOption(
+      new Option('--visibility <visibility>', 'who can see the pipeline').choices(visibilities).default('PUBLIC'),
+    )
     .option(
       '--stage <name:percent[:status]>',
-      'a stage, e.g. Won:100:WON; repeat, in order (default: as in Sales)',
+      'a stage, e.g. Won:100:WON; repeat it for each stage, in order (default: the stages of the Sales pipeline)',
       addStage,
     )
     .action(answer(create, (pipeline) => print([pipeline])));
@@ -32,7 +34,7 @@ export function define(command: Command): void {
   command
     .command('list')
     .description("list a customer's pipelines with their stages, newest first")
-    .requiredOption('--customer <id>', 'whose pipelines', asUuid)
+    .requiredOption('--customer <id>', 'customer of the pipelines', asUuid)
     .action(answer(list, print));
 }
 

@@ -25,16 +25,19 @@ interface Serving {
   demo: Demo | null;
 }
 
-/** `serve` */
+/** Defines `serve`. */
 export function define(command: Command): void {
   command
-    .option('--migrate', 'bring the database to the current schema first')
+    .option('--migrate', 'migrate the database to the current schema first')
     .option('--demo', 'load the demo customer first, and print a login and a key')
-    .option('--with-worker', 'do jobs in this process too, as `work` does')
+    .option('--with-worker', 'process jobs in this process too, like `work`')
     .action(answer(serve, describe));
 }
 
-/** Serves until SIGTERM or SIGINT; then finishes what is in hand, closes and exits 0. */
+/**
+ * Serves HTTP until SIGTERM or SIGINT. Then it finishes the requests in flight, closes all connections and exits with
+ * 0.
+ */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
   const services = await openServices(config);
@@ -59,13 +62,16 @@ async function serve(options: Options): Promise<Serving> {
 const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: OpenServices): Promise<Workers> =>
   startWorkers({ config, db, catalog, url, log: app.log });
 
-/** The deadline is that of the requests in hand plus what closing the database may take. */
+/**
+ * Closes the server on a signal. The deadline is SHUTDOWN_MS for the requests in flight, plus 15 s to close the
+ * database.
+ */
 function closeAtSignal(
   apps: [FastifyInstance, ...FastifyInstance[]],
   services: OpenServices,
   workers: Workers | undefined,
 ): void {
-  // Without `beforeExit`: a start that fails ends by itself, with exit code 1, which the package would make 0.
+  // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
   const options = {
     delay: services.config.SHUTDOWN_MS + 15_000,
     logger: false as const,

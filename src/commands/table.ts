@@ -1,8 +1,8 @@
 import { lengthOf } from '../code-points.ts';
 
 /**
- * Rows for people, in aligned columns.
- * @param columns what each column shows of a row, by its heading
+ * Returns rows as a text table with aligned columns, or `none` if there are no rows.
+ * @param columns by heading: a function that returns the cell of a row
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';
@@ -19,7 +19,7 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
     .join('\n');
 }
 
-/** Control characters in what users entered must not reach the terminal of whoever looks at it. */
+/** Returns a cell without control characters, because text from users must not control the terminal. */
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/\p{Cc}/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));

@@ -11,33 +11,37 @@ import { withDatabase } from './database.ts';
 import { readPassword } from './password.ts';
 import { table } from './table.ts';
 
-/** `user create|list|deactivate|reset-password` */
+/** Defines `user create|list|deactivate|reset-password`. */
 export function define(command: Command): void {
   command
     .command('create')
     .description('create a user who can log in')
-    .requiredOption('--customer <id>', 'whose user', asUuid)
-    .requiredOption('--email <address>', 'to log in with; belongs to one user only', asEmail)
+    .requiredOption('--customer <id>', 'customer of the user', asUuid)
+    .requiredOption('--email <address>', 'e-mail address for the login; unique among all users', asEmail)
     .requiredOption('--name <name>', 'full name', asName)
-    .addOption(new Option('--role <role>', 'an admin manages API keys').choices(roles).makeOptionMandatory())
+    .addOption(
+      new Option('--role <role>', 'role of the user; an admin can manage API keys')
+        .choices(roles)
+        .makeOptionMandatory(),
+    )
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
     .action(answer(create, (user) => print([user])));
 
   command
     .command('list')
     .description("list a customer's users, newest first")
-    .requiredOption('--customer <id>', 'whose users', asUuid)
+    .requiredOption('--customer <id>', 'customer of the users', asUuid)
     .action(answer(list, print));
 
   command
     .command('deactivate')
-    .description('lock a user out and end their sessions; keys they made go on working')
+    .description('deactivate a user and end their sessions; API keys that they created stay valid')
     .requiredOption('--user <id>', 'the user', asUuid)
     .action(answer(deactivate, (user) => print([user])));
 
   command
     .command('reset-password')
-    .description('give a user another password and end their sessions')
+    .description('set a new password and end all sessions of the user')
     .requiredOption('--user <id>', 'the user', asUuid)
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
     .action(answer(reset, (user) => print([user])));
@@ -50,7 +54,7 @@ async function create(options: { customer: string; email: string; name: string; 
     db.transaction(async (sql) => {
       await demandCustomer(sql, customer);
       const user = await insertUser(sql, customer, { email, name, role, passwordHash }, commandLine);
-      if (!user) throw conflict(`A user with the e-mail address ${email} exists`);
+      if (!user) throw conflict(`A user with the e-mail address ${email} already exists`);
       return user;
     }),
   );
@@ -71,7 +75,7 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-/** Changes a user, of whichever customer, and answers how they are then. */
+/** Changes a user of any customer, and returns the changed user. */
 const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,

@@ -14,12 +14,15 @@ interface Working {
   monitor: string | null;
 }
 
-/** `work` */
+/** Defines `work`. */
 export function define(command: Command): void {
-  command.option('--migrate', 'bring the database to the current schema first').action(answer(work, () => 'Working'));
+  command.option('--migrate', 'migrate the database to the current schema first').action(answer(work, () => 'Working'));
 }
 
-/** Does jobs until SIGTERM or SIGINT; then finishes those in hand, closes and exits 0. */
+/**
+ * Processes jobs until SIGTERM or SIGINT. Then it finishes the running batches, closes all connections and exits with
+ * 0.
+ */
 async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();
   const services = await openServices(config);

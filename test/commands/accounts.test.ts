@@ -12,7 +12,7 @@ const unknownId = '01990000-0000-7000-8000-000000000000';
 
 const run = (line: string[], input?: string): Promise<Run> => runCli(line, { DATABASE_URL: url }, input);
 
-/** The one JSON value that a verb answers. */
+/** Runs a command line with `--json` and returns its result. */
 async function json(line: string[], input?: string) {
   const { code, stdout, stderr } = await run([...line, '--json'], input);
   expect([code, stderr]).toEqual([0, '']);
@@ -49,7 +49,7 @@ const salesStages = [
 ];
 
 describe('customer', () => {
-  test('create makes a customer with an active free subscription and the Sales pipeline', async () => {
+  test('create adds a customer with an active free subscription and the Sales pipeline', async () => {
     const made = await json([
       'customer',
       'create',
@@ -86,7 +86,7 @@ describe('customer', () => {
     expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
   });
 
-  test('suspend and resume are seen by the running service at once, and once more do nothing', async () => {
+  test('suspend and resume have an immediate effect on the running service, and no effect the second time', async () => {
     const { id, get } = await customer();
     const statuses: number[] = [];
     for (const verb of ['suspend', 'suspend', 'resume']) {
@@ -104,7 +104,7 @@ describe('customer', () => {
 });
 
 describe('user', () => {
-  test('create makes a user who can log in, with the password from standard input', async () => {
+  test('create adds a user who can log in with the password from standard input', async () => {
     const { id, adminId } = await customer();
     const email = `${unique('Admin')}@Example.com`;
     const user = await json(userLine(id, email), 'pass wörd of mine\n');
@@ -115,16 +115,16 @@ describe('user', () => {
     expect(listed).toMatchObject([user, { id: adminId }]);
   });
 
-  test('create refuses an e-mail address that another user has in any case', async () => {
+  test('create rejects the e-mail address of another user, also in other upper or lower case', async () => {
     const { email } = await makeLogin(app, (await customer()).id);
     const { id } = await customer();
     const { code, stdout, stderr } = await run(userLine(id, email.toUpperCase()), 'correct horse battery');
     expect([code, stdout]).toEqual([1, '']);
-    expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} exists\n`);
+    expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} already exists\n`);
     expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
   });
 
-  test('create refuses a short password as wrong use, and makes nobody', async () => {
+  test('create rejects a short password as wrong usage and adds no user', async () => {
     const { id } = await customer();
     const { code, stdout, stderr } = await run(userLine(id, 'short@example.com'), 'short\n');
     expect([code, stdout]).toEqual([2, '']);
@@ -132,7 +132,7 @@ describe('user', () => {
     expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
   });
 
-  test('deactivate ends the sessions of a user, and once more does nothing', async () => {
+  test('deactivate ends the sessions of a user, and has no effect the second time', async () => {
     const { id } = await customer();
     const { userId, email, call } = await makeSession(app, id);
     expect(await json(['user', 'deactivate', '--user', userId])).toMatchObject({ id: userId, email, active: false });
@@ -154,7 +154,7 @@ describe('user', () => {
 });
 
 describe('pipeline create', () => {
-  test('makes a pipeline with the stages given, in their order', async () => {
+  test('adds a pipeline with the given stages in their order', async () => {
     const { id } = await customer();
     const line = [
       'pipeline',
@@ -183,13 +183,13 @@ describe('pipeline create', () => {
     expect((await json(['pipeline', 'list', '--customer', id]))[0]).toEqual(made);
   });
 
-  test('makes the stages of Sales when none is given', async () => {
+  test('adds the stages of Sales if none is given', async () => {
     const { id } = await customer();
     expect(stagesOf(await json(['pipeline', 'create', '--customer', id, '--name', 'Second']))).toEqual(salesStages);
   });
 });
 
-test('audit list shows who did what to whom, newest first, up to a limit', async () => {
+test('audit list shows actor, event and subject, newest first, up to a limit', async () => {
   const { id } = await customer();
   const { userId, email } = await makeSession(app, id);
   const latest = await json(['audit', 'list', '--customer', id, '--limit', '2']);
@@ -200,7 +200,7 @@ test('audit list shows who did what to whom, newest first, up to a limit', async
 });
 
 describe('for people', () => {
-  test('a verb prints an aligned table, and nothing that moves the cursor', async () => {
+  test('a verb prints an aligned table without control characters', async () => {
     const name = `${unique('Bell')}\u001B[2J`;
     const { stdout, code } = await run(['customer', 'create', '--name', name]);
     expect(code).toBe(0);
@@ -210,7 +210,7 @@ describe('for people', () => {
     expect(stdout).not.toContain('\u001B');
   });
 
-  test('an empty list says so', async () => {
+  test('an empty list prints none', async () => {
     const { id } = await customer();
     await owner`delete from stages where customer_id = ${id}`;
     await owner`delete from pipelines where customer_id = ${id}`;
@@ -218,17 +218,17 @@ describe('for people', () => {
   });
 });
 
-describe('what fails exits 1, says why on stderr, and leaves stdout empty:', () => {
+describe('a failing command exits 1 with the reason on stderr and nothing on stdout:', () => {
   const nowhere = 'postgres://owner@127.0.0.1:1/none';
   const cases: [string, string[], Record<string, string>, RegExp][] = [
     ['an unknown customer', ['user', 'list', '--customer', unknownId], {}, /^error: No such customer\n$/],
     ['an unknown user', ['user', 'deactivate', '--user', unknownId], {}, /^error: No such user\n$/],
-    ['a configuration at fault', ['customer', 'list'], { PORT: 'x', LOG_LEVEL: 'loud' }, /PORT: .*\n.*LOG_LEVEL: /],
+    ['an invalid configuration', ['customer', 'list'], { PORT: 'x', LOG_LEVEL: 'loud' }, /PORT: .*\n.*LOG_LEVEL: /],
     [
-      'a database that is not there',
+      'an unreachable database',
       ['customer', 'list'],
       { DATABASE_URL: nowhere },
-      /cannot be reached: nothing listens/,
+      /cannot be reached: no server listens/,
     ],
   ];
 
@@ -264,7 +264,7 @@ describe('key', () => {
   const ping = (key: string) =>
     app.inject({ url: '/api/ext/customer/summary', headers: { authorization: `X-API-Key ${key}` } });
 
-  test('create makes a key of the first admin that works, and shows its value; revoke ends it', async () => {
+  test('create adds a working key of the first admin and shows its value; revoke ends it', async () => {
     const { customerId, first } = await makeAdmin();
     const line = ['key', 'create', '--customer', customerId, '--name', ' Nightly ', '--expiration', '7'];
     const { id, key, ...made } = await json(line);
@@ -284,7 +284,7 @@ describe('key', () => {
     );
   });
 
-  test('create gives a key the permissions that are named, and no others', async () => {
+  test('create gives a key only the given permissions', async () => {
     const { customerId } = await makeAdmin();
     const line = [
       'key',
@@ -301,7 +301,7 @@ describe('key', () => {
     expect((await ping(key)).statusCode).toBe(403);
   });
 
-  test('create refuses an unknown scope or duration with exit 2, and a customer without an admin with exit 1', async () => {
+  test('create rejects an unknown scope or duration with exit 2, and a customer without an admin with exit 1', async () => {
     const made = await json(['customer', 'create', '--name', unique('Nobody')]);
     const line = ['key', 'create', '--customer', made.id, '--name', 'n'];
     expect(await run([...line, '--permissions', 'contacts:fly'])).toMatchObject({ code: 2, stdout: '' });
@@ -312,7 +312,7 @@ describe('key', () => {
   });
 });
 
-test('credits show tells both pools of a customer', async () => {
+test('credits show prints both pools of a customer', async () => {
   const made = await json(['customer', 'create', '--name', unique('Credits')]);
   await json(['credits', 'grant', '--customer', made.id, '--pool', 'verification', '--amount', '5']);
   expect(await json(['credits', 'show', '--customer', made.id])).toEqual({

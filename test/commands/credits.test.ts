@@ -8,7 +8,7 @@ const unknownId = '01990000-0000-7000-8000-000000000000';
 
 const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: t.url });
 
-/** The one JSON value that a verb answers. */
+/** Runs a command line with `--json` and returns its result. */
 async function json(line: string[]) {
   const { code, stdout, stderr } = await run([...line, '--json']);
   expect([code, stderr]).toEqual([0, '']);
@@ -28,7 +28,7 @@ const move = (verb: string, customer: string, amount: string, ...more: string[])
 ];
 
 describe('credits', () => {
-  test('grant and adjust move a balance, and say so in the ledger', async () => {
+  test('grant and adjust change a balance and write ledger entries', async () => {
     const customer = await t.customer();
     await json(move('grant', customer.id, '100', '--note', 'plan of March'));
     const moved = await json(move('adjust', customer.id, '-30'));
@@ -48,14 +48,14 @@ describe('credits', () => {
     ]);
   });
 
-  test('adjust takes no more than there is, and neither knows customers that there are not', async () => {
+  test('adjust takes at most the balance, and grant and adjust reject unknown customers', async () => {
     const customer = await t.customer();
     const short = await run(move('adjust', customer.id, '-1'));
     expect(short).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('0 are available') });
     expect(await run(move('grant', unknownId, '1'))).toMatchObject({ code: 1, stdout: '' });
   });
 
-  test('check is content with what the service does', async () => {
+  test('check finds no fault in the work of the service', async () => {
     const customer = await t.customer();
     const turn = (limit: number) => verifyTurn(echo(limit))(contextOf(t), { customerId: customer.id });
     await begin(t, customer, 5);
@@ -69,10 +69,10 @@ describe('credits', () => {
     const { faults, customers } = await json(['credits', 'check']);
     expect(faults).toEqual([]);
     expect(customers).toBeGreaterThan(0);
-    expect(await run(['credits', 'check'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/add up\n$/) });
+    expect(await run(['credits', 'check'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/match the ledger\n$/) });
   });
 
-  // As nobody but the owner can: what the constraints would not let pass is not tried.
+  // Changes as only the database owner can make them. Changes that violate a constraint are not tried.
   const tampering: [what: string, text: string, fault: RegExp][] = [
     [
       'a balance',
@@ -103,7 +103,7 @@ describe('credits', () => {
     ['a missing result', 'delete from job_results where customer_id = $1 and position = 1', /and its results have/],
   ];
 
-  test.each(tampering)('check finds %s that was tampered with, and exits 1', async (_, text, fault) => {
+  test.each(tampering)('check finds %s that was changed by hand, and exits 1', async (_, text, fault) => {
     const customer = await t.customer();
     await begin(t, customer, 5);
     await verifyTurn(echo())(contextOf(t), { customerId: customer.id });

@@ -11,7 +11,7 @@ const unknownId = '01990000-0000-7000-8000-000000000000';
 
 const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: t.url });
 
-/** The one JSON value that a verb answers. */
+/** Runs a command line with `--json` and returns its result. */
 async function json(line: string[]) {
   const { code, stdout, stderr } = await run([...line, '--json']);
   expect([code, stderr]).toEqual([0, '']);
@@ -24,7 +24,7 @@ const fail = (customer: TestCustomer, id: string) =>
   t.db.transaction((sql) => finish(sql, customer.id, id, { status: 'FAILED', error: 'broken' }));
 
 describe('jobs', () => {
-  test('list shows the latest, by customer and by state', async () => {
+  test('list shows the latest jobs, by customer and by status', async () => {
     const customer = await t.customer();
     const [first, second] = [await begin(t, customer, 5), await begin(t, customer, 3)];
     await turn(customer);
@@ -37,7 +37,7 @@ describe('jobs', () => {
     expect(stdout).toMatch(new RegExp(`^ID +CUSTOMER .*\n${second} +${customer.id} .*0/3 +0/3 verification`));
   });
 
-  test('cancel ends a job as its customer could, and a second time is an error', async () => {
+  test('cancel ends a job like the API does, and fails the second time', async () => {
     const customer = await t.customer();
     const job = await begin(t, customer, 5);
     expect(await json(['jobs', 'cancel', '--job', job])).toMatchObject({ id: job, status: 'CANCELLED', skipped: 5 });
@@ -46,7 +46,7 @@ describe('jobs', () => {
     expect(await entriesOf(t, job)).toEqual(['reserve 5', 'release 5']);
   });
 
-  test('retry makes the rest of a failed job a new one, which pays for itself, once', async () => {
+  test('retry creates one new job with its own credits for the open items of a failed job', async () => {
     const customer = await t.customer();
     const failed = await begin(t, customer, 5);
     await turn(customer, 2);
@@ -65,7 +65,7 @@ describe('jobs', () => {
     expect(await entriesOf(t, made.id)).toEqual(['reserve 3', 'charge 3']);
   });
 
-  test('of many retries of the same job at once one makes a new job, the others are told which', async () => {
+  test('many retries of one job at the same time create one new job, and the others return its id in the error', async () => {
     const customer = await t.customer();
     const failed = await begin(t, customer, 5);
     await turn(customer, 2);
@@ -76,14 +76,14 @@ describe('jobs', () => {
     const made = retries.flatMap((retry) => (retry.status === 'fulfilled' ? [retry.value.id] : []));
     expect(made).toHaveLength(1);
     const refused = retries.flatMap((retry) => (retry.status === 'rejected' ? [retry.reason] : []));
-    const told = { code: 'conflict', message: expect.stringContaining(made[0]!) };
-    expect(refused).toEqual(Array.from({ length: 7 }, () => expect.objectContaining(told)));
+    const expected = { code: 'conflict', message: expect.stringContaining(made[0]!) };
+    expect(refused).toEqual(Array.from({ length: 7 }, () => expect.objectContaining(expected)));
     const jobs = await t.owner`select id from jobs where customer_id = ${customer.id}`;
     expect(jobs).toHaveLength(2);
     expect(await entriesOf(t, made[0]!)).toEqual(['reserve 3']);
   });
 
-  test('retry of a cancelled job does what was skipped, if there are credits for it', async () => {
+  test('retry of a cancelled job processes the skipped items, if there are enough credits', async () => {
     const customer = await t.customer();
     const job = await begin(t, customer, 4);
     await customer.post(`/service-handler/${job}/cancel`);
@@ -96,7 +96,7 @@ describe('jobs', () => {
     expect(await json(['jobs', 'retry', '--job', job])).toMatchObject({ total: 4, credits: { reserved: 4 } });
   });
 
-  test('retry of a job that waits wakes a worker for it; one that is complete has no rest', async () => {
+  test('retry enqueues a turn for a waiting job and rejects a complete job', async () => {
     const customer = await t.customer();
     const job = await begin(t, customer, 4);
     await t.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
@@ -107,7 +107,7 @@ describe('jobs', () => {
     expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({ code: 1, stdout: '' });
   });
 
-  test('of a customer that is resumed are gone on with', async () => {
+  test('of a resumed customer continue', async () => {
     const customer = await t.customer();
     await begin(t, customer, 4);
     await json(['customer', 'suspend', '--customer', customer.id]);

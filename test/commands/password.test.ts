@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/commands/command.ts';
 import { readPassword } from '../../src/commands/password.ts';
 
-/** Standard input with these bytes, in as many pieces. */
+/** Returns a standard input that delivers the given pieces. */
 const input = (...pieces: (string | Buffer)[]) =>
   Readable.from(pieces.map((piece) => Buffer.from(piece))) as unknown as NodeJS.ReadStream;
 
@@ -17,7 +17,7 @@ describe('a password from standard input', () => {
     expect(await readPassword(stream)).toBe('correct horse');
   });
 
-  test('keeps white space and letters of several bytes, wherever they were cut', async () => {
+  test('keeps white space, and multi-byte letters that are split between two chunks', async () => {
     const [first, second] = [Buffer.from(' pass wörd ').subarray(0, 7), Buffer.from(' pass wörd ').subarray(7)];
     expect(await readPassword(input(first, second, 'x'))).toBe(' pass wörd x');
   });

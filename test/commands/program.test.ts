@@ -6,7 +6,7 @@ import { runCli } from '../setup/cli.ts';
 
 const id = '01990000-0000-7000-8000-000000000000';
 
-/** Parses a command line that must not get as far as doing anything. */
+/** Parses a command line that must fail before it has any effect. */
 async function parse(words: string[]) {
   const printed = { out: '', err: '' };
   const program = await buildProgram(words, {
@@ -22,7 +22,7 @@ const user = { '--customer': id, '--email': 'ada@example.com', '--name': 'Ada', 
 
 const userLine = (changed: object) => ['user', 'create', ...Object.entries({ ...user, ...changed }).flat()];
 
-describe('used wrongly, the command line exits 2, explains on stderr and prints nothing else:', () => {
+describe('a wrong command line exits 2 with a message on stderr and nothing on stdout:', () => {
   test.each<[string, string[]]>([
     ['no command', []],
     ['an unknown command', ['frobnicate']],
@@ -68,12 +68,12 @@ describe('every verb', async () => {
     command.commands.length === 0 ? [path] : command.commands.flatMap((verb) => leaves(verb, [...path, verb.name()]));
 
   test.each(leaves(program, []).map((path) => [path.join(' '), path] as const))(
-    '%s explains itself',
+    '%s has a help text',
     async (name, path) => {
       const { code, out, err } = await parse([...path, '--help']);
       expect([code, err]).toEqual([0, '']);
       expect(out).toMatch(new RegExp(`^Usage: sales-data-api ${name} \\[options\\]( <\\w+>)*\n\n`));
-      expect(out).toMatch(/ --json +print one JSON value and nothing else/);
+      expect(out).toMatch(/ --json +print the result as one JSON value/);
     },
   );
 });
@@ -85,17 +85,17 @@ describe('as a process', () => {
     expect(stdout).toMatch(/^Usage: sales-data-api user create /);
   });
 
-  test('wrong use is on stderr, exits 2 and touches no database', async () => {
+  test('wrong usage prints to stderr, exits 2 and opens no database', async () => {
     const { code, stdout, stderr } = await runCli(['customer', 'suspend', '--customer', '1'], {
       DATABASE_URL: 'nonsense',
     });
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toBe(
-      "error: option '--customer <id>' argument '1' is invalid. It must be a UUID.\n(--help shows how it is used)\n",
+      "error: option '--customer <id>' argument '1' is invalid. It must be a UUID.\n(use --help for usage)\n",
     );
   });
 
-  test('a reader that stops early is no failure', async () => {
+  test('a reader that closes the pipe early causes no failure', async () => {
     const { code, stderr } = await runCli(['openapi'], {}, '', { closeStdout: true });
     expect([code, stderr]).toEqual([0, '']);
   });

@@ -12,7 +12,7 @@ const { url } = await startApp();
 const folder = await mkdtemp(join(tmpdir(), 'starting-'));
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** What a start that failed tells: its exit code, its stdout, and each line of its stderr. */
+/** Starts a command that must fail, and returns its exit code, its stdout and the lines of its stderr. */
 async function failedStart(verb: string, environment: Record<string, string>) {
   const { code, stdout, stderr } = await runCli([verb], { LOG_LEVEL: 'error', ...environment });
   return { code, stdout, lines: stderr.trimEnd().split('\n') };
@@ -20,34 +20,34 @@ async function failedStart(verb: string, environment: Record<string, string>) {
 
 const failsWith = (line: RegExp) => ({ code: 1, stdout: '', lines: [expect.stringMatching(line)] });
 
-/** A program that already listens on a port. */
+/** Starts a server that occupies a port. */
 async function listener(): Promise<{ server: Server; port: number }> {
   const server = createServer((socket) => socket.end()).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return { server, port: (server.address() as AddressInfo).port };
 }
 
-test('serve on a port that is taken ends with exit 1 and says so', async () => {
+test('serve on an occupied port exits 1 with a message', async () => {
   const { server, port } = await listener();
   const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port) });
   server.close();
   expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
 });
 
-describe.each(['serve', 'work'])('%s ends with exit 1 and one line that says what to do', (verb) => {
-  test('when nothing listens where DATABASE_URL points', async () => {
+describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do', (verb) => {
+  test('if no server listens at DATABASE_URL', async () => {
     const failed = await failedStart(verb, { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' });
-    expect(failed).toEqual(failsWith(/nothing listens where DATABASE_URL points/));
+    expect(failed).toEqual(failsWith(/no server listens on the host and port in DATABASE_URL/));
   });
 
-  test('when the database is not migrated', async () => {
+  test('if the database is not migrated', async () => {
     const { url: empty, drop } = await createDatabase('nothing');
     const failed = await failedStart(verb, { DATABASE_URL: empty });
     await drop();
     expect(failed).toEqual(failsWith(/^error: The database .*migrate/));
   });
 
-  test('when DATA_DIR cannot be a folder', async () => {
+  test('if DATA_DIR cannot be a folder', async () => {
     await writeFile(join(folder, 'file'), '');
     const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file', 'data') });
     expect(failed).toEqual(failsWith(/DATA_DIR/));
