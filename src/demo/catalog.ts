@@ -9,17 +9,17 @@ import { unfinishedImports } from '../queries/catalog-imports.ts';
 
 const count = 5_000;
 const seed = 1;
-/** By which an interrupted load of them is recognised. */
+/** Source name of the demo's import. An interrupted import is recognised by it. */
 const source = 'people of the demo';
-/** Longest wait for another load, and time between two looks at it. */
+/** Longest wait for another import, and time between two attempts. */
 const patienceMs = 120_000;
 const pollMs = 250;
 
 /**
- * Fills the catalog, whichever engine keeps it, with people who do not exist, unless somebody is in it already. Waits while
- * another process loads it: with people of the demo until it ends, with others until there are some.
- * @returns how many people it holds
- * @throws DomainError `unavailable`, or `conflict` when another load is under way for too long
+ * Imports generated people into the catalog, in either engine, unless it already holds people. If another process
+ * imports, it waits: for the end of an import of demo people, or until another import has written its first people.
+ * @returns the number of people in the catalog
+ * @throws DomainError `unavailable`, or `conflict` if another import takes too long
  */
 export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
   for (const start = performance.now(); ; await sleep(pollMs)) {
@@ -46,7 +46,7 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
   return catalog.count({ criteria: [] });
 }
 
-/** As `catalog generate` writes them, a hundred at a time. */
+/** Yields the generated people as NDJSON, like `catalog generate`, 100 lines at a time. */
 function* lines(): Generator<Buffer> {
   let text = '';
   let made = 0;

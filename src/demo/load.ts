@@ -20,24 +20,24 @@ import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './people.ts';
 import { makeDemoSales } from './sales.ts';
 
-/** What a newcomer needs to try the service. */
+/** Login, API key and size of the demo, as a new user needs them. */
 export interface Demo {
   customerId: string;
-  /** Whether this call made the customer; else it was there and keeps its data. */
+  /** True if this call created the customer. False if it existed; its data is kept. */
   created: boolean;
   email: string;
   password: string;
   key: string;
-  /** How many people the prospect catalog holds; null when it does not answer: the next call fills it. */
+  /** Number of people in the prospect catalog. Null if the catalog is unavailable; the next call fills it then. */
   prospects: number | null;
 }
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-/** A job whose progress, ledger entries and results can be looked at. */
+/** The demo's first job, so that there is progress, a ledger and results to look at. */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
-/** What loading the demo needs. */
+/** The services that loading the demo needs. */
 interface Services {
   db: Database;
   catalog: Catalog;
@@ -45,9 +45,9 @@ interface Services {
 }
 
 /**
- * Makes the demo customer and fills the prospect catalog, each unless it is there; several processes may do so at once.
- * Secrets cannot be read back, so every call sets a new password and issues a further key for a week; earlier keys go on
- * working until they expire.
+ * Creates the demo customer and fills the prospect catalog, each only if missing. Several processes may call it at
+ * once. Secrets cannot be read back, so every call sets a new password and creates another API key that is valid for a
+ * week. Earlier keys stay valid until they expire.
  */
 export async function loadDemo({ db, catalog, config }: Services): Promise<Demo> {
   const prospects = await loadDemoCatalog(db, catalog).catch(nullWhenDown);
@@ -66,11 +66,14 @@ export async function loadDemo({ db, catalog, config }: Services): Promise<Demo>
   });
 }
 
-/** Of the advisory lock: any number that nothing else here takes. */
+/** Key of the advisory lock. Any number works that no other lock of this program uses. */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 
-/** Waits until no other process makes the demo customer. Polls: a waiting statement would end at the limit on statements. */
+/**
+ * Waits until no other process creates the demo customer. It polls, because a blocked statement would end at the
+ * statement timeout.
+ */
 async function takeTurn(sql: Transaction): Promise<void> {
   for (;;) {
     const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
@@ -79,7 +82,9 @@ async function takeTurn(sql: Transaction): Promise<void> {
   }
 }
 
-/** Without its catalog the service does all the rest, and so does the demo. */
+/**
+ * Returns null if the catalog is unavailable. The rest of the service works without the catalog, and so does the demo.
+ */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;
   throw error;

@@ -1,7 +1,7 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { ContactCreate } from '../schemas/contacts.ts';
 
-/** A company of the demo, as its contacts name it. */
+/** A company of the demo, with the details that its contacts share. */
 interface DemoCompany {
   company_name: string;
   industry: string;
@@ -35,9 +35,9 @@ const places = [
 ];
 
 /**
- * Contacts that look like a sales team's: several work for the same company, under its mail domain and in its country.
- * The same every time, so that what a newcomer reads in the README is what they get.
- * @param count how many
+ * Returns contacts like those of a real sales team: several work for the same company, with its mail domain and
+ * country. Every call returns the same contacts, so the README's examples are exact.
+ * @param count number of contacts
  */
 export function demoContacts(count: number): ContactCreate[] {
   faker.seed(20_260_101);

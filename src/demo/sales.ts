@@ -10,10 +10,10 @@ import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';
 
-/** Whose sales they are. */
+/** The demo customer with its users and contacts. */
 interface Team {
   customerId: string;
-  /** The first is the lists' owner. */
+  /** Ids of the users. The first user owns the lists. */
   userIds: string[];
   contactIds: string[];
 }
@@ -51,7 +51,10 @@ const products: ProductCreate[] = [
   { name: 'Printed handbook', price: 19.99, unit: 'piece', currency: 'EUR', active: false },
 ];
 
-/** Lists by rules and by hand, products, and opportunities in every stage of the pipeline. The same every time, but for the dates. */
+/**
+ * Creates lists with rules and a list with contacts added by hand, products, and opportunities in every stage of the
+ * pipeline. The data is the same every time, except for dates.
+ */
 export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
   const { customerId, userIds, contactIds } = team;

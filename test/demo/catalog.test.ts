@@ -5,9 +5,9 @@ import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 
-/** Whichever engine keeps the catalog. */
+/** The same tests for both catalog engines. */
 function fills(environment: Record<string, string>): void {
-  test('fills an empty catalog with thousands of people, once, and finishes what was interrupted', async () => {
+  test('imports thousands of people into an empty catalog, once, and finishes an interrupted import', async () => {
     const { db, catalog } = await startApp(environment);
     let writes = 0;
     const failing: Catalog = {
@@ -26,7 +26,7 @@ function fills(environment: Record<string, string>): void {
 describe('the demo on Postgres', () => {
   fills({});
 
-  test('leaves a catalog alone that somebody has filled', async () => {
+  test('does not change a catalog that already has people', async () => {
     const { db, catalog } = await startApp();
     await catalog.prepare();
     await writePeople(catalog, [person()]);

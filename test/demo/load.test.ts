@@ -10,7 +10,7 @@ const call = async (method: string, path: string, body?: unknown) =>
   (await inject(t.app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${demo.key}` })).body;
 
 describe('the demo customer', () => {
-  it('has people in every list, by rules and by hand', async () => {
+  it('has contacts in every list, by rules and by hand', async () => {
     const lists = await call('POST', '/list-contact/list', {});
     expect(lists.map(({ source }: { source: string }) => source).toSorted()).toEqual([
       'MANUAL',
@@ -21,7 +21,7 @@ describe('the demo customer', () => {
     for (const { contacts_count } of lists) expect(contacts_count).toBeGreaterThan(10);
   });
 
-  it('sells products in every stage of its pipeline', async () => {
+  it('has opportunities with products in every stage of its pipeline', async () => {
     const [pipeline] = await call('GET', '/pipelines');
     const stages = await call('POST', '/stages/list', { pipeline_id: pipeline.id });
     expect(stages).toHaveLength(6);
@@ -37,7 +37,7 @@ describe('the demo customer', () => {
     expect(await call('GET', '/customer/credits')).toMatchObject({ subscription: { balance: 940, reserved: 60 } });
   });
 
-  it('stays what it is when it is loaded again, with a further key', async () => {
+  it('keeps its data when it is loaded again, and gets another key', async () => {
     const again = await loadDemo(t);
     expect(again).toMatchObject({ customerId: demo.customerId, created: false, prospects: 5_000 });
     expect(again.key).not.toBe(demo.key);

@@ -9,7 +9,7 @@ afterAll(() => database.drop());
 const environment = { MIGRATION_DATABASE_URL: database.ownerUrl };
 const entry = ['src/cli.ts', 'serve', '--migrate', '--demo', '--json'];
 
-test('two servers that start with the demo at once on an empty database both serve, with one demo customer', async () => {
+test('two servers that start with the demo on an empty database at the same time both serve one demo customer', async () => {
   const servers = await Promise.all([1, 2].map(() => startServerProcess(database.url, environment, entry)));
   for (const { url } of servers) expect((await fetch(`${url}/readyz`)).status).toBe(200);
   const owner = postgres(database.ownerUrl, { max: 1, fetch_types: false });
