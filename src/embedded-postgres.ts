@@ -15,24 +15,24 @@ import {
 } from './postgres-cluster.ts';
 import { EmbeddedPostgresError } from './postgres-programs.ts';
 
-/** A running server of our own, for as long as `close` has not been called. */
+/** A running embedded server. It stays up until `close` is called. */
 export interface EmbeddedPostgres {
-  /** The database as its owner, for migrations. */
+  /** URL of the database with the login of its owner, for migrations. */
   ownerUrl: string;
-  /** The database as the service's login. */
+  /** URL of the database with the login of the service. */
   serviceUrl: string;
-  /** The server's superuser, in the maintenance database. */
+  /** URL of the maintenance database with the server's superuser. */
   superuserUrl: string;
-  /** Leaves the server; whoever leaves last stops it. */
+  /** Leaves the server. The last user that leaves stops it. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedOptions {
-  /** For tests: data in the system's temporary folder, never forced to disk, removed on `close`. */
+  /** For tests: stores the data in the system's temporary folder, without fsync, and removes it on `close`. */
   throwaway?: boolean;
 }
 
-/** Passwords of the three logins, random, made with the data folder. */
+/** Random passwords of the three logins. They are created together with the data folder. */
 export interface Passwords {
   superuser: string;
   owner: string;
@@ -40,16 +40,16 @@ export interface Passwords {
 }
 
 const database = 'sales_data_api';
-/** Names of the logins: the server's superuser, the owner of the database, and the service's, who may little. */
+/** Names of the logins: the server's superuser, the owner of the database, and the service with few rights. */
 export const logins: Record<keyof Passwords, string> = {
   superuser: 'postgres',
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** Whoever uses the server holds this lock shared; who stops it, exclusively. */
+/** Advisory lock: users of the server hold it shared, the process that stops the server holds it exclusively. */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
-/** Names of throwaway folders: the number of the process that needs it, then random characters. */
+/** Name pattern of throwaway folders: the id of the process that uses the folder, then random characters. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 const pollMs = 50;
@@ -73,9 +73,10 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the PostgreSQL that came with the development dependencies, or joins the one that runs: any number of processes
- * share one server on one data folder. Data is kept in `dataDir`/postgres, the passwords beside it in postgres.json.
- * @throws EmbeddedPostgresError when it is not installed, or cannot run here
+ * Starts the PostgreSQL server from the development dependencies, or joins it if it runs already. Any number of
+ * processes can share one server per data folder. The data is stored in `dataDir`/postgres, the passwords in
+ * `dataDir`/postgres.json.
+ * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   if (options.throwaway) return openThrowaway();
@@ -99,14 +100,14 @@ async function openThrowaway(): Promise<EmbeddedPostgres> {
   }
 }
 
-/** Removes throwaway servers whose process was killed before it could. */
+/** Removes throwaway servers whose process was killed before it could remove them. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];
     if (maker === undefined || isAlive(Number(maker))) continue;
     const home = join(tmpdir(), name);
     const data = await realpath(join(home, 'postgres')).catch(() => home);
-    await discard({ data }, home).catch(() => undefined); // another user's
+    await discard({ data }, home).catch(() => undefined); // may belong to another user
   }
 }
 
@@ -140,7 +141,10 @@ function urls(port: number, passwords: Passwords): Omit<EmbeddedPostgres, 'close
   };
 }
 
-/** Reads the passwords, or makes them; of several processes that make them at once, one's are everyone's. */
+/**
+ * Reads the passwords, or creates them if the file is missing. If several processes create them at once, all use those
+ * that were linked first.
+ */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
@@ -162,11 +166,14 @@ function parsePasswords(file: string, text: string): Passwords {
   try {
     return JSON.parse(text) as Passwords;
   } catch (error) {
-    throw new EmbeddedPostgresError(`${file} holds the passwords of the embedded PostgreSQL and is damaged`, error);
+    throw new EmbeddedPostgresError(
+      `${file} is damaged. It holds the passwords of the embedded PostgreSQL; restore it from a backup`,
+      error,
+    );
   }
 }
 
-/** Makes sure that the server runs and will not be stopped while we are there. */
+/** Starts the server if it does not run, and holds the presence lock, so that no other process stops it. */
 async function attend(cluster: Cluster, password: string): Promise<{ presence: postgres.Sql; port: number }> {
   const deadline = Date.now() + openTimeoutMs;
   while (Date.now() < deadline) {
@@ -175,10 +182,15 @@ async function attend(cluster: Cluster, password: string): Promise<{ presence: p
     if (port !== undefined && presence) return { presence, port };
     await sleep(pollMs);
   }
-  throw new EmbeddedPostgresError(`The PostgreSQL in ${cluster.data} neither answers nor ends`);
+  throw new EmbeddedPostgresError(
+    `The PostgreSQL in ${cluster.data} neither accepts connections nor stops. End its process and try again`,
+  );
 }
 
-/** A connection that holds the presence lock; nothing while the server is starting, or being stopped by its last user. */
+/**
+ * Returns a connection that holds the presence lock, or undefined if the server is starting or its last user is
+ * stopping it.
+ */
 async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
   const presence = postgres({
     host: '127.0.0.1',
@@ -199,13 +211,19 @@ async function enter(port: number, password: string): Promise<postgres.Sql | und
     if (row!.present) return presence;
   } catch (error) {
     if ((error as { code?: string }).code === '28P01')
-      throw new EmbeddedPostgresError('postgres.json does not hold the passwords of the data beside it', error);
+      throw new EmbeddedPostgresError(
+        'postgres.json does not have the passwords of the data folder beside it. Restore the matching file',
+        error,
+      );
   }
   await presence.end({ timeout: 0 });
   return undefined;
 }
 
-/** Makes the service's roles and an empty database of its owner, the latter last: where it is, everything is. */
+/**
+ * Creates the service's roles and the owner's empty database. The database is created last, so if it exists, the roles
+ * exist too.
+ */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;
   await superuser`select pg_advisory_lock(${presenceLock + 1})`;
@@ -224,8 +242,8 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
 }
 
 /**
- * Gives up our presence. If nobody else's is left, and no other client either, the server is stopped, while the lock
- * keeps newcomers out until it is gone.
+ * Releases the presence lock and stops the server if no other process holds the lock and no client is connected. The
+ * exclusive lock keeps new users out until the server has stopped.
  */
 async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
   try {
@@ -233,13 +251,13 @@ async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
     const [row] = await presence<{ last: boolean }[]>`select pg_try_advisory_lock(${presenceLock}) as last`;
     if (row!.last && (await isDeserted(presence))) await stopServer(cluster);
   } catch (error) {
-    if ((await runningPort(cluster)) !== undefined) throw error; // else: someone stopped it under us
+    if ((await runningPort(cluster)) !== undefined) throw error; // not running: another process stopped it
   } finally {
     await presence.end({ timeout: 1 });
   }
 }
 
-/** Whether no other client is connected; waits a moment for connections that were just closed. */
+/** Returns true if no other client is connected. Waits up to a second for connections that are closing. */
 async function isDeserted(presence: postgres.Sql): Promise<boolean> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
     const [row] = await presence<{ others: number }[]>`

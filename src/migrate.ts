@@ -3,13 +3,13 @@ import postgres from 'postgres';
 import { installQueues } from './queues.ts';
 import { ourMigrations, readMigrations, type Migration } from './migrations.ts';
 
-/** What `migrate` did: names of the files applied now, and the name of the newest one. */
+/** Result of `migrate`: names of the migrations applied by this call, and the name of the newest migration. */
 export interface Migrated {
   applied: string[];
   version: string;
 }
 
-/** The database cannot be brought to this code's schema; the message says why, to a person. */
+/** The database cannot be migrated to the schema of this program. The message tells the user why. */
 export class MigrationError extends Error {
   constructor(message: string) {
     super(message);
@@ -17,16 +17,17 @@ export class MigrationError extends Error {
   }
 }
 
-/** Serialises the migrators of one database: the letters `sales-da` read as a number. */
+/** Key of the advisory lock that lets one process at a time migrate a database: the letters `sales-da` as a number. */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 
 /**
- * Applies what is missing of sql/migrations, in order, each file in a transaction of its own. Any number of processes
- * may do so at once. A file whose first line is `-- no-transaction` runs statement by statement outside one (for
- * `create index concurrently`); a statement of it ends with a semicolon at a line's end.
- * @throws MigrationError when an applied file was edited, or the database is newer than this code or older than PostgreSQL 18
+ * Applies the missing migrations of sql/migrations in order, each file in its own transaction. Any number of processes
+ * may call it at once. A file whose first line is `-- no-transaction` runs statement by statement without a transaction
+ * (for `create index concurrently`); each of its statements must end with a semicolon at the end of a line.
+ * @throws MigrationError if an applied file was edited, the database is newer than this program, or the server is older
+ * than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -58,8 +59,9 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Takes the migrators' lock and says which session holds it. Polls: whoever waits inside `pg_advisory_lock()` holds a
- * snapshot, which `create index concurrently` of the one that has the lock waits for, for ever.
+ * Takes the migration lock and returns the id of the session that holds it. It polls: a session that waits in
+ * `pg_advisory_lock()` holds a snapshot, and a `create index concurrently` of the lock's owner would wait for that
+ * snapshot forever.
  */
 async function lock(sql: postgres.Sql): Promise<number> {
   for (;;) {
@@ -82,15 +84,19 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, string>> {
   return new Map(rows.map(({ name, sha256 }) => [name, sha256]));
 }
 
-/** The migrations still to do. */
+/**
+ * Returns the migrations that are not applied yet.
+ * @throws MigrationError if an applied file was edited, or the database is newer than this program
+ */
 function compare(migrations: Migration[], applied: Map<string, string>): Migration[] {
   const known = new Set(migrations.map(({ name }) => name));
   const newer = [...applied.keys()].filter((name) => !known.has(name));
-  if (newer.length > 0) throw new MigrationError(`The database is newer than this program: it has ${newer.join(', ')}`);
+  if (newer.length > 0)
+    throw new MigrationError(`The database is newer than this program: it has ${newer.join(', ')}. Update the program`);
   const edited = migrations.find(({ name, sha256 }) => applied.has(name) && applied.get(name) !== sha256);
   if (edited)
     throw new MigrationError(
-      `${edited.name} was edited after this database applied it; undo that and write a new migration`,
+      `${edited.name} was edited after this database applied it; undo the edit and write a new migration`,
     );
   return migrations.filter(({ name }) => !applied.has(name));
 }
@@ -109,12 +115,16 @@ async function apply(sql: postgres.Sql, migration: Migration, session: number): 
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
-/** Notes a migration as applied, if this is still the session that holds the lock: the driver reconnects by itself. */
+/**
+ * Records a migration as applied, if this session still holds the lock. The driver reconnects silently, and a new
+ * session has no lock.
+ * @throws MigrationError if the session is another one
+ */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`
     insert into schema_migrations (name, sha256)
     select ${migration.name}, ${migration.sha256}
     where pg_backend_pid() = ${session}`;
   if (count !== 1)
-    throw new MigrationError(`The connection was lost before ${migration.name} was applied; migrate again`);
+    throw new MigrationError(`The connection was lost before ${migration.name} was applied; run migrate again`);
 }

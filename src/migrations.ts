@@ -3,19 +3,19 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from './db.ts';
 
-/** How a database's schema stands to this code's migrations. */
+/** State of a database's schema compared with this program's migrations. */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** A file of sql/migrations. */
+/** A migration: a file of sql/migrations. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
 }
 
-/** The migrations of this program. */
+/** Folder of this program's migrations. */
 export const ourMigrations = join(import.meta.dirname, '..', 'sql', 'migrations');
-/** Compares the database with this code's migrations; needs no more than the service's rights. */
+/** Compares the applied migrations with those of this program. The service's login has enough rights for it. */
 export async function checkSchema(sql: Sql): Promise<SchemaState> {
   const known = new Set((await readMigrations(ourMigrations)).map(({ name }) => name));
   const applied = await appliedNames(sql);
@@ -29,7 +29,7 @@ async function appliedNames(sql: Sql): Promise<string[]> {
   return (await sql<{ name: string }[]>`select name from schema_migrations`).map(({ name }) => name);
 }
 
-/** Reads the migrations of a folder, in the order in which they are applied. */
+/** Returns the migrations of a folder in the order in which they are applied. */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(

@@ -15,37 +15,41 @@ import {
   type User,
 } from './postgres-programs.ts';
 
-/** A data folder on disk, with the programs and the user that run it. */
+/** A data folder on disk, with the programs and the user that run its server. */
 export interface Cluster {
-  /** The data folder itself, symbolic links resolved. */
+  /** Path of the data folder, with symbolic links resolved. */
   data: string;
-  /** Folder of `initdb`, `pg_ctl` and `postgres`. */
+  /** Folder of the programs `initdb`, `pg_ctl` and `postgres`. */
   programs: string;
-  /** Whom the server runs as; undefined: whoever we are. */
+  /** User that the server runs as. Undefined means the user of this process. */
   user: User | undefined;
 }
 
-/** How a new data folder is made. */
+/** Options for a new data folder. */
 export interface ClusterOptions {
   superuser: string;
   password: string;
-  /** Server settings, written to its configuration. */
+  /** Server settings, written to the server's configuration. */
   settings: Record<string, string>;
-  /** Whether the new files are forced to disk. */
+  /** Whether the new files are synced to disk. */
   sync: boolean;
 }
 
 const run = promisify(execFile);
-/** Where data lives when root's own folders are closed to the server's user. */
+/** Parent folder of the data if the server's user cannot enter root's own folders. */
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
-/** Independent of the machine's locales: without it, a machine that sets none gets SQL_ASCII. */
+/**
+ * Encoding and locale that do not depend on the machine. Without these options, a machine without a locale gets
+ * SQL_ASCII.
+ */
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Makes the cluster in `folder` unless it is there. PostgreSQL refuses to run as root, so for root it is run by whoever
- * owns the data, else by the system user `postgres`; what that user cannot reach is put where it can.
+ * Opens the cluster in `folder`, and creates it if it is missing. PostgreSQL refuses to run as root: a process of root
+ * runs it as the owner of the data, or as the system user `postgres`. Programs and data that this user cannot reach are
+ * moved to public folders.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
@@ -55,21 +59,21 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
   return { data: await realpath(home), programs, user };
 }
 
-/** Port of the server that runs on this data, or undefined. One that is just starting has a port, too. */
+/** Returns the port of the running server, or undefined if it does not run. A starting server has a port too. */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
 }
 
-/** The process that serves this data, if one does. */
+/** Returns the process id of the cluster's server, or undefined if it does not run. */
 async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
   const pid = await lockedBy(cluster);
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
 }
 
 /**
- * Starts the server detached from this process and its group, so that a signal meant for us does not stop it under us.
- * Does nothing when another process started it meanwhile.
+ * Starts the server in a process group of its own, so that a signal to this process does not stop it. Does nothing if
+ * another process has started it meanwhile.
  */
 export async function startServer(cluster: Cluster): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -80,13 +84,13 @@ export async function startServer(cluster: Cluster): Promise<void> {
     if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
     if (attempt === startAttempts)
       throw new EmbeddedPostgresError(`PostgreSQL does not start: ${await lastWords(cluster)}`, error);
-    await sleep(250 * attempt); // a taken port, or the last server's children still leaving
+    await sleep(250 * attempt); // the port is taken, or child processes of the last server are still ending
   }
 }
 
 /**
- * Stops the server in good order. Waits for that very process: `pg_ctl` itself waits for the lock file to go, which a
- * newcomer may have written anew.
+ * Stops the server in an orderly way and waits for its process to end. `pg_ctl` cannot wait: it waits until the lock
+ * file is removed, but the next server may have written a new one by then.
  */
 export async function stopServer(cluster: Cluster): Promise<void> {
   const pid = await serverOf(cluster);
@@ -94,7 +98,7 @@ export async function stopServer(cluster: Cluster): Promise<void> {
   if (pid !== undefined) await ended(cluster, pid, stop);
 }
 
-/** Drops the server where it stands; its data is as good as after a crash. */
+/** Kills the server immediately. Its data is then in the state of a crash. */
 export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
   const pid = await serverOf(cluster);
   if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));
@@ -105,12 +109,15 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
   const deadline = Date.now() + stopTimeoutMs;
   while (await isServerOf(cluster, pid)) {
     if (error instanceof Error || Date.now() > deadline)
-      throw new EmbeddedPostgresError('PostgreSQL does not stop', error);
+      throw new EmbeddedPostgresError(`PostgreSQL (process ${pid}) does not stop. End it and try again`, error);
     await sleep(10);
   }
 }
 
-/** Initialises beside the final place and moves it there whole: an interrupted attempt leaves no half-made cluster. */
+/**
+ * Creates the data folder in a temporary place and moves it to its final place when complete. An interrupted attempt
+ * leaves no partial data folder.
+ */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
   const [data, passwordFile] = [join(staging, 'data'), join(staging, 'password')];
@@ -128,7 +135,10 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
   }
 }
 
-/** The data folder, or for root a public one that it becomes a link to, when its parents are closed to the user. */
+/**
+ * Returns the data folder. If the server's user cannot enter its parents, returns a public folder instead and makes the
+ * data folder a symbolic link to it.
+ */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
   await mkdir(dirname(folder), { recursive: true });
   const parent = await realpath(dirname(folder));
@@ -148,7 +158,7 @@ async function give(user: User | undefined, ...paths: string[]): Promise<void> {
   if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
 }
 
-/** Runs one of PostgreSQL's programs as the server's user, under none of our locale and `PG…` settings. */
+/** Runs a PostgreSQL program as the server's user, without this process's locale and `PG…` variables. */
 function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
   const options: ExecFileOptions = {
     ...cluster.user,
@@ -158,7 +168,7 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
   return run(join(cluster.programs, name), args, options);
 }
 
-/** Whether this process is the server of this data: the server's working folder is its data folder. */
+/** Returns true if the process is the cluster's server. A server's working folder is its data folder. */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
   if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
@@ -169,7 +179,10 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
   );
 }
 
-/** A killed server leaves its lock file, and PostgreSQL refuses to start when that number is another process's by now. */
+/**
+ * Removes the lock file of a killed server if its process id now belongs to another process. PostgreSQL would refuse to
+ * start.
+ */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);
   if (pid !== undefined && isAlive(pid) && !(await isServerOf(cluster, pid)))
@@ -178,7 +191,7 @@ async function removeStaleLock(cluster: Cluster): Promise<void> {
 
 const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
 
-/** The lines of the lock file: process, data folder, start, port, … */
+/** Returns the lines of the lock file: process id, data folder, start time, port, … */
 const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
   (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
 
@@ -187,7 +200,7 @@ async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid > 0 ? pid : undefined;
 }
 
-/** Whether a process of this number exists, be it ours or not. */
+/** Returns true if a process with this id exists, of any user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -196,7 +209,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Port of the last run: whoever still knows the server by it finds it again. */
+/** Returns the port of the last run, so that clients that still know it can reconnect. 0 if it is unknown. */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
@@ -204,7 +217,7 @@ async function lastPort(cluster: Cluster): Promise<number> {
 
 async function lastWords(cluster: Cluster): Promise<string> {
   const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
-  return log.trim().split('\n').slice(-5).join('\n') || 'it left no log';
+  return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
 }
 
 function freePort(): Promise<number> {

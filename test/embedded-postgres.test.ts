@@ -10,20 +10,20 @@ import postgres from 'postgres';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openEmbeddedPostgres, type EmbeddedPostgres } from '../src/embedded-postgres.ts';
 
-/** A data folder that was used before, and the one of the test. */
+/** A data folder that was used before, and the folder of the current test. */
 let used: string;
 let folder: string;
 
 const newFolder = async (): Promise<string> => {
   const path = await mkdtemp(join(tmpdir(), 'embedded-postgres-test-'));
-  await chmod(path, 0o755); // where the tests run as root, the server does not
+  await chmod(path, 0o755); // if the tests run as root, the server runs as another user
   return path;
 };
 
 beforeAll(async () => {
   used = await newFolder();
   await close(await openEmbeddedPostgres(used));
-  await appendFile(join(used, 'postgres', 'postgresql.conf'), 'fsync = off\n'); // the disk's pace is not under test
+  await appendFile(join(used, 'postgres', 'postgresql.conf'), 'fsync = off\n'); // avoids waits for a slow disk
   return () => rm(used, { recursive: true });
 });
 
@@ -31,7 +31,7 @@ beforeEach(async () => {
   folder = await newFolder();
   await promisify(execFile)('cp', ['-a', `${used}/.`, folder]);
   return async () => {
-    for (const child of children.splice(0)) child.kill('SIGKILL'); // those that a failed test left
+    for (const child of children.splice(0)) child.kill('SIGKILL'); // processes that a failed test left behind
     const pid = await serverPid();
     if (await isAlive(pid)) process.kill(pid, 'SIGQUIT');
     await untilDead(pid);
@@ -43,7 +43,7 @@ async function serverPid(): Promise<number> {
   return Number.parseInt(await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8').catch(() => '0'), 10);
 }
 
-/** Whether the process runs; a dead one that nobody has reaped does not. */
+/** Returns true if the process runs. A zombie process does not count. */
 const isAlive = async (pid: number): Promise<boolean> =>
   /^State:\t[^Z]/m.test(await readFile(`/proc/${pid}/status`, 'utf8').catch(() => ''));
 
@@ -51,7 +51,7 @@ async function untilDead(pid: number): Promise<void> {
   while (await isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** One statement over a connection of its own. */
+/** Runs one statement on a connection of its own. */
 async function ask(url: string, statement: string): Promise<postgres.Row[]> {
   const sql = postgres(url, { max: 1, fetch_types: false, onnotice: () => {} });
   try {
@@ -64,7 +64,7 @@ async function ask(url: string, statement: string): Promise<postgres.Row[]> {
 type Process = ChildProcessByStdio<null, Readable, null> & { pid: number };
 const children: Process[] = [];
 
-/** A process that opens the server, says its owner's URL, and closes it in good order when it is told to end. */
+/** Starts a process that opens the server, prints the owner's URL, and closes the server when it gets a signal. */
 async function openElsewhere(): Promise<{ process: Process; url: string }> {
   const module = JSON.stringify(join(import.meta.dirname, '..', 'src', 'embedded-postgres.ts'));
   const program = `
@@ -92,7 +92,7 @@ async function openElsewhere(): Promise<{ process: Process; url: string }> {
 
 async function end(child: Process, signal: NodeJS.Signals): Promise<number | null> {
   const exited = once(child, 'exit') as Promise<[number | null]>;
-  process.kill(signal === 'SIGINT' ? -child.pid : child.pid, signal); // Ctrl-C reaches the whole group
+  process.kill(signal === 'SIGINT' ? -child.pid : child.pid, signal); // Ctrl-C sends the signal to the whole process group
   return (await exited)[0];
 }
 
@@ -101,7 +101,7 @@ const close = async (...servers: EmbeddedPostgres[]): Promise<void> => {
 };
 
 describe('the embedded server', () => {
-  test('keeps its data and its port, and its passwords to itself', async () => {
+  test('keeps its data, port and passwords, and hides the passwords from other users', async () => {
     const first = await openEmbeddedPostgres(folder);
     await ask(first.ownerUrl, 'create table kept (id integer)');
     await first.close();
@@ -115,7 +115,7 @@ describe('the embedded server', () => {
     await second.close();
   });
 
-  test('gives the service a login with narrow rights, and the owner no more than the database', async () => {
+  test('gives the service a login with few rights, and the owner rights on the database only', async () => {
     const server = await openEmbeddedPostgres(folder);
     const facts = `select current_user::text as login, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls,
       pg_has_role('sales_data_api', 'usage') as works_as_service, current_setting('server_encoding') as encoding
@@ -129,7 +129,7 @@ describe('the embedded server', () => {
     await server.close();
   });
 
-  test('is one, however many open it at once on an empty folder', async () => {
+  test('is started once if many processes open an empty folder at the same time', async () => {
     await rm(folder, { recursive: true });
     const here = Promise.all([1, 2, 3].map(() => openEmbeddedPostgres(folder)));
     const [a, b, own] = await Promise.all([openElsewhere(), openElsewhere(), here]);
@@ -142,14 +142,14 @@ describe('the embedded server', () => {
     expect(await isAlive(pid)).toBe(false);
   });
 
-  test('outlives a Ctrl-C that reaches us, until we close it', async () => {
+  test('survives a Ctrl-C in its user and stops when the user closes it', async () => {
     const service = await openElsewhere();
     const pid = await serverPid();
-    expect(await end(service.process, 'SIGINT')).toBe(0); // which asked it once more before it closed it
+    expect(await end(service.process, 'SIGINT')).toBe(0); // the process queried the server again before it closed it
     expect(await isAlive(pid)).toBe(false);
   });
 
-  test('stays while anyone is connected, and is taken over when its last user was killed', async () => {
+  test('runs while a client is connected, and is joined after its last user was killed', async () => {
     const service = await openElsewhere();
     const pid = await serverPid();
     await end(service.process, 'SIGKILL');
@@ -165,7 +165,7 @@ describe('the embedded server', () => {
     expect(await isAlive(pid)).toBe(false);
   });
 
-  test('starts again after it was killed, even when its number now is another process', async () => {
+  test('starts again after it was killed, even if its process id belongs to another process now', async () => {
     const server = await openEmbeddedPostgres(folder);
     await ask(server.ownerUrl, 'create table kept (id integer)');
     const pid = await serverPid();
@@ -175,7 +175,7 @@ describe('the embedded server', () => {
     const again = await openEmbeddedPostgres(folder);
     expect(await ask(again.ownerUrl, 'select * from kept')).toEqual([]);
     await close(again);
-    const { uid, gid } = await stat(join(folder, 'postgres')); // of the same user: PostgreSQL takes no notice of others
+    const { uid, gid } = await stat(join(folder, 'postgres')); // same user: PostgreSQL ignores processes of other users
     const stranger = spawn('sleep', ['600'], { uid, gid });
     const lock = [
       stranger.pid,
@@ -193,11 +193,11 @@ describe('the embedded server', () => {
     stranger.kill();
   });
 
-  test('that somebody opens while it is being stopped is opened all the same', async () => {
+  test('can be opened while another process is stopping it', async () => {
     for (let round = 0; round < 10; round += 1) {
       const first = await openEmbeddedPostgres(folder);
       const opening = openEmbeddedPostgres(folder);
-      await new Promise((resolve) => setTimeout(resolve, round * 10)); // at another moment of the opening each time
+      await new Promise((resolve) => setTimeout(resolve, round * 10)); // a different moment of the start in each round
       await first.close();
       const second = await opening;
       expect(await ask(second.ownerUrl, 'select 1 as one')).toEqual([{ one: 1 }]);

@@ -25,7 +25,7 @@ beforeEach(async () => {
   };
 });
 
-/** Migrates in so many processes, which all begin when the last of them is ready. */
+/** Runs the migrations in `count` processes, which all begin when the last of them is ready. */
 async function migrateInProcesses(count: number, folder?: string): Promise<Migrated[]> {
   const module = JSON.stringify(join(import.meta.dirname, '..', 'src', 'migrate.ts'));
   const program = `
@@ -47,25 +47,25 @@ async function migrateInProcesses(count: number, folder?: string): Promise<Migra
 }
 
 describe('migrations', () => {
-  test('by twenty processes at once are each applied once', async () => {
+  test('of twenty processes at the same time are applied once each', async () => {
     const names = (await readdir(ours)).sort();
     const all = await migrateInProcesses(20);
     expect(all.flatMap(({ applied }) => applied)).toEqual(names);
     expect(new Set(all.map(({ version }) => version))).toEqual(new Set([names.at(-1)]));
   });
 
-  test('applied again do nothing', async () => {
+  test('do nothing when they run again', async () => {
     await migrate(database.ownerUrl);
     expect((await migrate(database.ownerUrl)).applied).toEqual([]);
   });
 
-  test('edited after they were applied are refused by name', async () => {
+  test('that were edited after they were applied are rejected by name', async () => {
     await migrate(database.ownerUrl);
     await owner`update schema_migrations set sha256 = 'another' where name = '0001_accounts.sql'`;
     await expect(migrate(database.ownerUrl)).rejects.toThrow(/^0001_accounts\.sql was edited/);
   });
 
-  test('that a newer program has applied are refused by name', async () => {
+  test('that a newer program has applied are rejected by name', async () => {
     await migrate(database.ownerUrl);
     await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
     await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
@@ -79,7 +79,7 @@ describe('a schema', () => {
     return () => db.close();
   });
 
-  test('is behind, current or ahead of the program, as the service sees it', async () => {
+  test('is reported to the service as behind, current or ahead of the program', async () => {
     expect(await db.lookup(checkSchema)).toBe('behind');
     await migrate(database.ownerUrl);
     expect(await db.lookup(checkSchema)).toBe('current');
@@ -105,7 +105,7 @@ describe('a folder of migrations', () => {
   });
   afterAll(() => rm(folder, { recursive: true }));
 
-  test('is applied up to the file that fails, of which nothing stays', async () => {
+  test('is applied up to the file that fails, which is rolled back', async () => {
     await expect(migrate(database.ownerUrl, folder)).rejects.toThrow(/no_such_column/);
     expect(await owner`select id from things order by id`).toEqual([{ id: 1 }, { id: 2 }]);
     expect(await owner`select name from schema_migrations`).toEqual([{ name: '1_table.sql' }]);

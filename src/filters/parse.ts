@@ -91,7 +91,7 @@ function readAlternatives(reading: Reading, given: unknown, pointer: string): Fi
 
 function unknownKey(reading: Reading, name: string, path: string, outermost: boolean): Filter {
   reading.conditions += 1;
-  if (name === '_or') return fault(reading, path, '_or cannot stand inside _or');
+  if (name === '_or') return fault(reading, path, '_or cannot be nested in _or');
   const names = [...Object.keys(reading.fields.types), ...(reading.fields.customFields ? ['custom_fields.<key>'] : [])];
   return fault(
     reading,

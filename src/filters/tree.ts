@@ -1,5 +1,5 @@
 /**
- * A value that a condition compares with, in canonical form: text folded (text/fold.ts), instants in UTC with
+ * A value that a condition compares with, in canonical form: text folded (see `fold`), instants in UTC with
  * milliseconds, UUIDs in lower case.
  */
 export type FilterValue = string | number | boolean;

@@ -34,7 +34,10 @@ const customValues = fc.oneof(
   { weight: 1, arbitrary: fc.boolean() },
 );
 
-/** Filters over these fields, made of what the records are made of, so that they match some. */
+/**
+ * Random filters over the fields. Their values come from the same pools as the records' values, so that some of them
+ * match.
+ */
 export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<GivenFilters> {
   const values: Record<FieldType, fc.Arbitrary<unknown>> = {
     text: fc.oneof({ weight: 3, arbitrary: given(texts) }, { weight: 1, arbitrary: given(emails) }),
@@ -95,13 +98,16 @@ function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: Field
   }
 }
 
-/** Texts that mean, or nearly mean, numbers and booleans as values of custom fields. */
+/** Texts that can be read, or almost read, as numbers or booleans in custom fields. */
 const readAsOthers =
   '0|-0| 12.25 |.3|0.30000000000000004|9007199254740993|1e21|1E308|1e309|5e-324|true| false |TRUE|NaN|Infinity|0x10|'.split(
     '|',
   );
 
-/** Rules over these fields. Some cannot be read: their value is none of the field's type, or the operator does not fit. */
+/**
+ * Random rules over the fields. Some are invalid: the value does not fit the field's type, or the operator does not
+ * fit.
+ */
 export function rulesOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<RuleGiven[]> {
   const names = [...Object.keys(fields.types), 'custom_fields.a', "custom_fields.it's", 'custom_fields.ключ'];
   const value = fc.oneof(
@@ -125,11 +131,11 @@ export type Keys = { field: string; direction: 'ASC' | 'DESC' }[];
 
 const direction = fc.constantFrom('ASC' as const, 'DESC' as const);
 
-/** Orders of one to three different keys. */
+/** Random orders of one to three different fields. */
 export const ordersOf = (fields: FilterFields): fc.Arbitrary<Keys> =>
   fc
     .uniqueArray(fc.constantFrom(...orderable(fields)), { minLength: 1, maxLength: 3 })
     .chain((names) => fc.tuple(...names.map((field) => fc.record({ field: fc.constant(field), direction }))));
 
-/** One value of a custom field. */
+/** Random values of one custom field. */
 export { customValues };

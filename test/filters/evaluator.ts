@@ -1,21 +1,24 @@
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { folded, searches } from './pools.ts';
 
-/** A record as it is answered. */
+/** A record as responses show it. */
 export type WireRecord = Record<string, unknown> & { id: string };
 
-/** What records are besides what they show. */
+/** Data of the records that responses do not show. */
 export interface World {
-  /** The lists that each contact is in. */
+  /** Ids of the lists of each contact. */
   lists: ReadonlyMap<string, readonly string[]>;
-  /** The values of a record, folded by hand, that `search` looks into. */
+  /** Returns the values that `search` looks into, folded by hand. */
   searched: (record: WireRecord) => readonly string[];
 }
 
 const uuidFields = new Set(['id', 'assigned_to', 'company_id', 'list_id']);
 const instantFields = new Set(['last_verified', 'crm_synced_at', 'created_at', 'updated_at']);
 
-/** Whether a record passes a request's filters: the decisions' text in JavaScript, over what the record shows. */
+/**
+ * Returns true if a record passes a request's filters. This is the specification (decisions.md) in JavaScript, applied
+ * to the record as responses show it.
+ */
 export function passes(world: World, record: WireRecord, filters: GivenFilters): boolean {
   return Object.entries(filters).every(([name, given]) => {
     if (name === '_or') return (given as GivenFilters[]).some((one) => passes(world, record, one));
@@ -26,7 +29,7 @@ export function passes(world: World, record: WireRecord, filters: GivenFilters):
   });
 }
 
-/** What a record shows at a field's name. */
+/** Returns the value that a record shows for a field. */
 export function valueOf(record: WireRecord, name: string): unknown {
   if (name === 'company_id') return (record['company'] as { id: string | null }).id;
   if (name.startsWith('custom_fields.'))
@@ -35,7 +38,7 @@ export function valueOf(record: WireRecord, name: string): unknown {
   return second === undefined ? record[first] : (record[first] as Record<string, unknown>)[second];
 }
 
-/** A value as it is compared: text by the bytes of its folded form, instants by time. */
+/** Returns a value in comparable form: text as its folded form, instants as times. */
 export function toComparable(name: string, value: unknown): unknown {
   if (value === null || typeof value !== 'string') return value;
   if (uuidFields.has(name)) return value.toLowerCase();
@@ -46,7 +49,7 @@ export function toComparable(name: string, value: unknown): unknown {
   return known ?? value;
 }
 
-/** Below zero when `a` comes first. Null is not compared. */
+/** Returns a number below zero if `a` comes before `b`. Neither may be null. */
 export const compareValues = (a: unknown, b: unknown): number =>
   typeof a === 'string' ? Buffer.compare(Buffer.from(a), Buffer.from(b as string)) : (a as number) - (b as number);
 
@@ -55,7 +58,7 @@ const conditionsOf = (given: unknown): [string, unknown][] => {
   return given !== null && typeof given === 'object' ? Object.entries(given) : [['eq', given]];
 };
 
-/** A contact is in several lists, or in none: a condition holds when it does for one of them. */
+/** Returns true if the condition holds for one of the found values. A contact can be in several lists or in none. */
 function holds(
   name: string,
   found: readonly unknown[],
@@ -98,7 +101,7 @@ function finds(world: World, record: WireRecord, search: string): boolean {
   return words.every((word) => world.searched(record).some((text) => text.includes(word)));
 }
 
-/** The order that a request's keys make, ended by the id, descending. */
+/** Returns a comparator for the sort keys of a request. The id, descending, breaks ties. */
 export function comparator(
   keys: readonly { field: string; direction: string }[],
 ): (a: WireRecord, b: WireRecord) => number {

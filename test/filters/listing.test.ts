@@ -15,7 +15,7 @@ const row = {
 
 const read = (request: ListRequest, customer = customerId) => readListing(contactSource, customer, request);
 
-/** The cursor that a full page of this request ends with. */
+/** Returns the cursor after a full page of this request that ends with `last`. */
 const cursorOf = (request: ListRequest, last: object = row): string =>
   nextCursor(read({ ...request, paginate: { limit: 1 } }), [last])!;
 
@@ -25,23 +25,23 @@ const request = {
 };
 const cursor = cursorOf(request);
 
-test('a cursor brings back the position of the row that the page ended with', () => {
+test('a cursor contains the position of the last row of the page', () => {
   expect(read({ ...request, paginate: { cursor } }).after).toEqual({ id: row.id, values: ['lodz', null, ''] });
 });
 
-test('only a full page has one', () => {
+test('only a full page has a cursor', () => {
   const listing = read({ paginate: { limit: 2 } });
   expect(nextCursor(listing, [])).toBeUndefined();
   expect(nextCursor(listing, [row])).toBeUndefined();
   expect(nextCursor(listing, [row, row])).toBeTypeOf('string');
 });
 
-test('another limit and another way to write the same filters go on with it', () => {
+test('a cursor is valid with another limit and with equivalent filters', () => {
   const rewritten = { filters: { gender: { in: ['M', 'f', 'F'] }, score: { gte: 5 } }, order_by: request.order_by };
   expect(read({ ...rewritten, paginate: { cursor, limit: 99 } }).limit).toBe(99);
 });
 
-describe('a cursor is refused', () => {
+describe('a cursor is rejected', () => {
   const refusal = /^\/paginate\/cursor: is not a cursor/;
 
   test.each<[string, ListRequest]>([
@@ -64,7 +64,7 @@ describe('a cursor is refused', () => {
     );
   });
 
-  test('when it is anything but what was given, down to the last character', () => {
+  test('if any character differs from the cursor that was issued', () => {
     const [scope, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as [string, string];
     const forged = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
     const values = ['lodz', null, ''];
@@ -126,7 +126,7 @@ describe('a cursor is refused', () => {
   });
 });
 
-test('a cursor fits into a header, whatever the row was sorted by', () => {
+test('a cursor fits into a header, for every sort key', () => {
   const long = '漢'.repeat(2048);
   const order_by = { profnet_url: 'ASC', social1_url: 'DESC', social2_url: 'ASC' };
   const short = cursorOf(

@@ -15,7 +15,7 @@ import { filtersOf, rulesOf } from './arbitraries.ts';
 import { passes } from './evaluator.ts';
 import { makeContacts, makeWorld, type RandomWorld } from './world.ts';
 
-// The database, the compiled filter and the model of the tests have to agree on every record.
+// The database, the compiled filter and the tests' own model must agree on every record.
 
 const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
@@ -62,12 +62,12 @@ const idsByCompiled = (filter: Filter, among = rows): string[] =>
     .map(({ id }) => id)
     .toSorted();
 
-/** All that rules may look at. */
+/** All fields that rules can use. */
 const { list_id: _lists, search: _search, ...types } = contactSource.fields.types;
 const fields: FilterFields = { ...contactSource.fields, types };
 
 describe(`compiled filters (SEED=${seed})`, () => {
-  test('pass the contacts that the database selects, which are those that the decisions mean', async () => {
+  test('pass exactly the contacts that the database and the model select', async () => {
     let matched = 0;
     await fc.assert(
       fc.asyncProperty(filtersOf(fields, random.ids), async (filters) => {
@@ -83,7 +83,7 @@ describe(`compiled filters (SEED=${seed})`, () => {
     expect(matched).toBeGreaterThan(100);
   });
 
-  test('of rules pass the contacts that the database selects', async () => {
+  test('of rules pass exactly the contacts that the database selects', async () => {
     let matched = 0;
     await fc.assert(
       fc.asyncProperty(rulesOf(fields, random.ids), async (given) => {
@@ -101,7 +101,7 @@ describe(`compiled filters (SEED=${seed})`, () => {
   });
 });
 
-test('a custom field may have the name of what objects inherit', async () => {
+test('a custom field may have the name of an inherited property', async () => {
   const { customerId } = await makeContacts(database.ownerUrl, ['a', 'b'], 'job_title');
   const custom = ['{"constructor": "Ada", "__proto__": 7, "toString": true}', '{}'];
   await db.transaction((sql) =>
@@ -130,7 +130,7 @@ test('a custom field may have the name of what objects inherit', async () => {
     }
 });
 
-test('texts compare by code points, as their UTF-8 bytes do', () => {
+test('texts are compared by code point, like their UTF-8 bytes', () => {
   const units = fc.constantFrom('a', 'b', 'é', '\ud7ff', '\ue000', '\ufffd', '\uffff', '\u{10000}', '😀', '\u{10ffff}');
   const text = fc.array(units, { maxLength: 4 }).map((some) => some.join(''));
   fc.assert(
@@ -141,7 +141,7 @@ test('texts compare by code points, as their UTF-8 bytes do', () => {
   );
 });
 
-test('a filter that only the database can answer is refused', () => {
+test('a filter that only the database can evaluate is rejected', () => {
   const of = (filter: Filter) => () => compileFilter(contactSource, filter);
   expect(of({ kind: 'member', lists: 'any', unsettled: [] })).toThrow(/record/);
   expect(of({ kind: 'search', field: 'search', words: ['a'] })).toThrow(/column/);

@@ -40,7 +40,7 @@ const kinds: [string, Kind][] = [
 
 const company = `json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company`;
 
-/** What a record shows of what it can be ordered by. */
+/** Select list with all fields that records can be ordered by, as responses show them. */
 function projection(sql: Sql, { alias, fields, columns }: Source) {
   const own = Object.keys(fields.types).filter(
     (name) => columns[name] && !name.includes('.') && !['company_id', 'list_id'].includes(name),
@@ -50,7 +50,7 @@ function projection(sql: Sql, { alias, fields, columns }: Source) {
   return sql.unsafe([...own.map(one), ...(alias === 'c' ? [company] : [])].join(', '));
 }
 
-/** A page as the service reads it. */
+/** Reads a page the way the service does. */
 const readPage = (
   source: Source,
   request: ListRequest,
@@ -75,7 +75,7 @@ const count = (source: Source, filters: GivenFilters): Promise<number> =>
     return row!.count;
   });
 
-/** Every page by its number, to the first that is empty. */
+/** Reads all pages by number, up to the first empty page. */
 async function byNumber(source: Source, request: ListRequest, limit: number): Promise<string[]> {
   const ids: string[] = [];
   for (let page = 1; ; page += 1) {
@@ -85,7 +85,7 @@ async function byNumber(source: Source, request: ListRequest, limit: number): Pr
   }
 }
 
-/** Every page by the cursor of the one before. */
+/** Reads all pages, each by the cursor of the page before. */
 async function byCursor(source: Source, request: ListRequest, limit: number, customerId?: string): Promise<string[]> {
   const ids: string[] = [];
   for (let cursor: string | undefined; ;) {
@@ -109,7 +109,7 @@ const newestFirst: Keys = [{ field: 'created_at', direction: 'DESC' }];
 describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
   const { source } = kind;
 
-  test('filters match what the decisions say, and the count agrees', async () => {
+  test('filters select the records of the model, and the count is the same', async () => {
     let matched = 0;
     await fc.assert(
       fc.asyncProperty(filtersOf(source.fields, random.ids), async (filters) => {
@@ -123,7 +123,7 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
     expect(matched).toBeGreaterThan(100);
   });
 
-  test('pages by number and by cursor hold every match once, in any order asked for', async () => {
+  test('pages by number and by cursor contain every match once, in every order', async () => {
     await fc.assert(
       fc.asyncProperty(
         filtersOf(source.fields, random.ids),
@@ -142,7 +142,7 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
 
   test.each(
     [...source.indexed, 'created_at', 'id'].flatMap((field) => [[field, 'ASC'] as const, [field, 'DESC'] as const]),
-  )('pages by %s %s hold every match once, in order, whatever is tied', async (field, direction) => {
+  )('pages by %s %s contain every match once, in order, also with ties', async (field, direction) => {
     const check = async (filters: GivenFilters, limit: number) => {
       const ids = expected(kind, filters, [{ field, direction }]);
       const request = { filters, order_by: { [field]: direction } };
@@ -157,7 +157,7 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
 });
 
 test.each(['last_name', 'profnet_url'].flatMap((field) => [[field, 'ASC'] as const, [field, 'DESC'] as const]))(
-  'texts too long for a cursor are paged by like any other: %s %s',
+  'paging works for texts that are too long for a cursor: %s %s',
   async (field, direction) => {
     const long = 'x'.repeat(300);
     const names = ['a', long, `${long}y`, `${long}z`, 'y'].flatMap((name) => [name, name]);

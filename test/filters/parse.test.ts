@@ -8,9 +8,9 @@ const pathsOf = (given: unknown): string[] => faultsOf(given).map(({ path }) => 
 
 const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-describe('a filter is refused where it stands:', () => {
+describe('an invalid filter is rejected with its JSON pointer:', () => {
   test.each<[string, unknown, string]>([
-    ['no object', [], '/filters'],
+    ['an array', [], '/filters'],
     ['null', null, '/filters'],
     ['an unknown field', { nam: 'x' }, '/filters/nam'],
     ['a field of the prototype', { constructor: 'x' }, '/filters/constructor'],
@@ -18,41 +18,41 @@ describe('a filter is refused where it stands:', () => {
     ['an array field', { phone_numbers: 'x' }, '/filters/phone_numbers'],
     ['a custom field without a key', { 'custom_fields.': 'x' }, '/filters/custom_fields.'],
     [
-      'a custom field with a key too long',
+      'a custom field whose key is too long',
       { [`custom_fields.${'x'.repeat(65)}`]: 'x' },
       `/filters/custom_fields.${'x'.repeat(65)}`,
     ],
     ['an unknown operator', { score: { more: 1 } }, '/filters/score/more'],
     ['an operator of the prototype', { score: { toString: 1 } }, '/filters/score/toString'],
-    ['an operator that the type has not', { score: { contains: '1' } }, '/filters/score/contains'],
-    ['an order of ids', { company_id: { gt: id } }, '/filters/company_id/gt'],
+    ['an operator that the field type does not have', { score: { contains: '1' } }, '/filters/score/contains'],
+    ['a comparison of ids', { company_id: { gt: id } }, '/filters/company_id/gt'],
     ['no operator', { score: {} }, '/filters/score'],
     ['a text for a number', { score: '5' }, '/filters/score'],
     ['a fraction for a whole number', { score: 1.5 }, '/filters/score'],
-    ['a number past the column', { score: { lt: 2 ** 31 } }, '/filters/score/lt'],
+    ['a number out of the range of the column', { score: { lt: 2 ** 31 } }, '/filters/score/lt'],
     ['a number for a text', { last_name: 5 }, '/filters/last_name'],
     ['a boolean for a text', { last_name: { eq: true } }, '/filters/last_name/eq'],
     ['null in an array', { last_name: ['x', null] }, '/filters/last_name/1'],
     ['an array in an array', { last_name: [['x']] }, '/filters/last_name/0'],
-    ['a text too long', { last_name: 'x'.repeat(257) }, '/filters/last_name'],
+    ['a text that is too long', { last_name: 'x'.repeat(257) }, '/filters/last_name'],
     ['too many values', { last_name: { not_in: Array.from({ length: 101 }, () => 'x') } }, '/filters/last_name/not_in'],
-    ['no UUID', { list_id: ['x'] }, '/filters/list_id/0'],
+    ['a text that is not a UUID', { list_id: ['x'] }, '/filters/list_id/0'],
     ['a UUID with a prefix', { list_id: `urn:uuid:${id}` }, '/filters/list_id'],
     ['a bare date', { created_at: '2026-01-01' }, '/filters/created_at'],
-    ['a day that is none', { created_at: { gt: '2026-02-30T00:00:00Z' } }, '/filters/created_at/gt'],
-    ['a year that no column holds', { updated_at: '0000-12-31T23:59:59Z' }, '/filters/updated_at'],
-    ['one bound', { score: { between: [1] } }, '/filters/score/between'],
+    ['a day that does not exist', { created_at: { gt: '2026-02-30T00:00:00Z' } }, '/filters/created_at/gt'],
+    ['a year that Postgres cannot store', { updated_at: '0000-12-31T23:59:59Z' }, '/filters/updated_at'],
+    ['a single bound', { score: { between: [1] } }, '/filters/score/between'],
     ['a bound of another type', { score: { between: [1, '2'] } }, '/filters/score/between/1'],
     ['bounds of two types', { 'custom_fields.a': { between: [1, 'x'] } }, '/filters/custom_fields.a/between'],
     ['a comparison with a boolean', { 'custom_fields.a': { gt: true } }, '/filters/custom_fields.a/gt'],
     ['a number too large for JSON', { 'custom_fields.a': Number.POSITIVE_INFINITY }, '/filters/custom_fields.a'],
-    ['a part that is no text', { 'custom_fields.a': { contains: 1 } }, '/filters/custom_fields.a/contains'],
-    ['is_null that is no boolean', { score: { is_null: 'true' } }, '/filters/score/is_null'],
-    ['a search that is no text', { search: ['x'] }, '/filters/search'],
+    ['contains with a number', { 'custom_fields.a': { contains: 1 } }, '/filters/custom_fields.a/contains'],
+    ['is_null with a text', { score: { is_null: 'true' } }, '/filters/score/is_null'],
+    ['a search for an array', { search: ['x'] }, '/filters/search'],
     ['a search with an operator', { search: { contains: 'x' } }, '/filters/search'],
-    ['alternatives that are no array', { _or: {} }, '/filters/_or'],
-    ['an alternative that is no object', { _or: [{}, 'x'] }, '/filters/_or/1'],
-    ['alternatives in alternatives', { _or: [{ _or: [] }] }, '/filters/_or/0/_or'],
+    ['_or that is not an array', { _or: {} }, '/filters/_or'],
+    ['_or with an element that is not an object', { _or: [{}, 'x'] }, '/filters/_or/1'],
+    ['_or inside _or', { _or: [{ _or: [] }] }, '/filters/_or/0/_or'],
   ])('%s', (_, given, path) => {
     expect(pathsOf(given)).toEqual([path]);
   });
@@ -60,28 +60,28 @@ describe('a filter is refused where it stands:', () => {
 
 describe('a filter is accepted:', () => {
   test.each<[string, unknown]>([
-    ['none at all', undefined],
-    ['an empty one', {}],
-    ['a text as long as may be', { last_name: '𝒜'.repeat(256) }],
-    ['as many values as may be', { last_name: Array.from({ length: 100 }, (_, i) => `${i}`) }],
+    ['no filter', undefined],
+    ['an empty filter', {}],
+    ['a text of the maximum length', { last_name: '𝒜'.repeat(256) }],
+    ['the maximum number of values', { last_name: Array.from({ length: 100 }, (_, i) => `${i}`) }],
     ['any UUID', { assigned_to: id.toUpperCase() }],
     ['a custom field whose key has a dot', { 'custom_fields.a.b': 1 }],
-    ['a custom field whose key is as long as may be', { [`custom_fields.${'𝒜'.repeat(64)}`]: true }],
+    ['a custom field whose key has the maximum length', { [`custom_fields.${'𝒜'.repeat(64)}`]: true }],
     ['values of several types of a custom field', { 'custom_fields.a': ['x', 1, false] }],
     ['null as an operand', { last_name: { ne: null } }],
-    ['no alternative', { _or: [] }],
+    ['_or without elements', { _or: [] }],
   ])('%s', (_, given) => {
     expect(faultsOf(given)).toEqual([]);
   });
 });
 
-test('every fault is reported, not the first only', () => {
+test('every fault is reported, not only the first', () => {
   const given = { nam: 1, score: { gt: 'x', lt: 'y' }, last_name: [1, 'x', 2], _or: [{ list_id: 'x' }, 5] };
   const paths = ['/nam', '/score/gt', '/score/lt', '/last_name/0', '/last_name/2', '/_or/0/list_id', '/_or/1'];
   expect(pathsOf(given)).toEqual(paths.map((path) => `/filters${path}`));
 });
 
-test('a fault names what is wrong and what is allowed', () => {
+test('an error message names the invalid part and the allowed values', () => {
   const [field, operator] = faultsOf({ nam: 1, score: { more: 1 } }).map(({ message }) => message);
   expect(field).toMatch(/^unknown filter "nam"; allowed are id, first_name, .*, custom_fields\.<key>, _or$/);
   expect(operator).toBe(
@@ -89,7 +89,7 @@ test('a fault names what is wrong and what is allowed', () => {
   );
 });
 
-test('a fault of one kind of records is none of the other', () => {
+test('contacts and companies have different fields', () => {
   expect(
     readFilters(companyFilterFields, { company_name: 'x', first_name: 'x', list_id: id }).faults.map(
       ({ path }) => path,
@@ -97,14 +97,14 @@ test('a fault of one kind of records is none of the other', () => {
   ).toEqual(['/filters/first_name', '/filters/list_id']);
 });
 
-test('at most 25 conditions are read, wherever they stand', () => {
+test('more than 25 conditions are rejected, at any depth', () => {
   const operators = { gt: 1, lt: 9 };
   const given = (n: number) => ({ score: operators, _or: Array.from({ length: n }, () => ({ last_name: 'x' })) });
   expect(faultsOf(given(23))).toEqual([]);
   expect(faultsOf(given(24))).toEqual([{ path: '/filters', message: 'must have at most 25 conditions' }]);
 });
 
-test('a huge body of faults gets a small answer', () => {
+test('a huge invalid body gets a small response', () => {
   const fields = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`f${i}`, i]));
   const given = {
     ...fields,
@@ -114,13 +114,13 @@ test('a huge body of faults gets a small answer', () => {
   expect(JSON.stringify(faultsOf(given)).length).toBeLessThan(100_000);
 });
 
-test('parsing throws the faults as the one error that a caller sees', () => {
+test('parseFilters throws one error with all faults', () => {
   const attempt = () => parseFilters(contactFilterFields, { nam: 1 }, '/body/filters');
   expect(attempt).toThrow(DomainError);
   expect(attempt).toThrow(/^\/body\/filters\/nam: unknown filter/);
 });
 
-test('values are understood as they are compared', () => {
+test('values are converted to the form in which they are compared', () => {
   const filter = parseFilters(contactFilterFields, {
     last_name: ' STRASSE ',
     crm_synced_at: { gte: '2026-03-14t10:26:53.58999+01:00' },

@@ -9,7 +9,10 @@ import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
 import { recorder, type Recorded } from '../../src/filters/recorded.ts';
 import { printed } from './printed.ts';
 
-/** Records of 20 customers, the first with half of all; two thirds of the scores and half of the times of change are tied. */
+/**
+ * SQL that creates records of 20 customers. The first customer has half of them; two thirds of the scores and half of
+ * the update times are tied.
+ */
 const load = `
   create temporary table tenants as
     select uuidv7() as id, n, case when n = 1 then 100000 else 56000 / n end as size from generate_series(1, 20) n;
@@ -47,7 +50,7 @@ const literal = (value: unknown): string => {
   return typeof value === 'number' ? String(value) : `'${String(value).replaceAll("'", "''")}'`;
 };
 
-/** Runs a statement as a prepared one with one kind of plan, and tells how it was done. */
+/** Runs a prepared statement with one kind of plan and returns the executed plan. */
 async function explain({ text, parameters }: Recorded, mode: string): Promise<PlanNode> {
   await sql.unsafe(`set plan_cache_mode = ${mode}; prepare explained as ${text}`);
   try {
@@ -65,7 +68,7 @@ const printedPage = (source: Source, customer: string, request: ListRequest): Re
   return printed(recorder`select ${shown} from ${from} where ${where} order by ${orderBy} limit ${limit}`);
 };
 
-/** The cursor of the page that ends in the middle of what the customer has. */
+/** Returns the cursor of a page that ends in the middle of the customer's records. */
 async function middle(source: Source, customer: string, request: ListRequest): Promise<string> {
   const table = source.alias === 'c' ? 'contacts' : 'companies';
   const [{ half }] =
@@ -96,7 +99,7 @@ const orders = sources.flatMap(([name, source]) =>
 
 describe.each(modes)('with %s', (mode) => {
   test.each(orders)(
-    'a page of %s by %s %s reads a few rows of an index, at any size and depth',
+    'a page of %s by %s %s reads a few rows of an index, for any number of records and any depth',
     async (_, field, direction, source) => {
       const order_by = { [field]: direction };
       for (const { customer } of tenants) {
@@ -127,7 +130,7 @@ describe.each(modes)('with %s', (mode) => {
     }
   });
 
-  test('a page of three filters that every 92nd contact passes stops when it is full', async () => {
+  test('a page with three filters that every 92nd contact passes stops reading when it is full', async () => {
     const filters = { industry: 'industry 3', location_country: 'country 5', score: { lt: 50 } };
     for (const { customer } of tenants) {
       const { sequential, rows } = readingsOf(await explain(printedPage(contactSource, customer, { filters }), mode));

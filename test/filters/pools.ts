@@ -1,6 +1,6 @@
 /**
- * What the random records and filters are made of: texts of several scripts, each with its folded form written by hand,
- * so that what is expected does not come from the function under test.
+ * Texts of several scripts that the random records and filters are made of. Each has its folded form, written by hand,
+ * so that the expected result does not come from the function under test.
  */
 export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['', ''],
@@ -41,7 +41,7 @@ export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['100%_\\', '100%_\\'],
 ];
 
-/** Parts of those. */
+/** Parts of these texts, for `contains` and similar operators. */
 export const needles: readonly (readonly [given: string, folded: string])[] = [
   ['', ''],
   ['D', 'd'],
@@ -69,7 +69,7 @@ export const emails: readonly (readonly [given: string, folded: string])[] = [
   ['zoe+tag@example.net', 'zoe+tag@example.net'],
 ];
 
-/** What may be searched for, and the words of it. */
+/** Search texts with the words they contain. */
 export const searches: readonly (readonly [given: string, words: readonly string[]])[] = [
   ['', []],
   ['— !', []],
@@ -85,7 +85,7 @@ export const searches: readonly (readonly [given: string, words: readonly string
   ['東', ['東']],
 ];
 
-/** Instants of requests, and the same in UTC; some less than a millisecond apart. */
+/** Instants as requests write them. Some are less than a millisecond apart. */
 export const instants: readonly string[] = [
   '2026-01-01T00:00:00.000Z',
   '2026-01-01T00:00:00.001Z',

@@ -33,7 +33,7 @@ describe('the SQL of', () => {
       ['a'],
     ],
     [
-      'a part, with what means something to like',
+      'a contained text with special characters of like',
       { job_title: { contains: '50%_\\' } },
       `(c.folded ->> 'job_title') collate "C" like $1`,
       [String.raw`%50\%\_\\%`],
@@ -53,19 +53,19 @@ describe('the SQL of', () => {
       ['f', '1', '2'],
     ],
     [
-      'a time of creation: a range of ids',
+      'a time of creation, as a range of ids',
       { created_at: { gt: '2026-03-14T10:26:53.5891+01:00' } },
       'c.id >= $1::uuid',
       ['019cebab-8996-0000-0000-000000000000'],
     ],
     [
-      'an instant of creation: a millisecond of ids',
+      'an instant of creation, as the ids of one millisecond',
       { created_at: '1970-01-01T00:00:00.001Z' },
       '((c.id >= $1::uuid and c.id < $2::uuid))',
       ['00000000-0001-0000-0000-000000000000', '00000000-0002-0000-0000-000000000000'],
     ],
     [
-      'a time of verification, as it is shown',
+      'a time of verification, with the shown default',
       { last_verified: { lt: '2026-01-01T00:00:00Z' } },
       'coalesce(c.last_verified, c.created_at) < $1::timestamptz',
       ['2026-01-01T00:00:00.000Z'],
@@ -77,7 +77,7 @@ describe('the SQL of', () => {
       [listId.toLowerCase()],
     ],
     [
-      'a company by name, so that its index serves',
+      'a company by name, in the form of its index',
       { 'company.company_name': 'ACME' },
       `(co.folded ->> 'company_name') collate "C" = $1::text`,
       ['acme'],
@@ -118,14 +118,14 @@ describe('the SQL of', () => {
     expect(contacts(filters)).toEqual({ text, parameters });
   });
 
-  test('a company, by the name of its own table', () => {
+  test('a filter on companies uses the companies table', () => {
     expect(companies({ company_name: 'x', created_at: { lt: '1970-01-01T00:00:00Z' } })).toEqual({
       text: `((co.folded ->> 'company_name') collate "C" = $1::text and co.id < $2::uuid)`,
       parameters: ['x', '00000000-0000-0000-0000-000000000000'],
     });
   });
 
-  test('no word that a caller gave stands in the text', () => {
+  test('the SQL text contains no value from the caller', () => {
     const word = 'injected';
     const values = [word, { contains: word }, { between: [word, word] }, [word, `${word}'`]];
     const filters = values.flatMap((value) => [{ last_name: value }, { [`custom_fields.${word}`]: value }]);

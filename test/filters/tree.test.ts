@@ -5,17 +5,17 @@ import { all, any, fieldsOf, not, type Filter } from '../../src/filters/tree.ts'
 
 const empty = (field: string): Filter => ({ kind: 'empty', field });
 
-test('the fields of a filter are those at any depth, each once', () => {
+test('fieldsOf returns the fields at every depth, each once', () => {
   const filter = any([all([empty('industry'), not(empty('gender'))]), not(any([empty('industry'), empty('score')]))]);
   expect(fieldsOf(filter)).toEqual(new Set(['industry', 'gender', 'score']));
   expect(fieldsOf(all([]))).toEqual(new Set());
 });
 
-test('memberships count as the field list_id', () => {
+test('fieldsOf returns list_id for memberships', () => {
   expect(fieldsOf({ kind: 'member', lists: 'any', unsettled: [] })).toEqual(new Set(['list_id']));
 });
 
-test('the fields of rules are named as the rules name them', () => {
+test('fieldsOf returns the names that the rules use', () => {
   const rules = [
     { field: 'company.industry', operator: 'not_in' as const, value: 'IT, Food', logic_operator: 'AND' as const },
     { field: 'custom_fields.a', operator: 'is_empty' as const, value: '', logic_operator: 'OR' as const },

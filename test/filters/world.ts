@@ -7,14 +7,14 @@ import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';
 import { emails, folded, instants, texts } from './pools.ts';
 
-/** Random records of one customer, in the database and, as they are answered, here. */
+/** Random records of one customer: stored in the database, and kept here as responses show them. */
 export interface RandomWorld {
   customerId: string;
   contacts: WireRecord[];
   companies: WireRecord[];
   world: World;
   companyWorld: World;
-  /** Ids of contacts, companies, users and lists, and one of nothing. */
+  /** Ids of contacts, companies, users and lists, and one id that does not exist. */
   ids: string[];
 }
 
@@ -25,7 +25,7 @@ const orNull = <T>(value: fc.Arbitrary<T>) => fc.option(value, { freq: 2 });
 const hex = (length: number) =>
   fc.string({ unit: fc.constantFrom(...'0123456789abcdef'.split('')), minLength: length, maxLength: length });
 
-/** UUIDv7 of a handful of milliseconds, so that many records are made in the same. */
+/** UUIDs version 7 from only a few different milliseconds, so that many records have the same time of creation. */
 const recordId = fc.tuple(fc.constantFrom(0, 1, 2, 77, 86_400_000), hex(3), hex(3), hex(12)).map(([plus, a, b, c]) => {
   const time = (Date.parse('2026-01-01T00:00:00Z') + plus).toString(16).padStart(12, '0');
   return `${time.slice(0, 8)}-${time.slice(8)}-7${a}-8${b}-${c}`;
@@ -83,7 +83,7 @@ const contact = (companyIds: string[], userIds: string[]) =>
 type CompanyRow = typeof company extends fc.Arbitrary<infer T> ? T : never;
 type ContactRow = ReturnType<typeof contact> extends fc.Arbitrary<infer T> ? T : never;
 
-/** Makes the records and writes them, beside some of another customer that nobody may ever see. */
+/** Creates the random records in the database, and records of another customer that no query may return. */
 export async function makeWorld(ownerUrl: string, seed: number, count: number): Promise<RandomWorld> {
   const customerId = randomUUID();
   const lists = [randomUUID(), randomUUID(), randomUUID()];
@@ -110,7 +110,7 @@ export async function makeWorld(ownerUrl: string, seed: number, count: number): 
   }
 }
 
-/** Makes contacts of a customer of their own, each with one of the texts in one of its fields. */
+/** Creates contacts of a new customer. Each contact has one of the texts in one of its fields. */
 export async function makeContacts(
   ownerUrl: string,
   values: string[],
@@ -154,7 +154,7 @@ async function insertRecords(
   await sql`insert into contacts ${sql(contacts.map((row) => encoded(row, foldContact(row))))}`;
 }
 
-/** Puts every contact into none to three of the lists. */
+/** Adds every contact to none, one or several of the three lists. */
 async function insertMembers(
   sql: postgres.Sql,
   { customerId, owner }: { customerId: string; owner: string },
