@@ -249,7 +249,7 @@ export function parseConfig(environment: Record<string, string | undefined>): Co
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/** Checks that a schema cannot express, by variable. Each returns one message per fault, without the value. */
+/** Additional checks of variables, which a schema cannot express. Each returns one message per fault, without the value. */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,

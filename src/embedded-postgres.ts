@@ -23,7 +23,7 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** URL of the maintenance database with the server's superuser. */
   superuserUrl: string;
-  /** Leaves the server. The last user that leaves stops it. */
+  /** Ends this process's use of the server. The last process to call it stops the server. */
   close(): Promise<void>;
 }
 

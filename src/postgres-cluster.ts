@@ -15,7 +15,7 @@ import {
   type User,
 } from './postgres-programs.ts';
 
-/** A data folder on disk, with the programs and the user that run its server. */
+/** A PostgreSQL data folder on disk, with the programs and the user that run its server. */
 export interface Cluster {
   /** Path of the data folder, with symbolic links resolved. */
   data: string;
@@ -29,7 +29,7 @@ export interface Cluster {
 export interface ClusterOptions {
   superuser: string;
   password: string;
-  /** Server settings, written to the server's configuration. */
+  /** Server settings by name. `initdb` writes them to postgresql.conf. */
   settings: Record<string, string>;
   /** Whether the new files are synced to disk. */
   sync: boolean;

@@ -6,7 +6,7 @@ import { answer, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines `audit list`. */
+/** Defines the command `audit` with the verb `list`. */
 export function define(command: Command): void {
   command
     .command('list')

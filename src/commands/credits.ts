@@ -8,7 +8,7 @@ import { answer, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines `credits show|grant|adjust|check`. */
+/** Defines the command `credits` with the verbs `show`, `grant`, `adjust`, `check`. */
 export function define(command: Command): void {
   command
     .command('show')

@@ -14,7 +14,7 @@ import { answer, asCountry, asName, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines `customer create|list|suspend|resume`. */
+/** Defines the command `customer` with the verbs `create`, `list`, `suspend`, `resume`. */
 export function define(command: Command): void {
   command
     .command('create')

@@ -4,7 +4,7 @@ import { loadDemo, type Demo } from '../demo/load.ts';
 import { answer } from './command.ts';
 import { openServices } from './database.ts';
 
-/** Defines `demo`. */
+/** Defines the command `demo`. */
 export function define(command: Command): void {
   command.action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
 }

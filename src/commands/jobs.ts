@@ -8,7 +8,7 @@ import { answer, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines `jobs list|cancel|retry`. */
+/** Defines the command `jobs` with the verbs `list`, `cancel`, `retry`. */
 export function define(command: Command): void {
   command
     .command('list')

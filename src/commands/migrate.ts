@@ -3,7 +3,7 @@ import { migrate, type Migrated } from '../migrate.ts';
 import { answer } from './command.ts';
 import { withServer } from './database.ts';
 
-/** Defines `migrate`. */
+/** Defines the command `migrate`. */
 export function define(command: Command): void {
   command.action(answer(run, describe));
 }

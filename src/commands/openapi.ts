@@ -5,7 +5,7 @@ import { readConfig } from '../config.ts';
 import { openDatabase } from '../db.ts';
 import { answer } from './command.ts';
 
-/** Defines `openapi`. */
+/** Defines the command `openapi`. */
 export function define(command: Command): void {
   command.action(answer(describeApi, (document) => JSON.stringify(document, null, 2)));
 }

@@ -12,7 +12,7 @@ import { answer, asCurrency, asInteger, asName, asText, asUuid } from './command
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines `pipeline create|list`. Pipelines and stages are created here only; the API just reads them. */
+/** Defines the command `pipeline` with the verbs `create`, `list`. Pipelines and stages are created here only; the API just reads them. */
 export function define(command: Command): void {
   command
     .command('create')

@@ -25,7 +25,7 @@ interface Serving {
   demo: Demo | null;
 }
 
-/** Defines `serve`. */
+/** Defines the command `serve`. */
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')

@@ -14,7 +14,7 @@ interface Working {
   monitor: string | null;
 }
 
-/** Defines `work`. */
+/** Defines the command `work`. */
 export function define(command: Command): void {
   command.option('--migrate', 'migrate the database to the current schema first').action(answer(work, () => 'Working'));
 }

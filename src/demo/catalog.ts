@@ -11,7 +11,7 @@ const count = 5_000;
 const seed = 1;
 /** Source name of the demo's import. An interrupted import is recognised by it. */
 const source = 'people of the demo';
-/** Longest wait for another import, and time between two attempts. */
+/** Longest wait for another import, and time between two attempts (both in ms). */
 const patienceMs = 120_000;
 const pollMs = 250;
 

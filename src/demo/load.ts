@@ -23,7 +23,7 @@ import { makeDemoSales } from './sales.ts';
 /** Login, API key and size of the demo, as a new user needs them. */
 export interface Demo {
   customerId: string;
-  /** True if this call created the customer. False if it existed; its data is kept. */
+  /** True if `loadDemo` created the customer. False if the customer already existed; its data is kept then. */
   created: boolean;
   email: string;
   password: string;

@@ -14,7 +14,7 @@ import { firstIdOf } from './to-sql.ts';
  */
 interface Ascent {
   value: Fragment;
-  /** Order by of an index scan: value and id, both ascending. */
+  /** Sort order of the index scan: value and id, both ascending. */
   scan: Fragment;
   /** Returns the condition that a record has the given value. */
   equals: (value: Fragment) => Fragment;
@@ -24,7 +24,7 @@ interface Ascent {
   tied: (after: Position) => Fragment;
 }
 
-/** Returns the clauses of a page in ascending order of an indexed field. */
+/** Returns the SQL clauses of a page in ascending order of an indexed field. */
 export function indexAscending(paging: Paging): Clauses {
   const { sql, listing, id } = paging;
   const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
@@ -38,7 +38,7 @@ export function indexAscending(paging: Paging): Clauses {
 }
 
 /**
- * Returns the clauses of a page with the oldest records first. The sort value is the id's timestamp as text; the index
+ * Returns the SQL clauses of a page with the oldest records first. The sort value is the id's timestamp as text; the index
  * is the primary key.
  */
 export function oldestFirst(paging: Paging): Clauses {

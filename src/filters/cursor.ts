@@ -18,7 +18,7 @@ export const ofRow = true;
 /** The last row of a page: its id and the values it was sorted by. */
 export interface Position {
   id: string;
-  /** One value for each sort key. */
+  /** The last row's value of each sort key. */
   values: KeyValue[];
 }
 

@@ -7,7 +7,7 @@ import type { Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import type { Filter } from './tree.ts';
 
-/** The fields of a request that choose records, their order and the page. */
+/** The fields of a list request: filters, order and page. All are optional. */
 export interface ListRequest {
   filters?: unknown;
   order_by?: unknown;
@@ -25,7 +25,7 @@ export interface Listing {
   offset: number;
   /** Last record of the page before, for a page by cursor. */
   after: Position | undefined;
-  /** Scope of this list's cursors: see `scopeOf`. */
+  /** Hash of noun, customer, filter and order. Cursors contain it, so a cursor works only for the same query. */
   scope: string;
   /**
    * Set if the filter selects one list and that list's memberships by rule may be out of date for settling contacts.

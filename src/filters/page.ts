@@ -17,7 +17,7 @@ export interface PageClauses extends Clauses {
 }
 
 /**
- * Returns the clauses that read one page. Ordered by time of creation or by one indexed field, the cost of a page does
+ * Returns the SQL clauses that read one page. Ordered by time of creation or by one indexed field, the cost of a page does
  * not depend on the number of records; by cursor it does not depend on the depth either, by page number the skipped
  * records add to it. In any other order a page costs as much as sorting all filtered records.
  */
@@ -26,7 +26,7 @@ export function pageClauses(sql: FragmentMaker, listing: Listing): PageClauses {
   return { from: paging.from, ...wayOf(listing)(paging) };
 }
 
-/** Returns the clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
+/** Returns the SQL clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
 export function countClauses(sql: FragmentMaker, listing: Listing): Pick<PageClauses, 'from' | 'where'> {
   const { from, matches } = pagingOf(sql, listing);
   return { from, where: matches };

@@ -15,9 +15,9 @@ export interface Clauses {
 export interface Paging {
   sql: FragmentMaker;
   listing: Listing;
-  /** The from clause. */
+  /** The from clause of the page's statement. */
   from: Fragment;
-  /** The id column. */
+  /** The id column of the records. */
   id: Fragment;
   /** Condition: the record belongs to the customer and is visible. */
   owned: Fragment;
@@ -39,7 +39,7 @@ export function pagingOf(sql: FragmentMaker, listing: Listing): Paging {
   };
 }
 
-/** Returns the page's limit and offset as `limit` expects them. */
+/** Returns the page's limit and offset, as they follow the SQL keyword `limit`. */
 export const slice = ({ sql, listing }: Paging): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 

@@ -6,7 +6,7 @@ export type Fragment = postgres.Fragment;
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
 /**
- * Creates fragments: a pool or a transaction, of any type parameters. The modules in src/filters never run a statement.
+ * Tagged-template function that creates SQL fragments: a pool or a transaction, with any type parameters. The modules in src/filters never run a statement.
  */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;

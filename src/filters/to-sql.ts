@@ -6,7 +6,7 @@ import type { Comparison, Filter, FilterValue } from './tree.ts';
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
-/** Context of one translation to SQL. */
+/** Context of one translation to SQL: the fragment maker and the tables. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;

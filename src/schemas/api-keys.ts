@@ -12,7 +12,7 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'days until the key expires' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** Body of generate. A key without `permissions` gets all scopes. */
+/** Request body of generate (a new API key). A key without `permissions` gets all scopes. */
 export const KeyRequest = Strict(
   {
     name: KeyName(),
@@ -23,7 +23,7 @@ export const KeyRequest = Strict(
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/** Body of update. Fields that are not sent do not change. The key always gets a new secret. */
+/** Request body of update (rotate an API key). Fields that are not sent do not change. The key always gets a new secret. */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 

@@ -34,7 +34,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** A company. */
+/** A company, as responses show it. */
 export const Company = Type.Object(
   {
     id: Uuid(),
@@ -52,7 +52,7 @@ export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
-/** Body of a new company. Several companies may have the same name. */
+/** Request body for a new company. Several companies may have the same name. */
 export const CompanyCreate = Type.Composite(
   [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
   {
@@ -63,7 +63,7 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-/** Body of a PATCH of a company. Fields that are not sent do not change; null clears a nullable field. */
+/** Request body for changing a company (PATCH). Fields that are not sent do not change; null clears a nullable field. */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
   title: 'CompanyPatch',
@@ -73,7 +73,7 @@ export type CompanyPatch = Static<typeof CompanyPatch>;
 
 const listed = { filters: CompanyFilters, order_by: CompanyOrder };
 
-/** Body that selects companies: filters, order and page. */
+/** Request body of the company list: filters, order and page. */
 export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'CompanyQuery',
@@ -83,7 +83,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
-/** Body that counts companies. Like `CompanyQuery`, but without a cursor. */
+/** Request body of the company count. It has the fields of `CompanyQuery`, but no cursor. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

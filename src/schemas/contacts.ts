@@ -75,11 +75,11 @@ const contactProperties = {
   updated_at: Instant(),
 };
 
-/** A contact in a list. */
+/** A contact, as the contact list shows it. */
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/** A single contact. It includes the lists that it was added to by hand. */
+/** A single contact, as responses show it. `list_ids` are the lists that it was added to by hand. */
 export const ContactDetail = Type.Object(
   { ...contactProperties, list_ids: Type.Array(Uuid()) },
   { title: 'ContactDetail' },
@@ -115,7 +115,7 @@ const references = {
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
 
-/** Body of a new contact. */
+/** Request body for a new contact. */
 export const ContactCreate = Type.Composite(
   [Type.Object({ first_name, last_name, work_email, phone_numbers }), Type.Partial(Type.Object(optional))],
   {
@@ -135,7 +135,7 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-/** Body of a PATCH of a contact. Fields that are not sent do not change; null clears a nullable field. */
+/** Request body for changing a contact (PATCH). Fields that are not sent do not change; null clears a nullable field. */
 export const ContactPatch = Type.Partial(
   Type.Object({
     ...writable,
@@ -154,7 +154,7 @@ export type ContactPatch = Static<typeof ContactPatch>;
 
 const listed = { filters: ContactFilters, order_by: ContactOrder };
 
-/** Body that selects contacts: filters, order and page. */
+/** Request body of the contact list: filters, order and page. */
 export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'ContactQuery',
@@ -162,7 +162,7 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/** Body that counts contacts. Like `ContactQuery`, but without a cursor. */
+/** Request body of the contact count. It has the fields of `ContactQuery`, but no cursor. */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

@@ -22,7 +22,7 @@ const Balance = Type.Object({
 export const Credits = Type.Object({ subscription: Balance, verification: Balance }, { title: 'Credits' });
 export type Credits = Static<typeof Credits>;
 
-/** An entry of the ledger. */
+/** An entry of the ledger, which records every change of a customer's credits. */
 export const LedgerEntry = Type.Object(
   {
     id: Uuid(),
@@ -39,7 +39,7 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Body that selects a page of the ledger. */
+/** Request body of the ledger list: the page. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

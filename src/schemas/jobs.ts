@@ -6,7 +6,7 @@ import { Prospect, ProspectQuery } from './prospects.ts';
 import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 
-/** Types of jobs. */
+/** Types of the jobs that customers can start. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
@@ -94,7 +94,7 @@ const syncProspects = sync('create or update contacts and companies from the unl
 
 const { filters, order_by } = ProspectQuery.properties;
 
-/** Body that unlocks prospects by filter: which prospects, in which order, and how many. */
+/** Request body for unlocking prospects by filter: which prospects, in which order, and how many. */
 export const UnlockContacts = Strict(
   {
     filters,
@@ -117,7 +117,7 @@ export const UnlockContacts = Strict(
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
 
-/** Body that unlocks the given prospects. */
+/** Request body for unlocking prospects by id. */
 export const UnlockSelectedContacts = Strict(
   {
     ids: Type.Array(Uuid(), {
@@ -147,7 +147,7 @@ const EmailToVerify = Strict(
   { title: 'EmailToVerify' },
 );
 
-/** Body that verifies e-mail addresses. */
+/** Request body for verifying e-mail addresses. */
 export const VerifyEmail = Strict(
   {
     emails: Type.Array(EmailToVerify, { minItems: 1, maxItems: 1000 }),
@@ -170,13 +170,13 @@ export const Estimate = Type.Object(
 );
 export type Estimate = Static<typeof Estimate>;
 
-/** Response of verify-contacts. */
+/** Response of verify-contacts, which starts the verification of a list. */
 export const ListVerification = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: JobStarted },
   { title: 'ContactListVerification' },
 );
 
-/** Body that selects a page of jobs. */
+/** Request body of the job list: filters and page. */
 export const JobQuery = Strict(
   {
     filters: Type.Optional(Strict({ status: Type.Optional(Enum(jobStatuses)), type: Type.Optional(Enum(jobTypes)) })),
@@ -186,7 +186,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Body that selects a page of a job's items. */
+/** Request body of the list of a job's items: the page. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

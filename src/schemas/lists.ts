@@ -58,7 +58,7 @@ const RulesGiven = Type.Array(RuleGiven, {
   description: `a customer can have at most ${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them`,
 });
 
-/** A list of contacts. */
+/** A list of contacts, as responses show it. */
 export const List = Type.Object(
   {
     id: Uuid(),
@@ -81,7 +81,7 @@ export type List = Static<typeof List>;
 
 const { name, description } = List.properties;
 
-/** Body of POST /list-contact: a new list. */
+/** Request body of POST /list-contact: a new list. */
 export const ListCreate = Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
@@ -100,7 +100,7 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Body of a PATCH of a list. Fields that are not sent do not change. */
+/** Request body for changing a list (PATCH). Fields that are not sent do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',
@@ -109,7 +109,7 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 export type ListPatch = Static<typeof ListPatch>;
 
 /**
- * Body that selects a page of lists. Here the contract has the paging fields at the body's root, not inside `paginate`.
+ * Request body of the list of lists: the page. Here the contract has the paging fields at the body's root, not inside `paginate`.
  */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })) },
@@ -120,7 +120,7 @@ export type ListQuery = Static<typeof ListQuery>;
 /** Response of POST /list-contact. The contract has only these two fields. */
 export const ListCreated = Type.Object({ id: Uuid(), name: Type.String() }, { title: 'ContactListCreated' });
 
-/** Body of a copy of a list: the list to copy and the name of the copy. */
+/** Request body for copying a list: the list to copy and the name of the copy. */
 export const ListDuplicate = Strict(
   { list_id: Uuid(), new_name: name },
   {
@@ -129,7 +129,7 @@ export const ListDuplicate = Strict(
   },
 );
 
-/** Body of add-contacts and remove-contacts: contacts to add to a list or remove from it by hand. */
+/** Request body of add-contacts and remove-contacts: contacts to add to a list or remove from it by hand. */
 export const MembersByHand = Strict(
   { list_id: Uuid(), contact_ids: Ids({ description: 'existing contacts' }) },
   {
@@ -140,7 +140,7 @@ export const MembersByHand = Strict(
   },
 );
 
-/** Response of add-contacts. */
+/** Response of add-contacts: how many contacts were added, and how many were members already. */
 export const MembersAdded = Type.Object(
   {
     success: Type.Literal(true),
@@ -150,7 +150,7 @@ export const MembersAdded = Type.Object(
   { title: 'ContactListMembersAdded' },
 );
 
-/** Response of remove-contacts. */
+/** Response of remove-contacts: how many contacts were removed. */
 export const MembersRemoved = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: Type.Object({ removed: Type.Integer() }) },
   { title: 'ContactListMembersRemoved' },

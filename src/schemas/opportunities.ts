@@ -31,7 +31,7 @@ const writable = {
 const companyId = Uuid({ description: 'an existing company' });
 const sourceId = Uuid({ description: 'stored and returned without a check' });
 
-/** An opportunity. */
+/** An opportunity, as responses show it. */
 export const Opportunity = Type.Object(
   {
     id: Uuid(),
@@ -51,7 +51,7 @@ export type Opportunity = Static<typeof Opportunity>;
 const lines = { maxItems: 1000 };
 const { description, ...required } = writable;
 
-/** Body of a new opportunity. */
+/** Request body for a new opportunity. */
 export const OpportunityCreate = Type.Composite(
   [
     Type.Object({ ...required, products: Type.Array(Line, { ...lines, 'x-distinct-ids': true }) }),
@@ -89,7 +89,7 @@ const LinesPatch = Strict(
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 
-/** Body of a PATCH of an opportunity. Fields that are not sent do not change; null clears a nullable field. */
+/** Request body for changing an opportunity (PATCH). Fields that are not sent do not change; null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,

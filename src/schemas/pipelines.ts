@@ -5,7 +5,7 @@ import { Enum, Instant, Paginate, Strict, Uuid } from './wire.ts';
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
-/** Visibility of a pipeline. */
+/** Visibility of a pipeline: PUBLIC or PRIVATE. */
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
@@ -18,7 +18,7 @@ const stageProperties = {
   status: Enum(stageStatuses),
 };
 
-/** A stage of a pipeline. */
+/** A stage of a pipeline, as responses show it. */
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 export type Stage = Static<typeof Stage>;
 
@@ -29,7 +29,7 @@ export const StageListItem = Type.Object(
 );
 export type StageListItem = Static<typeof StageListItem>;
 
-/** Body that selects a page of a pipeline's stages. */
+/** Request body of the stage list: the pipeline and the page. */
 export const StageQuery = Strict(
   { pipeline_id: Uuid(), paginate: Type.Optional(Paginate) },
   {

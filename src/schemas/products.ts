@@ -17,7 +17,7 @@ const productProperties = {
   updated_at: Instant(),
 };
 
-/** A single product. */
+/** A single product, as responses show it. */
 export const Product = Type.Object(productProperties, { title: 'Product' });
 export type Product = Static<typeof Product>;
 
@@ -34,7 +34,7 @@ export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;
 
-/** Body of a new product. Defaults: active, in the subscription's currency. */
+/** Request body for a new product. Defaults: active, in the subscription's currency. */
 export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }), Type.Partial(Type.Object(optional))], {
   additionalProperties: false,
   title: 'ProductCreate',
@@ -43,7 +43,7 @@ export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }),
 export type ProductCreate = Static<typeof ProductCreate>;
 
 /**
- * Body of a PATCH of a product. Fields that are not sent do not change. Existing lines of opportunities keep their
+ * Request body for changing a product (PATCH). Fields that are not sent do not change. Existing lines of opportunities keep their
  * price.
  */
 export const ProductPatch = Type.Partial(Type.Object(writable), {

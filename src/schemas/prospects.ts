@@ -167,7 +167,7 @@ const what = {
   ),
 };
 
-/** Body that selects prospects: filters, order and page. */
+/** Request body of the prospect list: filters, order and page. */
 export const ProspectQuery = Strict(
   { ...what, paginate: Type.Optional(PageOrCursor) },
   {
@@ -179,7 +179,7 @@ export const ProspectQuery = Strict(
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-/** Body that counts prospects. */
+/** Request body of the prospect count: filters and page. */
 export const ProspectCount = Strict(
   { ...what, paginate: Type.Optional(PageByNumber) },
   { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
@@ -194,7 +194,7 @@ export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** Body of a request for suggestions: the field, and the beginning of a word of the value. */
+/** Request body for suggestions: the field, and the beginning of a word of the value. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textMembers, 'all'] as const),

@@ -22,7 +22,7 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
-/** Schema of a record's id. */
+/** Schema of a record's id: a UUID. */
 export const Uuid = (options: object = {}) =>
   Type.String({ format: 'uuid', examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], ...options });
 
@@ -99,7 +99,7 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-/** Path parameters of a route for one record. */
+/** Path parameters of a route for one record: the record's id. */
 export const IdParams = Strict({ id: Uuid() });
 
 /** Rows of a page when the request names no limit. */
@@ -112,7 +112,7 @@ export const Paginate = Strict({
 });
 export type Paginate = Static<typeof Paginate>;
 
-/** Body of a list endpoint that only pages, without filters. */
+/** Request body of a list without filters: only the page. */
 export const PageQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
@@ -132,7 +132,7 @@ export const Metadata = Type.Object(
 
 export type Metadata = Static<typeof Metadata>;
 
-/** Response of an action that returns no data. */
+/** Response of an action that returns no data: only success and a message. */
 export const Done = Type.Object({ success: Type.Literal(true), message: Type.String() }, { title: 'DefaultResponse' });
 
 /** Response of an action on one record: it contains the record's id. */
@@ -148,14 +148,14 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
   data: { id: id.toLowerCase() },
 });
 
-/** Body of an endpoint without input: no body or `{}`, nothing else. */
+/** Request body of an endpoint without input: no body or `{}`, nothing else. */
 export const NoBody = Strict({});
 
-/** Body of a 401 or 403 response: exactly these two fields. */
+/** Response body of 401 and 403: exactly these two fields. */
 export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.String() }, { title: 'Refusal' });
 
 /**
- * Body of every other error response. `code` is for programs, `message` for people, `errors` lists each invalid value.
+ * Response body of all errors except 401 and 403. `code` is for programs, `message` for people, `errors` lists each invalid value.
  */
 export const ErrorBody = Type.Object(
   {
@@ -168,7 +168,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** Body of a 402 response: the pool has too few credits. */
+/** Response body of 402: the pool has too few credits. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
