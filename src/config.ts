@@ -117,7 +117,7 @@ export const ConfigSchema = Type.Object({
     minimum: 1,
     maximum: 10,
     default: 2,
-    description: 'queries to each DNS server before it counts as failed',
+    description: 'number of queries to each DNS server',
   }),
   VERIFY_SMTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
     default: 'off',

@@ -20,7 +20,7 @@ export function define(command: Command): void {
 }
 
 /**
- * Processes jobs until SIGTERM or SIGINT. Then it finishes the running batches, closes all connections and exits with
+ * Processes jobs until SIGTERM or SIGINT. Then it finishes the work in flight, closes all connections and exits with
  * 0.
  */
 async function work(options: { migrate?: true }): Promise<Working> {

@@ -26,8 +26,8 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a member of one of `lists`, or of any list. Members by rule of the lists in `unsettled` do not
-   * count, because their rules are not evaluated yet; members added by hand do. Members by rule of the lists in
+   * The contact is a member of one of `lists`, or of any list. Memberships by rule in the lists of `unsettled` do
+   * not count, because they are not stored yet; memberships by hand do count. Memberships by rule in the lists of
    * `changing` do not count while the contact is `settling`.
    */
   | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing }

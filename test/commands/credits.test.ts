@@ -69,7 +69,10 @@ describe('credits', () => {
     const { faults, customers } = await json(['credits', 'check']);
     expect(faults).toEqual([]);
     expect(customers).toBeGreaterThan(0);
-    expect(await run(['credits', 'check'])).toMatchObject({ code: 0, stdout: expect.stringMatching(/match the ledger\n$/) });
+    expect(await run(['credits', 'check'])).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/match the ledger\n$/),
+    });
   });
 
   // Changes as only the database owner can make them. Changes that violate a constraint are not tried.

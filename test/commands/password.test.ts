@@ -9,9 +9,9 @@ const input = (...pieces: (string | Buffer)[]) =>
 
 describe('a password from standard input', () => {
   test.each<[string, NodeJS.ReadStream]>([
-    ['as it is', input('correct horse')],
-    ['without the line break at its end', input('correct horse\n')],
-    ['without that of Windows', input('correct horse\r\n')],
+    ['unchanged', input('correct horse')],
+    ['without the line break at the end', input('correct horse\n')],
+    ['without a Windows line break at the end', input('correct horse\r\n')],
     ['in pieces', input('corr', 'ect ', 'horse')],
   ])('is read %s', async (_, stream) => {
     expect(await readPassword(stream)).toBe('correct horse');
@@ -29,9 +29,9 @@ describe('a password from standard input', () => {
     ['a mebibyte', input('x'.repeat(1024 * 1024))],
     ['two lines', input('correct horse\nbattery staple\n')],
     ['a NUL', input('correct horse\0battery')],
-    ['bytes that are no UTF-8', input('correct horse', Buffer.of(0xff))],
+    ['bytes that are not UTF-8', input('correct horse', Buffer.of(0xff))],
     ['a terminal', Object.assign(input('correct horse battery'), { isTTY: true })],
-  ])('is refused as wrong use when it is %s', async (_, stream) => {
+  ])('is rejected as wrong usage if it is %s', async (_, stream) => {
     await expect(readPassword(stream)).rejects.toThrow(UsageError);
   });
 });

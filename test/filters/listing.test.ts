@@ -112,13 +112,13 @@ describe('a cursor is rejected', () => {
   });
 
   test.each<[string, Record<string, string>, unknown[]]>([
-    ['a number that its column cannot hold', { score: 'ASC' }, [2 ** 31]],
+    ['a number out of the range of the column', { score: 'ASC' }, [2 ** 31]],
     ['a fraction', { score: 'ASC' }, [0.5]],
     ['a text for a number', { score: 'ASC' }, ['5']],
-    ['a null where there is none', { score: 'ASC' }, [null]],
-    ['no instant', { created_at: 'ASC' }, ['2026-02-30T00:00:00.000Z']],
-    ['an instant in other words', { created_at: 'ASC' }, ['2026-03-14T09:26:53Z']],
-    ['no id', { assigned_to: 'ASC' }, ['x']],
+    ['null for a field that is never null', { score: 'ASC' }, [null]],
+    ['a day that does not exist', { created_at: 'ASC' }, ['2026-02-30T00:00:00.000Z']],
+    ['an instant that is not in canonical form', { created_at: 'ASC' }, ['2026-03-14T09:26:53Z']],
+    ['a text that is not a UUID', { assigned_to: 'ASC' }, ['x']],
   ])('when it carries %s', (_, order_by, values) => {
     const { scope } = read({ order_by });
     const forged = Buffer.from(JSON.stringify([scope, row.id, values])).toString('base64url');

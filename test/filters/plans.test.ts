@@ -140,10 +140,13 @@ describe.each(modes)('with %s', (mode) => {
   });
 
   test.each<[string, ListRequest]>([
-    ['a value that nobody has', { filters: { job_title: 'nobody' } }],
-    ['a value that few have', { filters: { industry: 'industry 3', location_country: 'country 5', score: 99 } }],
+    ['a value that no contact has', { filters: { job_title: 'nobody' } }],
+    [
+      'values that few contacts have',
+      { filters: { industry: 'industry 3', location_country: 'country 5', score: 99 } },
+    ],
     ['a search', { filters: { search: 'nobody' } }],
-    ['a part of a text', { filters: { job_title: { contains: 'x' } } }],
+    ['a contained text', { filters: { job_title: { contains: 'x' } } }],
     ['a sort without an index', { order_by: { job_title: 'ASC' } }],
   ])('%s reads no more than the records of a small customer', async (_, request) => {
     const [, , { customer }] = tenants as [unknown, unknown, { customer: string }];

@@ -23,7 +23,7 @@ describe('the SQL of', () => {
       `(c.folded ->> 'last_name') collate "C" = any($1::text[])`,
       [['a', 'b']],
     ],
-    ['any of nothing', { last_name: [] }, 'false', []],
+    ['an empty array', { last_name: [] }, 'false', []],
     ['an empty text', { job_title: null }, `coalesce(c.job_title, '') = ''`, []],
     ['an empty number', { birth_year: null }, 'c.birth_year is null', []],
     [
@@ -38,8 +38,13 @@ describe('the SQL of', () => {
       `(c.folded ->> 'job_title') collate "C" like $1`,
       [String.raw`%50\%\_\\%`],
     ],
-    ['a beginning', { job_title: { starts_with: 'x' } }, `(c.folded ->> 'job_title') collate "C" like $1`, ['x%']],
-    ['an end', { job_title: { ends_with: 'x' } }, `(c.folded ->> 'job_title') collate "C" like $1`, ['%x']],
+    [
+      'a text at the start',
+      { job_title: { starts_with: 'x' } },
+      `(c.folded ->> 'job_title') collate "C" like $1`,
+      ['x%'],
+    ],
+    ['a text at the end', { job_title: { ends_with: 'x' } }, `(c.folded ->> 'job_title') collate "C" like $1`, ['%x']],
     [
       'a range',
       { score: { between: [1, 5], ne: 3 } },
