@@ -114,7 +114,10 @@ describe('credits', () => {
       await sql.unsafe(text, [customer.id]);
     });
     const { code, stdout, stderr } = await run(['credits', 'check', '--json']);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/^error: \d+ faults?\n$/)]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^error: The credits do not match the ledger: \d+ faults?\n$/),
+    ]);
     const found = JSON.parse(stdout).faults.filter((one: { customer_id: string }) => one.customer_id === customer.id);
     expect(found).toContainEqual({
       customer_id: customer.id,
