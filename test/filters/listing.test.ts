@@ -60,7 +60,7 @@ describe('a cursor is rejected', () => {
 
   test('together with a page', () => {
     expect(() => read({ ...request, paginate: { cursor, page: 1 } })).toThrow(
-      /^\/paginate\/cursor: cannot stand together with page/,
+      /^\/paginate\/cursor: cannot be combined with page/,
     );
   });
 
