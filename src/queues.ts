@@ -23,10 +23,11 @@ const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 9
 
 /** The queues, one for each kind of job. `notify`: workers are woken by a new job; else they look for one now and then. */
 export const queues = {
-  'fill-list': { ...persistent, notify: true },
   unlock: turns,
   verify: turns,
   'settle-companies': turns,
+  // Its name was `fill-list` when it was no queue of turns. A queue keeps the policy that it was created with.
+  'fill-lists': turns,
   'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
 } as const;

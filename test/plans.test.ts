@@ -9,7 +9,7 @@ import { slices } from '../src/jobs/slices.ts';
 import { takeTurn } from '../src/jobs/turns.ts';
 import { startWorkers } from '../src/jobs/workers.ts';
 import { settleBatch } from '../src/queries/company-settlements.ts';
-import { continueFill } from '../src/queries/list-fills.ts';
+import { fillNextBatch } from '../src/queries/list-fills.ts';
 import { scopes } from '../src/schemas/scopes.ts';
 import { customerWith } from './jobs/calls.ts';
 import { ended, startUnlock } from './jobs/spending.ts';
@@ -268,18 +268,14 @@ async function makeLarge(customer: TestCustomer): Promise<Ids> {
       and id in (select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit ${large})`;
   const rule = { field: 'company.industry', operator: 'contains', value: 'industry 1' };
   const list = (await customer.post('/list-contact', { name: 'By industry', rules: [rule] })).body.id;
-  await fill(customer.id, list);
+  await fill(customer.id);
   const [contact] = await test.owner<{ id: string }[]>`
     select id from contacts where customer_id = ${customer.id} and company_id = ${company} limit 1`;
   return { ...(await idsOf(customer)), company, list, contact: contact!.id };
 }
 
-async function fill(customerId: string, listId: string): Promise<void> {
-  const [list] = await test.owner<{ version: string | null }[]>`
-    select fill_version as version from lists where customer_id = ${customerId} and id = ${listId}`;
-  if (list!.version === null) return;
-  const given = { customerId, listId, version: list!.version };
-  while (await context.db.transaction((sql) => continueFill(sql, given)));
+async function fill(customerId: string): Promise<void> {
+  while ((await context.db.transaction((sql) => fillNextBatch(sql, customerId))) === 'more');
 }
 
 it.each(['settled', 'newcomers'] as const)(

@@ -1,8 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../db.ts';
-import type { Fill } from '../queries/list-fills.ts';
-import { queueSchema, type JobKind, type TurnQueue } from '../queues.ts';
+import { queueSchema, type JobKind } from '../queues.ts';
 
 /** A turn of a customer: a piece of work at one of its jobs. */
 export interface Turn {
@@ -11,48 +10,41 @@ export interface Turn {
 
 /** What a job of each kind is told. */
 export interface Jobs extends Record<JobKind, object> {
-  'fill-list': Fill;
   unlock: Turn;
   verify: Turn;
   'settle-companies': Turn;
+  'fill-lists': Turn;
   'sweep-jobs': Record<string, never>;
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** Enqueues a job in the caller's transaction: it is there when that commits, and never otherwise. */
-export async function enqueue<K extends JobKind>(sql: Transaction, kind: K, data: Jobs[K]): Promise<string> {
-  const id = await send(sql, kind, data, {});
-  if (id === null) throw new Error(`The queue ${kind} refused a job`);
-  return id;
-}
+/** Kinds of jobs that are turns of customers. */
+export type TurnKind = { [K in JobKind]: Jobs[K] extends Turn ? K : never }[JobKind];
 
 /** When a job may wait only once. */
 interface Once {
-  singletonKey?: string;
+  /** Of jobs with the same key only one waits at a time. */
+  singletonKey: string;
   /** Seconds from now before which it is not taken. */
   startAfter?: number;
 }
 
 /**
- * The same for a queue that lets one job of a key wait at a time.
- * @returns whether it was not waiting already
+ * Enqueues a job in the caller's transaction: it is there when that commits, and never otherwise.
+ * @returns whether none of its key was waiting already
  */
 export const enqueueOnce = async <K extends JobKind>(
   sql: Transaction,
   kind: K,
   data: Jobs[K],
-  once: Required<Pick<Once, 'singletonKey'>> & Once,
+  once: Once,
 ): Promise<boolean> => (await send(sql, kind, data, once)) !== null;
 
 /**
  * Has a turn of each of these customers waited for, where none is yet.
  * @returns how many there were of those
  */
-export async function enqueueWaiting(
-  sql: Transaction,
-  queue: TurnQueue | 'settle-companies',
-  customerIds: string[],
-): Promise<number> {
+export async function enqueueWaiting(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
   const messages = customerIds.map((customerId) => ({ data: { customerId }, singletonKey: customerId }));
   const ids = await asking.run(sql, () => sender.insert(queue, messages, { returnId: true }));
   return ids?.length ?? 0;

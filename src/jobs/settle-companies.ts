@@ -1,7 +1,6 @@
 import { settleBatch } from '../queries/company-settlements.ts';
-import { awaitStarts } from '../queries/turns.ts';
+import { takeBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
-import { settlingTurns, startSettling } from './start.ts';
 
 /** Seconds after which other customers come before the rest. */
 const turnSeconds = 5;
@@ -21,18 +20,14 @@ const batchMs = 50;
  */
 export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
-  async ({ db, stopping }, { customerId }) => {
-    const end = performance.now() + seconds * 1000;
-    await db.transaction((sql) => awaitStarts(sql, customerId, settlingTurns));
+  (context, { customerId }) => {
     let size = firstSize;
-    do {
+    return takeBatches(context, { queue: 'settle-companies', customerId, seconds, busySeconds }, async (sql) => {
       const begun = performance.now();
-      const outcome = await db.transaction((sql) => settleBatch(sql, customerId, size));
-      if (outcome === 'done') return;
-      if (outcome === 'busy') return db.transaction((sql) => startSettling(sql, customerId, busySeconds));
+      const outcome = await settleBatch(sql, customerId, size);
       size = nextSize(size, performance.now() - begun);
-    } while (!stopping.aborted && performance.now() < end);
-    await db.transaction((sql) => startSettling(sql, customerId));
+      return outcome;
+    });
   };
 
 /** How many contacts can be settled in time, judged by a batch before; at most twice as many as in that. */

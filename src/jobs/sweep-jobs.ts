@@ -1,11 +1,12 @@
 import type { Sql } from '../db.ts';
 import { customersSettling } from '../queries/company-settlements.ts';
+import { customersFilling } from '../queries/list-fills.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { customersWaiting } from '../queries/turns.ts';
 import { untoldProspects } from '../queries/unlocks.ts';
 import { turnQueues, type TurnQueue } from '../queues.ts';
 import type { Handler, JobContext } from './handler.ts';
-import { enqueueWaiting } from './queue.ts';
+import { enqueueWaiting, type TurnKind } from './queue.ts';
 
 /**
  * Puts right what was left behind, once a minute: jobs that wait while nobody comes for them, unlocks that the catalog was
@@ -13,10 +14,11 @@ import { enqueueWaiting } from './queue.ts';
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const [unlock, verify] = [await wakeAll(context, 'unlock'), await wakeAll(context, 'verify')];
-  const settling = await wakeSettling(context);
+  const settling = await wakeEach(context, 'settle-companies', customersSettling);
+  const filling = await wakeEach(context, 'fill-lists', customersFilling);
   const purged = await purge(context);
   const told = await tellCatalog(context);
-  context.log.info({ woken: { unlock, verify, settling }, purged, told }, 'jobs swept');
+  context.log.info({ woken: { unlock, verify, settling, filling }, purged, told }, 'jobs swept');
 };
 
 const batchSize = 1_000;
@@ -31,17 +33,10 @@ function wakeAll(context: JobContext, queue: TurnQueue): Promise<number> {
   return wakeEach(context, queue, (sql, batch) => customersWaiting(sql, turns, batch));
 }
 
-/** The same where contacts of companies have yet to be settled. */
-const wakeSettling = (context: JobContext): Promise<number> => wakeEach(context, 'settle-companies', customersSettling);
-
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
 
 /** Enqueues one turn for each of these customers that has none queued. */
-async function wakeEach(
-  { db, stopping }: JobContext,
-  queue: Parameters<typeof enqueueWaiting>[1],
-  find: FindCustomers,
-): Promise<number> {
+async function wakeEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
   for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
     const batch = await db.search((sql) => find(sql, { after, limit: batchSize }));

@@ -1,6 +1,6 @@
 import { PgBoss } from 'pg-boss';
 import type { SharedDatabase } from '../db.ts';
-import { fillList } from './fill-list.ts';
+import { fillLists } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
 import type { Jobs } from './queue.ts';
@@ -15,10 +15,10 @@ import { takeTurn } from './turns.ts';
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
-  'fill-list': { handle: fillList, atOnce: 2 },
   unlock: { handle: takeTurn('unlock', slices), atOnce: 2 },
   verify: { handle: takeTurn('verify', slices), atOnce: 2 },
   'settle-companies': { handle: settleCompanies(), atOnce: 2 },
+  'fill-lists': { handle: fillLists(), atOnce: 2 },
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };

@@ -88,7 +88,7 @@ export async function beginSettling(
     set version = excluded.version, is_deletion = excluded.is_deletion, settled_to = null`;
 }
 
-/** What came of a batch: there may be more to do, there is nothing, or another worker is at it. */
+/** What came of a batch: there may be more to do, there is nothing, or other workers are at all there is. */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
 interface Settlement {

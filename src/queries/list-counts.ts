@@ -3,21 +3,81 @@ import { exactContactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { constant, join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
-import { memberOf, planForAnyCustomer, type UnsettledList } from './list-filters.ts';
+import { planForAnyCustomer, type UnsettledList } from './list-filters.ts';
 
-/** How many members a list has whose rules are not written down: all of the customer's contacts are looked through. */
-export async function countFilling(sql: Sql | Transaction, customerId: string, list: UnsettledList): Promise<number> {
-  const members = memberOf([list.id], { customerId, filling: [list], changing: [] });
-  const [row] = await sql<{ members: number }[]>`
-    select count(*) as members
-    from ${constant(sql, exactContactSource.from)}
-    where c.customer_id = ${customerId}
-      and ${toSql(sql, exactContactSource, members)}`;
-  return row!.members;
+/** A list whose rules are being written down. */
+export interface FillingList extends UnsettledList {
+  /** What is written down can be believed for contacts up to this one, in the order of ids; null: for none. */
+  filled_to: string | null;
 }
 
 /** Rules that one statement evaluates, at least: it may have 65,535 parameters, and takes long to plan. */
 const rulesTogether = 500;
+
+/**
+ * How many members lists have whose rules are being written down. The rules of all lists are evaluated in one pass over the
+ * contacts that are not yet filled; for the others the kept memberships count. Call it in a transaction.
+ * @returns counts by list
+ */
+export async function countFilling(
+  sql: Sql | Transaction,
+  customerId: string,
+  lists: readonly FillingList[],
+): Promise<Map<string, number>> {
+  const counts = new Map<string, number>();
+  if (lists.length > 0) await planForAnyCustomer(sql);
+  for (const some of chunks(lists))
+    for (const { id, members } of await countSomeFilling(sql, customerId, some)) counts.set(id, members);
+  return counts;
+}
+
+const noId = '00000000-0000-0000-0000-000000000000';
+
+/** The kept count, without what rows by rule say of contacts that are not yet filled, and with those of them that match. */
+function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
+  const ids = lists.map(({ id }) => id);
+  const filledTo = lists.map(({ filled_to }) => filled_to ?? noId);
+  const isNewMember = lists.map(({ rules }, i) => {
+    const filter = rulesFilter(exactContactSource.fields, rules);
+    return sql`c.id > ${filledTo[i]!}::uuid and ${toSql(sql, exactContactSource, filter)}`;
+  });
+  const counted = isNewMember.map((condition) => sql`count(*) filter (where ${condition})`);
+  const cases = isNewMember.map((condition, i) => sql`when ${ids[i]!}::uuid then ${condition}`);
+  return sql<{ id: string; members: number }[]>`
+    with matching as materialized (
+      select array[${join(sql, counted, ',', '')}] as contacts
+      from ${constant(sql, exactContactSource.from)}
+      where c.customer_id = ${customerId}
+        and c.id > ${filledTo.toSorted()[0]!}::uuid
+    ),
+    matching_by_hand as materialized (
+      select m.list_id, count(*) as contacts
+      from ${constant(sql, exactContactSource.from)}
+      join list_members m on m.customer_id = c.customer_id and m.contact_id = c.id
+      where m.customer_id = ${customerId}
+        and m.list_id = any(${ids}::uuid[])
+        and m.by_hand
+        and case m.list_id ${cases} end
+      group by m.list_id
+    )
+    select
+      l.id,
+      (
+        select coalesce(sum(k.records), 0)
+        from counters k
+        where k.customer_id = ${customerId}
+          and k.counted = l.id::text
+      ) - (
+        select count(*)
+        from list_members m
+        where m.customer_id = ${customerId}
+          and m.list_id = l.id
+          and m.contact_id > l.filled_to
+          and not m.by_hand
+      ) + l.matching - coalesce(h.contacts, 0) as members
+    from unnest(${ids}::uuid[], ${filledTo}::uuid[], (select contacts from matching)) as l (id, filled_to, matching)
+    left join matching_by_hand h on h.list_id = l.id`;
+}
 
 /**
  * How many members lists have whose memberships by rule are not to be believed for contacts that are settling: the kept
@@ -36,8 +96,8 @@ export async function countChanging(
   return counts;
 }
 
-function chunks(lists: readonly UnsettledList[]): UnsettledList[][] {
-  const all: UnsettledList[][] = [];
+function chunks<L extends UnsettledList>(lists: readonly L[]): L[][] {
+  const all: L[][] = [];
   let rules = rulesTogether;
   for (const list of lists) {
     if (rules >= rulesTogether) {

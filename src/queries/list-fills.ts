@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../db.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { record, recorder } from '../filters/recorded.ts';
 import { rulesFilter } from '../filters/rules.ts';
@@ -6,13 +6,14 @@ import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { readCount } from './counters.ts';
 import { lockContacts, refreshList } from './list-members.ts';
+import type { BatchOutcome } from './company-settlements.ts';
 import { keepRules, renewRuleVersion } from './rules.ts';
 
 /** The work of writing the members of a list down after its rules changed. */
 export interface Fill {
   customerId: string;
   listId: string;
-  /** Of the rules: when they have changed since, another filling follows and this one ends. */
+  /** Of the rules: when they have changed since, the list is filled anew. */
   version: string;
 }
 
@@ -45,18 +46,46 @@ export async function beginFill(
 }
 
 /**
- * Fills the list for the next contacts in the order of ids.
- * @returns whether there is more to do
+ * Fills, of the customer's lists whose rules changed, the one that has waited longest, for the next contacts in the order of
+ * ids. May be repeated, by any number of workers: each fills another list.
  */
-export async function continueFill(sql: Transaction, fill: Fill): Promise<boolean> {
-  await keepRules(sql, fill.customerId);
-  const [list] = await sql<{ rules: Rule[] }[]>`
-    select rules
+export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
+  await keepRules(sql, customerId);
+  const [list] = await sql<{ id: string; version: string; rules: Rule[] }[]>`
+    select id, fill_version as version, rules
     from lists
-    where customer_id = ${fill.customerId}
-      and id = ${fill.listId}
-      and fill_version = ${fill.version}`;
-  return list ? fillBatch(sql, fill, list.rules) : false;
+    where customer_id = ${customerId}
+      and fill_version is not null
+    order by fill_version
+    limit 1
+    for no key update skip locked`;
+  if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
+  await fillBatch(sql, { customerId, listId: list.id, version: list.version }, list.rules);
+  return 'more';
+}
+
+async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {
+  const [row] = await sql<[{ filling: boolean }]>`
+    select exists (select from lists where customer_id = ${customerId} and fill_version is not null) as filling`;
+  return row.filling;
+}
+
+/**
+ * Customers, of all, that have lists to fill, in the order of their ids.
+ * @param after the last customer of the batch before
+ */
+export async function customersFilling(
+  sql: Sql | Transaction,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const rows = await sql<{ customer_id: string }[]>`
+    select distinct customer_id
+    from lists
+    where fill_version is not null
+      and customer_id > ${after}
+    order by customer_id
+    limit ${limit}`;
+  return rows.map(({ customer_id }) => customer_id);
 }
 
 /**

@@ -16,9 +16,11 @@ import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
 /** A list as it is answered, and whether its count has yet to be evaluated, as a whole or for contacts that are settling. */
-type Row = List & { is_filling: boolean; is_changing: boolean };
+type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean };
 
-const projection = (sql: Sql | Transaction, customerId: string) => sql`
+const projection = (sql: Sql | Transaction, customerId: string) => {
+  const changing = sql`${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})`;
+  return sql`
   l.id,
   l.name,
   l.description,
@@ -36,7 +38,9 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
   l.created_at,
   l.updated_at,
   l.fill_version is not null as is_filling,
-  l.fill_version is null and ${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)}) as is_changing`;
+  case when not (${changing}) then l.filled_to end as filled_to,
+  l.fill_version is null and ${changing} as is_changing`;
+};
 
 const source = (sql: Sql | Transaction) => sql`
   lists l
@@ -87,16 +91,17 @@ async function readLists(
 }
 
 async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
-  const evaluated = new Map<string, number>();
-  for (const row of rows) if (row.is_filling) evaluated.set(row.id, await countFilling(sql, customerId, row));
-  const changing = rows.filter((row) => row.is_changing);
-  for (const [id, members] of await countChanging(sql, customerId, changing)) evaluated.set(id, members);
+  const [filling, changing] = [rows.filter((row) => row.is_filling), rows.filter((row) => row.is_changing)];
+  const evaluated = new Map([
+    ...(await countFilling(sql, customerId, filling)),
+    ...(await countChanging(sql, customerId, changing)),
+  ]);
   return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
 function shown(row: Row, evaluated?: number): List {
-  const { is_filling, is_changing, ...list } = row;
-  void [is_filling, is_changing];
+  const { is_filling, filled_to, is_changing, ...list } = row;
+  void [is_filling, filled_to, is_changing];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 

@@ -9,7 +9,7 @@ import type { JobContext } from '../../src/jobs/handler.ts';
 import { changeCompany, createCompany, deleteCompany } from '../../src/queries/companies.ts';
 import { changeContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
-import { continueFill } from '../../src/queries/list-fills.ts';
+import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { createList, findList, listLists } from '../../src/queries/lists.ts';
 import { insertUser } from '../../src/queries/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
@@ -69,11 +69,8 @@ async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number)
   return { customerId, list: lists[3]! };
 }
 
-async function fillLists({ db, owner, customerId }: Bench): Promise<void> {
-  const fills = await owner<{ id: string; fill_version: string }[]>`
-    select id, fill_version from lists where customer_id = ${customerId} and fill_version is not null`;
-  for (const { id: listId, fill_version: version } of fills)
-    while (await db.transaction((sql) => continueFill(sql, { customerId, listId, version })));
+async function fillLists({ db, customerId }: Bench): Promise<void> {
+  while ((await db.transaction((sql) => fillNextBatch(sql, customerId))) === 'more');
 }
 
 async function measure(bench: Bench, what: string, work: () => Promise<unknown>): Promise<void> {

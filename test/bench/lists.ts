@@ -5,7 +5,7 @@ import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
 import { migrate } from '../../src/migrate.ts';
 import { changeContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
 import { insertCustomer } from '../../src/queries/customers.ts';
-import { continueFill, type Fill } from '../../src/queries/list-fills.ts';
+import { fillNextBatch, type Fill } from '../../src/queries/list-fills.ts';
 import { changeList, createList, findList, listLists } from '../../src/queries/lists.ts';
 import { insertUser } from '../../src/queries/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
@@ -100,8 +100,7 @@ async function makeLists(
 /** What the worker does; answers how long it took (s). */
 async function finish(db: Database, fill: Fill | undefined): Promise<number> {
   const start = performance.now();
-  let isMore = fill !== undefined;
-  while (isMore) isMore = await db.transaction((sql) => continueFill(sql, fill!));
+  while (fill && (await db.transaction((sql) => fillNextBatch(sql, fill.customerId))) === 'more');
   return (performance.now() - start) / 1000;
 }
 

@@ -2,7 +2,11 @@ import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
+import { fillLists } from '../../src/jobs/fill-list.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { recount } from '../queries/recount.ts';
+import { contextOf } from './working.ts';
 
 let test: TestApp;
 let customer: TestCustomer;
@@ -19,16 +23,21 @@ beforeAll(async () => {
 });
 
 beforeEach(async () => {
+  await test.owner`delete from pgboss.job where name = 'fill-lists'`;
   customer = await test.customer();
+  await fillContacts(customer, many);
+  list = (await customer.post('/list-contact', { name: 'Filled', rules: engineers })).body.id;
+});
+
+async function fillContacts(customer: TestCustomer, count: number): Promise<void> {
   await test.owner`
     insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
     select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', title,
       jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada@example.com', 'job_title', lower(title),
         'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
-    from (select (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title from generate_series(1, ${many}::int) n) one`;
-  await test.owner`insert into counters values (${customer.id}, 'contacts', 0, ${many})`;
-  list = (await customer.post('/list-contact', { name: 'Filled', rules: engineers })).body.id;
-});
+    from (select (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title from generate_series(1, ${count}::int) n) one`;
+  await test.owner`insert into counters values (${customer.id}, 'contacts', 0, ${count})`;
+}
 
 const state = async () => (await recount(test.owner, customer.id)).lists.find(({ id }) => id === list)!;
 const answered = async (): Promise<number> => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
@@ -118,5 +127,84 @@ describe('a list of many contacts whose rules changed', () => {
     await filled();
     await expectExact();
     expect(await next.stop()).toBe(0);
+  });
+});
+
+describe('lists of many contacts that are filled at once', () => {
+  const fillBatch = () => test.db.transaction((sql) => fillNextBatch(sql, customer.id));
+
+  async function expectCounts(): Promise<void> {
+    const { lists } = await recount(test.owner, customer.id);
+    const shouldBe = Object.fromEntries(lists.map(({ id, shouldBe: members }) => [id, members.length]));
+    const { body } = await customer.post('/list-contact/list', {});
+    const counts = body.map((one: { id: string; contacts_count: number }) => [one.id, one.contacts_count]);
+    expect(Object.fromEntries(counts)).toEqual(shouldBe);
+  }
+
+  it('are counted exactly after each batch, with members by hand, members of old rules and contacts that change', async () => {
+    customer = await test.customer();
+    await fillContacts(customer, 5_000);
+    list = (await customer.post('/list-contact', { name: 'First', rules: engineers })).body.id;
+    const lists = [list];
+    for (const rules of [clerks, [{ field: 'company.industry', operator: 'contains', value: 'shipping' }], []])
+      lists.push((await customer.post('/list-contact', { name: 'More', rules })).body.id);
+    const contacts = await test.owner<{ id: string }[]>`
+      select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit 60`;
+    const ids = contacts.map(({ id }) => id);
+    for (const [i, list_id] of lists.entries())
+      await customer.post('/list-contact-details/add-contacts', { list_id, contact_ids: ids.slice(10 * i) });
+    for (let i = 0, outcome = 'more'; outcome !== 'done'; i += 1) {
+      await expectCounts();
+      outcome = await fillBatch();
+      await customer.patch(`/contacts/${ids[i]}`, { job_title: i % 2 ? 'Clerk' : 'Engineer' });
+      // It is filled by then: rows by the old rules are left behind.
+      if (i === 3) await customer.patch(`/list-contact/${list}`, { rules: clerks });
+    }
+    await expectCounts();
+  });
+
+  it('are counted exactly while contacts that were filled already follow their company', async () => {
+    const company = (await customer.post('/company', { type: 'customer', company_name: 'Large' })).body.data.id;
+    await test.owner`
+      update contacts set company_id = ${company}
+      where customer_id = ${customer.id}
+        and id in (select id from contacts where customer_id = ${customer.id} order by id limit 600)`;
+    const rules = [{ field: 'company.industry', operator: 'equals', value: 'Shipping' }];
+    await customer.post('/list-contact', { name: 'By company', rules });
+    const progressed = async () =>
+      (
+        await test.owner`select from lists where customer_id = ${customer.id} and filled_to is not null and id <> ${list}`
+      ).count;
+    while ((await progressed()) === 0) await fillBatch();
+    expect((await customer.patch(`/company/${company}`, { industry: 'Shipping' })).status).toBe(200);
+    expect((await test.owner`select from company_settlements where customer_id = ${customer.id}`).count).toBe(1);
+    await expectCounts();
+  });
+
+  it('are filled in turn, customer by customer', async () => {
+    for (let i = 0; i < 5; i += 1) await customer.post('/list-contact', { name: 'More', rules: engineers });
+    const modest = await test.customer();
+    await fillContacts(modest, 3_000);
+    const short = (await modest.post('/list-contact', { name: 'Short', rules: engineers })).body.id;
+    const isFilling = async (customerId: string) =>
+      (await test.owner`select from lists where customer_id = ${customerId} and fill_version is not null`).count;
+    expect(await isFilling(modest.id)).toBe(1);
+
+    const handlers = { 'fill-lists': { handle: fillLists(0), atOnce: 1 } };
+    const workers = await startWorkers({ ...contextOf(test), url: test.url }, handlers);
+    let left = 6;
+    await vi.waitFor(
+      async () => {
+        const still = await isFilling(customer.id);
+        expect(await isFilling(modest.id)).toBe(0);
+        left = still;
+      },
+      { timeout: 60_000, interval: 10 },
+    );
+    expect(left).toBeGreaterThanOrEqual(5);
+    expect((await modest.get(`/list-contact/${short}`)).body.contacts_count).toBe(1_500);
+    await vi.waitFor(async () => expect(await isFilling(customer.id)).toBe(0), { timeout: 60_000, interval: 50 });
+    await workers.stop();
+    await expectExact();
   });
 });

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { enqueue } from '../../src/jobs/queue.ts';
+import type { Transaction } from '../../src/db.ts';
+import { enqueueOnce } from '../../src/jobs/queue.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
@@ -8,18 +9,19 @@ import { contextOf } from './working.ts';
 
 const test = await startApp();
 
-const jobs = async (version: string): Promise<number> =>
-  (await test.owner`select from pgboss.job where name = 'fill-list' and data ->> 'version' = ${version}`).count;
-const fill = (version: string) => ({ customerId: 'c', listId: 'l', version });
+const jobs = async (customerId: string): Promise<number> =>
+  (await test.owner`select from pgboss.job where name = 'fill-lists' and data ->> 'customerId' = ${customerId}`).count;
+const enqueue = (sql: Transaction, customerId: string) =>
+  enqueueOnce(sql, 'fill-lists', { customerId }, { singletonKey: customerId });
 
 it('a job is there when its transaction commits', async () => {
-  await test.db.transaction((sql) => enqueue(sql, 'fill-list', fill('committed')));
+  await test.db.transaction((sql) => enqueue(sql, 'committed'));
   expect(await jobs('committed')).toBe(1);
 });
 
 it('a job is never there when its transaction does not', async () => {
   const undone = test.db.transaction(async (sql) => {
-    await enqueue(sql, 'fill-list', fill('undone'));
+    await enqueue(sql, 'undone');
     throw new Error('undone');
   });
   await expect(undone).rejects.toThrow('undone');
