@@ -4,18 +4,20 @@ import { customersFilling } from '../queries/list-fills.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { customersWaiting } from '../queries/turns.ts';
 import { untoldProspects } from '../queries/unlocks.ts';
+import { forgetDeadWorkers } from '../queries/worker-places.ts';
 import { turnQueues, type TurnQueue } from '../queues.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { enqueueWaiting, type TurnKind } from './queue.ts';
 
 /**
- * Puts right what was left behind, once a minute: jobs that wait while nobody comes for them, unlocks that the catalog was
- * not told of, inputs and results of jobs that ended long ago.
+ * Puts right what was left behind, once a minute: jobs that wait while nobody comes for them, places of workers that died,
+ * unlocks that the catalog was not told of, inputs and results of jobs that ended long ago.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const [unlock, verify] = [await wakeAll(context, 'unlock'), await wakeAll(context, 'verify')];
   const settling = await wakeEach(context, 'settle-companies', customersSettling);
   const filling = await wakeEach(context, 'fill-lists', customersFilling);
+  await context.db.transaction(forgetDeadWorkers);
   const purged = await purge(context);
   const told = await tellCatalog(context);
   context.log.info({ woken: { unlock, verify, settling, filling }, purged, told }, 'jobs swept');

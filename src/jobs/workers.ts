@@ -3,7 +3,8 @@ import type { SharedDatabase } from '../db.ts';
 import { fillLists } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
-import type { Jobs } from './queue.ts';
+import { ProcessPlaces } from './places.ts';
+import type { Jobs, Turn, TurnKind } from './queue.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { settleCompanies } from './settle-companies.ts';
 import { slices } from './slices.ts';
@@ -11,14 +12,17 @@ import { openVerifier } from '../verification/verifier.ts';
 import { sweepJobs } from './sweep-jobs.ts';
 import { takeTurn } from './turns.ts';
 
-/** Who does which jobs, and how many of a kind at once in this process. */
+/**
+ * Who does which jobs, and how many of a kind at once in this process. Turns share these places between customers, over all
+ * processes: one customer alone gets half of them.
+ */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
-  unlock: { handle: takeTurn('unlock', slices), atOnce: 2 },
-  verify: { handle: takeTurn('verify', slices), atOnce: 2 },
+  unlock: { handle: takeTurn('unlock', slices), atOnce: 4 },
+  verify: { handle: takeTurn('verify', slices), atOnce: 4 },
   'settle-companies': { handle: settleCompanies(), atOnce: 2 },
-  'fill-lists': { handle: fillLists(), atOnce: 2 },
+  'fill-lists': { handle: fillLists(), atOnce: 4 },
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };
@@ -60,20 +64,27 @@ export async function startWorkers(
   const stopping = new AbortController();
   const background: JobContext['background'] = new Set();
   const verifier = openVerifier(config);
+  const kinds = Object.keys(handlers) as JobKind[];
+  const places = new ProcessPlaces(
+    { db: services.db, log, stopping: stopping.signal },
+    kinds.map((kind) => [kind, handlers[kind]!.atOnce]),
+  );
   boss.on('error', (err) => log.error({ err }, 'the job queue has trouble'));
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
   const workers: Workers = {
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
+      await places.close();
       await Promise.all(background);
       await verifier.close();
     },
   };
   try {
     await boss.start();
-    for (const kind of Object.keys(handlers) as JobKind[])
-      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal, background });
+    await places.open();
+    for (const kind of kinds)
+      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal, background, places });
     return workers;
   } catch (error) {
     // What has started would keep the process alive, doing nothing, where whoever runs it would start it again.
@@ -85,18 +96,21 @@ export async function startWorkers(
 /** What all jobs of a process share. */
 interface SharedContext extends JobContext {
   db: SharedDatabase;
+  places: ProcessPlaces;
 }
 
 /** What a job works with: the work for a customer counts in that customer's share. */
 function contextOf(context: SharedContext, data: object): JobContext {
-  if (!('customerId' in data)) return context;
-  const requester = { customerId: data.customerId as string };
+  if (!isTurn(data)) return context;
+  const requester = { customerId: data.customerId };
   return {
     ...context,
     db: context.db.for(requester),
     catalog: { ...context.catalog, ...context.catalog.for(requester) },
   };
 }
+
+const isTurn = (data: object): data is Turn => 'customerId' in data;
 
 /** Seconds between looks for a job. Nobody is woken for one that is tried again, so also those that are woken look often. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
@@ -108,10 +122,15 @@ async function startKind(
   context: SharedContext,
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
+  const work = async (data: Jobs[JobKind], place: number) => {
+    const turn = () => handle(contextOf(context, data), data);
+    if (isTurn(data)) await context.places.run(kind as TurnKind, place, data.customerId, turn);
+    else await turn();
+  };
   for (let i = 0; i < atOnce; i += 1) {
     const worker: string = await boss.work<Jobs[JobKind]>(kind, polling, async ([job]) => {
       context.log.info({ job: job!.id, kind }, 'job started');
-      await handle(contextOf(context, job!.data), job!.data);
+      await work(job!.data, i);
       context.log.info({ job: job!.id, kind }, 'job done');
       // Look for the next job at once: the queue's own wake-up is for one that arrives while the worker rests.
       boss.notifyWorker(worker);

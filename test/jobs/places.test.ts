@@ -1,0 +1,148 @@
+import * as fc from 'fast-check';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { Places } from '../../src/gate.ts';
+import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { slices } from '../../src/jobs/slices.ts';
+import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import { givePlace, showPlaces, takePlace, type WorkerPlace } from '../../src/queries/worker-places.ts';
+import { patient, startApp } from '../setup/app.ts';
+import { startServerProcess } from '../setup/server-process.ts';
+import { begin, contextOf, echo, ended } from './working.ts';
+
+const test = await startApp(patient);
+const context = contextOf(test);
+
+/** A worker process with two places for turns of the queue `verify`, as others see it. */
+async function startWorker(slice: Slice): Promise<void> {
+  const workers = await startWorkers(
+    { ...context, url: test.url },
+    { verify: { handle: takeTurn('verify', { ...slices, verify_email: slice }), atOnce: 2 } },
+  );
+  onTestFinished(() => workers.stop());
+}
+
+const shown = async () =>
+  (await test.owner`select kind, customer_id from worker_places order by kind, process_id, number`).map((row) => ({
+    ...row,
+  }));
+
+const take = (customerId: string, place: WorkerPlace) =>
+  test.db.transaction((sql) => takePlace(sql, customerId, place));
+const give = (customerId: string, place: WorkerPlace) =>
+  test.db.transaction((sql) => givePlace(sql, customerId, place));
+const show = (places: WorkerPlace[]) => test.db.transaction((sql) => showPlaces(sql, places));
+
+const placesOf = (kind: WorkerPlace['kind'], count: number): WorkerPlace[] => {
+  const processId = crypto.randomUUID();
+  return Array.from({ length: count }, (_, number) => ({ kind, processId, number }));
+};
+
+describe('the places of two worker processes', () => {
+  it('are shared: one customer alone gets half of them, another gets one at once, and all jobs are done', async () => {
+    const [greedy, modest] = [await test.customer(), await test.customer()];
+    const inHand = new Map<string, number>();
+    const most = new Map<string, number>();
+    const { promise: opened, resolve: open } = Promise.withResolvers<void>();
+    const slice: Slice = async (given, job, ...rest) => {
+      const now = (inHand.get(job.customer_id) ?? 0) + 1;
+      inHand.set(job.customer_id, now);
+      most.set(job.customer_id, Math.max(now, most.get(job.customer_id) ?? 0));
+      await opened;
+      await echo()(given, job, ...rest);
+      inHand.set(job.customer_id, inHand.get(job.customer_id)! - 1);
+    };
+    await startWorker(slice);
+    await startWorker(slice);
+    const jobs: string[] = [];
+    for (let i = 0; i < 6; i += 1) {
+      jobs.push(await begin(test, greedy, 5));
+      // Each start is a message of its own: those of the ones before have been fetched.
+      await expect
+        .poll(
+          async () =>
+            (
+              await test.owner`select from pgboss.job where name = 'verify' and state = 'created' and start_after <= now()`
+            ).count,
+          { timeout: 20_000, interval: 20 },
+        )
+        .toBe(0);
+    }
+    await expect.poll(() => inHand.get(greedy.id), { timeout: 20_000 }).toBe(2);
+    jobs.push(await begin(test, modest, 5));
+    await expect.poll(() => inHand.get(modest.id), { timeout: 20_000 }).toBe(1);
+    open();
+    for (const job of jobs) await ended(test, job);
+    expect(Object.fromEntries(most)).toEqual({ [greedy.id]: 2, [modest.id]: 1 });
+    await expect.poll(async () => (await shown()).filter((place) => place['customer_id'] !== null)).toEqual([]);
+  });
+
+  it('do not count any more when one of them was killed, and are deleted when it has ended', async () => {
+    const customer = crypto.randomUUID();
+    const command = ['src/cli.ts', 'work', '--json'];
+    const [killed, stopped] = [
+      await startServerProcess(test.url, {}, command),
+      await startServerProcess(test.url, {}, command),
+    ];
+    const places = async (kind: string) => (await shown()).filter((place) => place['kind'] === kind).length;
+    expect(await places('fill-lists')).toBe(8);
+    expect(await stopped.stop()).toBe(0);
+    expect(await places('fill-lists')).toBe(4);
+    await killed.stop('SIGKILL');
+
+    const [mine, second] = placesOf('fill-lists', 2);
+    expect(await take(customer, mine!)).toBe(true);
+    expect(await take(customer, second!)).toBe(true); // the four of the dead process count as free
+    await give(customer, second!);
+    await test.owner`
+      update worker_places set seen_at = seen_at - interval '16 seconds' where process_id <> ${mine!.processId}`;
+    expect(await take(customer, second!)).toBe(false);
+    await test.owner`update worker_places set seen_at = seen_at - interval '1 minute' where process_id <> ${mine!.processId}`;
+    await sweepJobs(context, {});
+    expect(await places('fill-lists')).toBe(2);
+  });
+
+  it('are shared by the same rule as places within a process', async () => {
+    const customers = ['a', 'b', 'c'].map((name) => [name, crypto.randomUUID()] as const);
+    const step = fc.record({ customer: fc.constantFrom(...customers), takes: fc.boolean(), which: fc.nat() });
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 8 }), fc.array(step, { maxLength: 25 }), async (count, steps) => {
+        await test.owner`delete from worker_places where kind = 'unlock'`;
+        const free = [...placesOf('unlock', Math.ceil(count / 2)), ...placesOf('unlock', Math.floor(count / 2))];
+        await show(free);
+        const held: { place: WorkerPlace; customer: string }[] = [];
+        const model = new Places(count);
+        for (const {
+          customer: [, customer],
+          takes,
+          which,
+        } of steps) {
+          if (takes && free.length > 0) {
+            const place = free[which % free.length]!;
+            const isTaken = await take(customer, place);
+            expect(isTaken).toBe(model.admits(customer));
+            if (!isTaken) continue;
+            model.take(customer);
+            free.splice(free.indexOf(place), 1);
+            held.push({ place, customer });
+          } else if (!takes && held.length > 0) {
+            const [gone] = held.splice(which % held.length, 1);
+            await give(gone!.customer, gone!.place);
+            model.give(gone!.customer);
+            free.push(gone!.place);
+          }
+        }
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  it('are never taken beyond the share by processes that take at the same moment', async () => {
+    await test.owner`delete from worker_places where kind = 'unlock'`;
+    const places = [...placesOf('unlock', 4), ...placesOf('unlock', 4)];
+    await show(places);
+    const customer = crypto.randomUUID();
+    const taken = await Promise.all(places.map((place) => take(customer, place)));
+    expect(taken.filter(Boolean)).toHaveLength(4);
+  });
+});
