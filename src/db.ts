@@ -31,7 +31,8 @@ export interface Database {
 export interface SharedDatabase extends Database {
   /**
    * The database as a requester uses it. When the requester's signal is aborted, the caller is told so at once. Searches
-   * are then cancelled on the server, and so are transactions, except after a hang-up: what was to be written is written.
+   * are then cancelled on the server, and so are transactions, except after a hang-up: what was to be written is written,
+   * unless it takes longer than the requester's time.
    */
   for(requester: Requester): Database;
   /** Reads that decide who a caller is. No customer's work is on these connections, so none delays them. */

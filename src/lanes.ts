@@ -75,14 +75,15 @@ export class ExclusiveLane<Sql extends Connections> {
 
   /**
    * Runs work for a requester.
-   * @param isToEnd tells by the reason of an abort whether the work is cancelled; else only the wait for it ends
+   * @param isToEnd tells by the reason of an abort whether the work is cancelled; else only the wait for it ends, and the work
+   *   is cancelled when the requester's time is up
    */
   run<T>(
     requester: Requester,
     work: (sql: Sql) => Promise<T>,
     isToEnd: (reason: unknown) => boolean = () => true,
   ): Promise<T> {
-    return guarded(() => this.#gate.run(requester, () => this.#admitted(work, requester.signal, isToEnd)));
+    return guarded(() => this.#gate.run(requester, () => this.#admitted(work, requester, isToEnd)));
   }
 
   async close(): Promise<void> {
@@ -92,19 +93,22 @@ export class ExclusiveLane<Sql extends Connections> {
 
   async #admitted<T>(
     work: (sql: Sql) => Promise<T>,
-    signal: AbortSignal | undefined,
+    { signal, timeUp }: Requester,
     isToEnd: (reason: unknown) => boolean,
   ): Promise<T> {
     const line = this.#free.pop() ?? this.#open();
     let cut: Promise<void> | undefined;
+    const cancel = () => void (cut ??= this.#cut(line));
     const abort = () => {
-      if (isToEnd(signal!.reason)) cut = this.#cut(line);
+      if (isToEnd(signal!.reason)) cancel();
     };
     signal?.addEventListener('abort', abort);
+    timeUp?.addEventListener('abort', cancel);
     try {
       return await work(line.sql);
     } finally {
       signal?.removeEventListener('abort', abort);
+      timeUp?.removeEventListener('abort', cancel);
       if (cut) await cut;
       else this.#free.push(line);
     }

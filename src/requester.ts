@@ -6,6 +6,8 @@ export interface Requester {
   customerId: string;
   /** Aborted with a DomainError when nobody waits for the result any more: the time is up, or the caller has hung up. */
   signal?: AbortSignal;
+  /** Aborted when the time is up, also when the caller has hung up before: then a write that goes on is cancelled too. */
+  timeUp?: AbortSignal;
   /**
    * Milliseconds that the work may still spend waiting for places, over all gates together: each gate takes its wait off.
    * Without it only the limit of each gate holds.

@@ -25,7 +25,8 @@ declare module 'fastify' {
 
 /**
  * Gives each request its time: `REQUEST_TIMEOUT_MS`, from when its headers are there. Then its waits end, its statement is
- * cancelled, and the answer is 503. Likewise when the caller hangs up, except that nobody is answered.
+ * cancelled, and the answer is 503. Likewise when the caller hangs up, except that nobody is answered, and that a transaction
+ * goes on for the rest of the time.
  */
 export default fp(
   async (app) => {
@@ -43,22 +44,35 @@ export default fp(
     app.decorateRequest('catalog', { getter: catalogOf });
     app.addHook('onRequest', (request, reply, done) => {
       const controller = new AbortController();
-      const requester = { customerId: serviceItself, signal: controller.signal, patienceMs: DATABASE_QUEUE_MS };
+      const time = new AbortController();
+      const requester = {
+        customerId: serviceItself,
+        signal: controller.signal,
+        timeUp: time.signal,
+        patienceMs: DATABASE_QUEUE_MS,
+      };
       request.requester = requester;
       inHand.take(requester.customerId);
       const end = (reason?: Error) => {
         reply.raw.removeListener('close', closed);
-        clearTimeout(timer);
         inHand.give(requester.customerId);
         if (reason) controller.abort(reason);
       };
       const timer = setTimeout(() => {
-        end(unavailable('The request took too long'));
+        const reason = unavailable('The request took too long');
+        time.abort(reason);
+        if (controller.signal.aborted) return; // hung up: there is nobody to answer
+        end(reason);
         // Most requests are answered by now: what they waited for has failed with this error.
         setImmediate(answerLate, request, reply);
       }, REQUEST_TIMEOUT_MS);
       // The request itself closes without a word of a hang-up once its body was read.
-      const closed = () => end(reply.raw.writableFinished ? undefined : new HungUp());
+      const closed = () => {
+        const hungUp = reply.raw.writableFinished ? undefined : new HungUp();
+        if (hungUp) timer.unref();
+        else clearTimeout(timer);
+        end(hungUp);
+      };
       reply.raw.once('close', closed);
       done();
     });

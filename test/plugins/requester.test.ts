@@ -69,9 +69,9 @@ const head = (method: string, path: string, length: number): string =>
   ].join('\r\n');
 
 /** Sends a request over a socket of its own. */
-function send(method: string, path: string, body: object): Socket {
+function send(method: string, path: string, body: object, to = app): Socket {
   const text = JSON.stringify(body);
-  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+  const socket = connect((to.server.address() as AddressInfo).port, '127.0.0.1');
   socket.write(head(method, path, Buffer.byteLength(text)) + text);
   return socket;
 }
@@ -140,33 +140,44 @@ describe('a request whose time is up', () => {
 });
 
 describe('a caller that hangs up', () => {
-  test('has its search ended and its place given to the next', async () => {
+  let other: FastifyInstance;
+
+  beforeAll(async () => {
     const patient = parseConfig({ ...limits, REQUEST_TIMEOUT_MS: '60000', DATABASE_URL: t.url });
-    const other = buildApp({ config: patient, db, catalog: t.catalog });
+    other = buildApp({ config: patient, db, catalog: t.catalog });
     await other.listen({ host: '127.0.0.1', port: 0 });
+  });
+  afterAll(() => other.close());
+
+  test('has its search ended and its place given to the next', async () => {
     const release = await lockTable('contacts');
-    const text = JSON.stringify(filtered);
-    const sockets = [1, 2, 3].map(() => {
-      const socket = connect((other.server.address() as AddressInfo).port, '127.0.0.1');
-      socket.write(head('POST', '/contacts/list', Buffer.byteLength(text)) + text);
-      return socket;
-    });
+    const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered, other));
     await expect.poll(waiting, patience).toBe(1);
     for (const socket of sockets) socket.destroy();
     await expect.poll(waiting, patience).toBe(0);
     await expect.poll(() => other.inHand.taken, patience).toBe(0);
     await release();
     expect((await customer.post('/contacts/list', filtered)).status).toBe(200);
-    await other.close();
   });
 
   test('has written what it sent', async () => {
     const release = await lockTable('contacts');
-    const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Up' }));
+    const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Up' }), other);
     await expect.poll(waiting, patience).toBe(1);
     socket.destroy();
     await release();
     const count = async () => (await customer.post('/contacts/list', { filters: { last_name: 'Up' } })).body.length;
     await expect.poll(count, patience).toBe(1);
+  });
+
+  test('has what it sent cancelled when the time of the request is up', async () => {
+    const release = await lockTable('contacts');
+    const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Late' }));
+    await expect.poll(waiting, patience).toBe(1);
+    socket.destroy();
+    await expect.poll(() => app.inHand.taken, patience).toBe(0);
+    await expect.poll(waiting, patience).toBe(0);
+    await release();
+    expect((await customer.post('/contacts/list', { filters: { last_name: 'Late' } })).body).toEqual([]);
   });
 });
