@@ -5,6 +5,7 @@ import { notFound } from '../errors.ts';
 import { companySource } from '../filters/columns.ts';
 import { foldCompany } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
+import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { normalise } from '../normalise.ts';
 import type { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import type { Metadata } from '../schemas/wire.ts';
@@ -55,14 +56,15 @@ const blank: Omit<CompanyColumns, 'company_name'> = {
 };
 
 /** A company as it is answered. A record never verified shows the time it was made. */
-const projection = (sql: Sql | Transaction) => sql`
+const shown = `
   co.id,
-  ${sql(ownColumns.map((column) => `co.${column}`))},
+  ${ownColumns.map((column) => `co.${column}`).join(', ')},
   coalesce(co.last_verified, co.created_at) as last_verified,
   co.verification_status,
   co.score,
   co.created_at,
   co.updated_at`;
+const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /** A page of the customer's companies. */
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<Page<Company>> =>

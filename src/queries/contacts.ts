@@ -5,7 +5,7 @@ import { notFound } from '../errors.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
 import { foldContact } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
-import { constant } from '../filters/sql.ts';
+import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { normalise } from '../normalise.ts';
 import type {
   CompanyReference,
@@ -92,7 +92,7 @@ const shown = `
   c.crm_synced_at,
   c.created_at,
   ${updatedAtOf('c')} as updated_at`;
-const projection = (sql: Sql | Transaction) => constant(sql, shown);
+const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /** A page of the customer's contacts. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<Page<Contact>> =>

@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../db.ts';
+import type { FragmentMaker } from '../filters/sql.ts';
 
 /** What is counted: all contacts, all companies, or the members of the list with this id. */
 export type Counted = 'contacts' | 'companies' | (string & {});
@@ -58,7 +59,7 @@ export async function readCount(sql: Sql | Transaction, customerId: string, coun
 }
 
 /** The clauses of the statement that reads a count: `select ${total} from ${from} where ${where}`. */
-export const countKept = (sql: Sql | Transaction, customerId: string, counted: Counted) => ({
+export const countKept = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
   total: sql`coalesce(sum(records), 0)`,
   from: sql`counters`,
   where: sql`customer_id = ${customerId} and counted = ${counted}`,

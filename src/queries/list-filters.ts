@@ -2,7 +2,7 @@ import type { Database, Sql, Transaction } from '../db.ts';
 import { contactSource, exactContactSource } from '../filters/columns.ts';
 import type { Listing } from '../filters/listing.ts';
 import { rulesFilter } from '../filters/rules.ts';
-import type { Fragment } from '../filters/sql.ts';
+import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { all, any, not, theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
@@ -35,7 +35,7 @@ export interface Reading extends Listing {
    * Holds while the listing is exact as it stands. It belongs into the statement that reads, so that both are of one
    * instant; it names no table's columns, and costs next to nothing.
    */
-  guard?: (sql: Sql | Transaction) => Fragment;
+  guard?: (sql: FragmentMaker) => Fragment;
 }
 
 /**
@@ -78,7 +78,7 @@ function guardOf({ source, customerId, filter, order }: Listing): Reading['guard
   return asksForTimes ? (sql) => noneSettling(sql, customerId, 'deletions') : undefined;
 }
 
-const noneFilling = (sql: Sql | Transaction, customerId: string): Fragment => sql`
+const noneFilling = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
 
 /** Whether a filter asks for a field anywhere. */

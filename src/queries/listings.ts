@@ -1,7 +1,8 @@
 import type { Database, Sql, Transaction } from '../db.ts';
 import { nextCursor, type Listing } from '../filters/listing.ts';
 import { countClauses, pageClauses } from '../filters/page.ts';
-import type { Fragment } from '../filters/sql.ts';
+import { recorder, run } from '../filters/recorded.ts';
+import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { countKept, readCount, type Counted } from './counters.ts';
@@ -18,16 +19,19 @@ export interface Page<Row> {
 export async function readPage<Row extends object>(
   db: Database,
   listing: Listing,
-  projection: (sql: Sql | Transaction) => Fragment,
+  projection: (sql: FragmentMaker) => Fragment,
 ): Promise<Page<Row>> {
   const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
-    const page = pageClauses(sql, reading);
-    const found = await sql<Row[]>`
-      select ${projection(sql)}
+    const page = pageClauses(recorder, reading);
+    const found = await run<Row>(
+      sql,
+      recorder`
+      select ${projection(recorder)}
       from ${page.from}
-      where ${reading.guard ? sql`${reading.guard(sql)} and` : sql``} ${page.where}
+      where ${reading.guard ? recorder`${reading.guard(recorder)} and` : recorder``} ${page.where}
       order by ${page.orderBy}
-      limit ${page.limit}`;
+      limit ${page.limit}`,
+    );
     return reading.guard && found.length === 0 ? undefined : found;
   });
   return { rows, nextCursor: nextCursor(listing, rows) };
@@ -51,18 +55,21 @@ async function countReading(sql: Sql | Transaction, reading: Reading): Promise<n
   const { customerId, changing, guard } = reading;
   if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
   const list = theOnlyList(reading.filter);
-  const { total, from, where } = list === undefined ? countOfMatches(sql, reading) : countKept(sql, customerId, list);
-  const [row] = await sql<{ total: number }[]>`
+  const { total, from, where } = list === undefined ? countOfMatches(reading) : countKept(recorder, customerId, list);
+  const [row] = await run<{ total: number }>(
+    sql,
+    recorder`
     select ${total} as total
     from ${from}
     where ${where}
-    ${guard ? sql`having ${guard(sql)}` : sql``}`;
+    ${guard ? recorder`having ${guard(recorder)}` : recorder``}`,
+  );
   return row?.total;
 }
 
-const countOfMatches = (sql: Sql | Transaction, reading: Reading) => ({
-  total: sql`count(*)`,
-  ...countClauses(sql, reading),
+const countOfMatches = (reading: Reading) => ({
+  total: recorder`count(*)`,
+  ...countClauses(recorder, reading),
 });
 
 /** Answer of the metadata calls; there are no pages of nothing. */
