@@ -24,7 +24,7 @@ type Neighbour = (send: Send, stop: AbortSignal) => Promise<unknown>;
 export async function benchFair(size: number, seconds: number): Promise<void> {
   const server = await openEmbeddedPostgres('', { throwaway: true });
   await migrate(server.ownerUrl);
-  const [heavy, gentle] = await makeCustomers(server.serviceUrl);
+  const [heavy, gentle] = (await makeCustomers(server.serviceUrl, 2)) as [TestCustomer, TestCustomer];
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   await fillContacts(owner, heavy.id, size);
   await fillContacts(owner, gentle.id, 1_000);
@@ -52,13 +52,15 @@ export async function benchFair(size: number, seconds: number): Promise<void> {
   await server.close();
 }
 
-async function makeCustomers(url: string): Promise<[TestCustomer, TestCustomer]> {
+/** Customers with a key each, and credits to verify e-mail addresses. */
+export async function makeCustomers(url: string, count: number): Promise<TestCustomer[]> {
   const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0' });
   const db = openDatabase(config, url);
   const app = buildApp({ config, db, catalog: openCatalog(config, db) });
   await app.ready();
-  const customers: [TestCustomer, TestCustomer] = [await makeCustomer(app), await makeCustomer(app)];
-  await grant(app, customers[0].id, 'verification', 1_000_000);
+  const customers: TestCustomer[] = [];
+  while (customers.length < count) customers.push(await makeCustomer(app));
+  for (const { id } of customers) await grant(app, id, 'verification', 1_000_000);
   await app.close();
   await db.close();
   return customers;

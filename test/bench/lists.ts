@@ -100,7 +100,8 @@ async function makeLists(
 /** What the worker does; answers how long it took (s). */
 async function finish(db: Database, fill: Fill | undefined): Promise<number> {
   const start = performance.now();
-  while (fill && (await db.transaction((sql) => fillNextBatch(sql, fill.customerId))) === 'more');
+  const fillBatch = (customerId: string) => db.transaction((sql) => fillNextBatch(sql, customerId));
+  if (fill) while ((await fillBatch(fill.customerId)) === 'more');
   return (performance.now() - start) / 1000;
 }
 

@@ -5,6 +5,7 @@ import { benchFair } from './fair.ts';
 import { benchJobs } from './jobs.ts';
 import { benchUnlock } from './jobs-unlock.ts';
 import { benchLists } from './lists.ts';
+import { benchOverload } from './overload.ts';
 
 // `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
 const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);
@@ -12,6 +13,7 @@ const suites: Record<string, () => Promise<void>> = {
   contacts: () => benchContacts([10_000, 1_000_000], 5, 2),
   lists: () => benchLists(1_000_000, 5),
   fair: () => benchFair(800_000, 30),
+  overload: () => benchOverload(60),
   companies: () => benchCompanies(200_000),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),

@@ -9,6 +9,7 @@ const root = join(import.meta.dirname, '..', '..');
 /** A server under load, in a process of its own. */
 export interface Server {
   url: string;
+  pid: number;
   /** Processor time that the process has used so far, in µs: of all its threads, of the system on its behalf too. */
   cpu(): Promise<number>;
   stop(): void;
@@ -27,7 +28,8 @@ export async function startServer(entry: string[], environment: Record<string, s
     const [used] = (await once(child, 'message')) as [number];
     return used;
   };
-  return { url: (JSON.parse(line) as { url: string }).url, cpu, stop: () => void child.kill('SIGTERM') };
+  const { url } = JSON.parse(line) as { url: string };
+  return { url, pid: child.pid!, cpu, stop: () => void child.kill('SIGTERM') };
 }
 
 /** Requests answered, how many a second, and latencies in ms. */
