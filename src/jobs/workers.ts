@@ -1,5 +1,7 @@
+import type { FastifyBaseLogger } from 'fastify';
 import { PgBoss } from 'pg-boss';
 import type { SharedDatabase } from '../db.ts';
+import { isUnavailable } from '../errors.ts';
 import { fillLists } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
@@ -128,12 +130,24 @@ async function startKind(
     else await turn();
   };
   for (let i = 0; i < atOnce; i += 1) {
-    const worker: string = await boss.work<Jobs[JobKind]>(kind, polling, async ([job]) => {
-      context.log.info({ job: job!.id, kind }, 'job started');
-      await work(job!.data, i);
-      context.log.info({ job: job!.id, kind }, 'job done');
+    const worker: string = await boss.work<Jobs[JobKind] | null>(kind, polling, async ([job]) => {
+      const log = context.log.child({ job: job!.id, kind });
+      log.info('job started');
+      const data = job!.data ?? {}; // a schedule enqueues jobs without data
+      await logFailure(log, () => work(data, i));
+      log.info('job done');
       // Look for the next job at once: the queue's own wake-up is for one that arrives while the worker rests.
       boss.notifyWorker(worker);
     });
+  }
+}
+
+/** Runs a job and logs why it failed. The queue stores the reason too, but only tries the job again. */
+async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
+  try {
+    await run();
+  } catch (err) {
+    log[isUnavailable(err) ? 'warn' : 'error']({ err }, 'job failed');
+    throw err;
   }
 }

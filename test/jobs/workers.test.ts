@@ -1,0 +1,42 @@
+import { pino } from 'pino';
+import { afterAll, expect, it, vi } from 'vitest';
+import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
+import { startApp } from '../setup/app.ts';
+
+const test = await startApp();
+const lines: string[] = [];
+const log = pino({}, { write: (line) => void lines.push(line) });
+const services = { config: test.config, db: test.db, catalog: test.catalog, url: test.url, log };
+
+let workers: Workers | undefined;
+afterAll(() => workers?.stop());
+
+/** Enqueues what the queue enqueues when a schedule is due: its data as it is stored. */
+const enqueueScheduled = () => test.owner<{ id: string; name: string }[]>`
+  insert into pgboss.job (name, data) select name, data from pgboss.schedule returning id, name`;
+
+const logged = () =>
+  lines.map((line) => JSON.parse(line) as { msg: string; job?: string; kind?: string; level: number });
+
+it('jobs of every schedule are done by a worker', async () => {
+  const scheduled = await enqueueScheduled();
+  expect(scheduled.map(({ name }) => name).sort()).toEqual(['remove-idempotency-records', 'sweep-jobs']);
+  workers = await startWorkers(services);
+  await vi.waitFor(
+    () => {
+      const done = logged().filter(({ msg }) => msg === 'job done');
+      for (const { id } of scheduled) expect(done.map(({ job }) => job)).toContain(id);
+    },
+    { timeout: 30_000, interval: 50 },
+  );
+});
+
+it('a job that fails is in the log, with the reason', async () => {
+  await workers?.stop();
+  const fails = { handle: () => Promise.reject(new Error('no luck')), atOnce: 1 };
+  workers = await startWorkers(services, { 'remove-idempotency-records': fails });
+  await enqueueScheduled();
+  const failure = () => logged().find(({ msg }) => msg === 'job failed');
+  await vi.waitFor(() => expect(failure()).toBeDefined(), { timeout: 30_000, interval: 50 });
+  expect(failure()).toMatchObject({ level: 50, kind: 'remove-idempotency-records', err: { message: 'no luck' } });
+});
