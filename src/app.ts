@@ -6,8 +6,9 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { destination, pino } from 'pino';
+import { pino } from 'pino';
 import type { Config } from './config.ts';
+import { LogOutput } from './log-output.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
@@ -126,10 +127,9 @@ function options(config: Config) {
 }
 
 /**
- * To stderr, since stdout is for a command's result. Written at once: what is left over at exit is tried again for ever when
- * nobody reads it any more, and the process would not end. Secrets have types that print themselves redacted, errors are
- * cut to what is harmless.
+ * The service's log, on stderr, since stdout is for a command's result. Secrets have types that print themselves redacted,
+ * errors are cut to what is harmless.
  */
 export function logger(config: Config): FastifyBaseLogger {
-  return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, destination({ dest: 2, sync: true }));
+  return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());
 }
