@@ -55,6 +55,7 @@ const files: Record<string, string> = {
     'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
   EROFS: 'the file system is read-only. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
   ENOSPC: 'the disk is full. Free some space.',
+  EEXIST: 'this is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
   ENOTDIR:
     'a part of this path is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
 };

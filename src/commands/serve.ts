@@ -41,19 +41,20 @@ export function define(command: Command): void {
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
   const services = await openServices(config);
+  let app: FastifyInstance | undefined;
   let workers: Workers | undefined;
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     const demo = options.demo ? await loadDemo(services) : null;
-    const app = buildApp(services);
+    app = buildApp(services);
     if (options.withWorker) workers = await startWorkersFor(app, services);
     const monitor = await listenMonitor(services);
     closeAtSignal([app, ...(monitor ? [monitor.app] : [])], services, workers);
     const url = await app.listen({ host: config.HOST, port: config.PORT });
     return { url, docs: `${url}/docs`, monitor: monitor?.url ?? null, demo };
   } catch (error) {
-    await workers?.stop();
+    await Promise.all([app?.close(), workers?.stop()]);
     await services.close();
     throw error;
   }

@@ -34,6 +34,14 @@ test('serve on an occupied port exits 1 with a message', async () => {
   expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
 });
 
+test('serve on a port that is taken ends although it shares rate limits with a server that is away', async () => {
+  const { server, port } = await listener();
+  const environment = { DATABASE_URL: url, PORT: String(port), REDIS_URL: 'redis://127.0.0.1:1' };
+  const failed = await failedStart('serve', environment);
+  server.close();
+  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
+});
+
 describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do', (verb) => {
   test('if no server listens at DATABASE_URL', async () => {
     const failed = await failedStart(verb, { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' });
@@ -50,6 +58,12 @@ describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do'
   test('if DATA_DIR cannot be a folder', async () => {
     await writeFile(join(folder, 'file'), '');
     const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file', 'data') });
+    expect(failed).toEqual(failsWith(/DATA_DIR/));
+  });
+
+  test('when DATA_DIR is a file', async () => {
+    await writeFile(join(folder, 'file'), '');
+    const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file') });
     expect(failed).toEqual(failsWith(/DATA_DIR/));
   });
 
