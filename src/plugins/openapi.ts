@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyContextConfig, FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
+import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifySchema, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
 import { DomainError } from '../errors.ts';
@@ -47,8 +47,16 @@ export default fp(
       transformObject: (document) =>
         nameComponents(freeBodies(('openapiObject' in document ? document.openapiObject : {}) as Json)),
     });
-    app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async () => app.swagger());
-    await app.register(documentation);
+    // Kept as bytes: the document is large, and anybody may ask for it as often as they like.
+    let bytes: Buffer | undefined;
+    const sendDocument: SendDocument = (reply) => {
+      bytes ??= Buffer.from(JSON.stringify(app.swagger()));
+      return reply.type('application/json; charset=utf-8').send(bytes);
+    };
+    app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async (_request, reply) =>
+      sendDocument(reply),
+    );
+    await app.register(documentation, { sendDocument });
   },
   { name: 'openapi', dependencies: ['services'] },
 );
@@ -58,8 +66,11 @@ const access = { public: true } as const;
 /** The package's files have no other names. */
 const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
 
+/** Answers with the contract. */
+type SendDocument = (reply: FastifyReply) => FastifyReply;
+
 /** The pages of the documentation are for everybody; they come from the package, nothing from elsewhere. */
-async function documentation(app: FastifyInstance): Promise<void> {
+async function documentation(app: FastifyInstance, { sendDocument }: { sendDocument: SendDocument }): Promise<void> {
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access };
   });
@@ -69,6 +80,10 @@ async function documentation(app: FastifyInstance): Promise<void> {
     // Files are sent whole and to everybody: what the package answers to these headers is no error of the contract.
     for (const header of ['range', 'if-match', 'if-unmodified-since']) delete headers[header];
   });
+  // The package's own route would serialise the document for each request.
+  app.addHook('preHandler', async ({ routeOptions }, reply) =>
+    routeOptions.url === '/docs/json' ? sendDocument(reply) : undefined,
+  );
   await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { persistAuthorization: true, deepLinking: true } });
 }
 

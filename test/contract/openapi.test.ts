@@ -28,6 +28,24 @@ const operationOf = (url: string, method: string): Operation | undefined =>
 const root = join(import.meta.dirname, '..', '..');
 
 describe('the OpenAPI document', () => {
+  test('is serialised once, however often and by whatever name it is asked for', async () => {
+    const asked = appWithoutDatabase();
+    await asked.ready();
+    const kept: object = asked.swagger();
+    let times = 0;
+    const toJSON = () => {
+      times += 1;
+      return { ...kept };
+    };
+    Object.defineProperty(kept, 'toJSON', { value: toJSON });
+    const bodies: unknown[] = [];
+    for (const path of ['/openapi.json', '/docs/json', '/openapi.json', '/docs/json'])
+      bodies.push((await asked.inject(path)).json());
+    await asked.close();
+    expect(bodies).toEqual(Array(4).fill(document));
+    expect(times).toBe(1);
+  });
+
   test('is OpenAPI 3.1 in which a public linter finds nothing (Redocly, recommended rules)', async () => {
     const lint = promisify(execFile)(
       join(root, 'node_modules', '.bin', 'redocly'),
