@@ -1,6 +1,6 @@
 import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
-import type { JobType } from './schemas/jobs.ts';
+import { jobTypes, type JobType } from './schemas/jobs.ts';
 
 /** The schema that holds the queue's tables. */
 export const queueSchema = 'pgboss';
@@ -34,20 +34,29 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** The queues of turns, and the jobs that their turns are taken at. */
-export const turnQueues = {
-  unlock: ['unlock_contacts', 'unlock_selected_contacts'],
-  verify: ['verify_email', 'verify_list'],
-} as const satisfies Partial<Record<JobKind, readonly JobType[]>>;
+/** The queue that holds the turns for jobs of each type. */
+const queueOfType = {
+  unlock_contacts: 'unlock',
+  unlock_selected_contacts: 'unlock',
+  verify_email: 'verify',
+  verify_list: 'verify',
+} as const satisfies Record<JobType, JobKind>;
 
-export type TurnQueue = keyof typeof turnQueues;
+/** A queue of turns at jobs. */
+export type TurnQueue = (typeof queueOfType)[JobType];
 
-/** The queue whose turns are taken at jobs of a type. */
-export const queueOf = (type: JobType): TurnQueue =>
-  (turnQueues.unlock as readonly JobType[]).includes(type) ? 'unlock' : 'verify';
+/** Returns the queue that holds the turns for jobs of this type. */
+export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 
-/** Jobs that come by the clock (cron, in UTC). */
-const schedules: Partial<Record<JobKind, string>> = {
+/** The job types of each queue of turns. */
+export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
+
+/** When the queue itself creates a job of a kind (cron, in UTC); null for kinds that only the service enqueues. */
+const schedules: Record<JobKind, string | null> = {
+  'fill-lists': null,
+  unlock: null,
+  verify: null,
+  'settle-companies': null,
   'sweep-jobs': '* * * * *',
   'remove-idempotency-records': '17 * * * *',
 };
@@ -76,7 +85,7 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
       void policy;
       await boss.updateQueue(kind, changeable);
     }
-    for (const [kind, cron] of Object.entries(schedules)) await boss.schedule(kind, cron);
+    for (const [kind, cron] of Object.entries(schedules)) if (cron !== null) await boss.schedule(kind, cron);
   } finally {
     await boss.stop({ graceful: false });
   }

@@ -6,7 +6,7 @@ import { findRetry, insertRest } from '../queries/job-retries.ts';
 import { insertJob, readJob, setTotal, type JobRow } from '../queries/jobs.ts';
 import { lockJob } from '../queries/service-jobs.ts';
 import { unlockedAmong } from '../queries/unlocks.ts';
-import { jobTypes, type JobStarted } from '../schemas/jobs.ts';
+import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { wake } from './wake.ts';
 
 /**
@@ -32,7 +32,7 @@ async function startRest(sql: Transaction, job: JobRow): Promise<JobStarted & { 
   const { type, sync_crm, pool, cost } = job;
   const request = { ...(job.request as object), retry_of: job.id };
   const begun = await insertJob(sql, job.customer_id, { type, sync_crm, request, pool, cost, total: 0, reserved: 0 });
-  const { total, payable } = await restOf(sql, job, begun.id);
+  const { total, payable } = await takeRest[type](sql, job, begun.id);
   if (total === 0) throw conflict('Nothing is left to do of the job');
   const reserved = payable * cost;
   await setTotal(sql, job.customer_id, begun.id, { total, reserved });
@@ -40,13 +40,33 @@ async function startRest(sql: Transaction, job: JobRow): Promise<JobStarted & { 
 }
 
 /** How many items are left, and how many of them may cost something. */
-async function restOf(sql: Transaction, job: JobRow, to: string): Promise<{ total: number; payable: number }> {
-  if (job.type === 'unlock_contacts') {
-    const total = job.total - job.succeeded;
-    return { total, payable: total };
-  }
-  const { total, items } = await insertRest(sql, job.customer_id, { from: job.id, to });
-  const isUnlock = job.type === 'unlock_selected_contacts';
-  const free = isUnlock ? (await unlockedAmong(sql, job.customer_id, items)).size : 0;
-  return { total, payable: items.length - free };
+interface Rest {
+  total: number;
+  payable: number;
 }
+
+/** Counts what is left of a job. What the job was given and did not settle becomes the input of the job `to`. */
+type TakeRest = (sql: Transaction, job: JobRow, to: string) => Promise<Rest>;
+
+const unlockRest: TakeRest = async (_sql, job) => {
+  const total = job.total - job.succeeded;
+  return { total, payable: total };
+};
+
+const unlockSelectedRest: TakeRest = async (sql, job, to) => {
+  const { total, items } = await insertRest(sql, job.customer_id, { from: job.id, to });
+  const free = await unlockedAmong(sql, job.customer_id, items);
+  return { total, payable: items.length - free.size };
+};
+
+const verifyRest: TakeRest = async (sql, job, to) => {
+  const { total, items } = await insertRest(sql, job.customer_id, { from: job.id, to });
+  return { total, payable: items.length };
+};
+
+const takeRest = {
+  unlock_contacts: unlockRest,
+  unlock_selected_contacts: unlockSelectedRest,
+  verify_email: verifyRest,
+  verify_list: verifyRest,
+} satisfies Record<JobType, TakeRest>;

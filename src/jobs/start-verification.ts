@@ -1,6 +1,7 @@
 import type { Config } from '../config.ts';
 import type { Transaction } from '../db.ts';
 import { addressKey } from '../normalise.ts';
+import { queueOf } from '../queues.ts';
 import { insertListInputs } from '../queries/list-addresses.ts';
 import { reserveCredits } from '../queries/credits.ts';
 import { insertJob, setTotal } from '../queries/jobs.ts';
@@ -51,7 +52,7 @@ export async function startListVerification(
   const job = await insertJob(sql, customerId, given);
   const total = await insertListInputs(sql, customerId, job.id, listId);
   await setTotal(sql, customerId, job.id, { total, reserved: total * cost });
-  await wake(sql, 'verify', customerId);
+  await wake(sql, queueOf(given.type), customerId);
   await reserveCredits(sql, customerId, job.id, { pool, amount: total * cost });
   return job;
 }

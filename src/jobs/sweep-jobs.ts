@@ -14,13 +14,14 @@ import { enqueueWaiting, type TurnKind } from './queue.ts';
  * unlocks that the catalog was not told of, inputs and results of jobs that ended long ago.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
-  const [unlock, verify] = [await wakeAll(context, 'unlock'), await wakeAll(context, 'verify')];
+  const turns: Partial<Record<TurnQueue, number>> = {};
+  for (const queue of Object.keys(turnQueues) as TurnQueue[]) turns[queue] = await wakeAll(context, queue);
   const settling = await wakeEach(context, 'settle-companies', customersSettling);
   const filling = await wakeEach(context, 'fill-lists', customersFilling);
   await context.db.transaction(forgetDeadWorkers);
   const purged = await purge(context);
   const told = await tellCatalog(context);
-  context.log.info({ woken: { unlock, verify, settling, filling }, purged, told }, 'jobs swept');
+  context.log.info({ woken: { ...turns, settling, filling }, purged, told }, 'jobs swept');
 };
 
 const batchSize = 1_000;

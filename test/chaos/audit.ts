@@ -1,4 +1,5 @@
 import type postgres from 'postgres';
+import type { JobType } from '../../src/schemas/jobs.ts';
 
 // The books, gone through by plain SQL that shares no code with the service, on purpose.
 
@@ -6,6 +7,20 @@ import type postgres from 'postgres';
 export interface Findings {
   [question: string]: unknown[];
 }
+
+/** Which questions go through the results of a job: those about unlocks, or those about verifications. */
+const audited: Record<JobType, 'unlock' | 'verification'> = {
+  unlock_contacts: 'unlock',
+  unlock_selected_contacts: 'unlock',
+  verify_email: 'verification',
+  verify_list: 'verification',
+};
+
+/** The job types with these questions, as a list in SQL. */
+const typesOf = (kind: 'unlock' | 'verification'): string => {
+  const types = Object.entries(audited).filter(([, one]) => one === kind);
+  return `(${types.map(([type]) => `'${type}'`).join(', ')})`;
+};
 
 /** Every question has an answer of no rows when all is well. */
 const questions: Record<string, string> = {
@@ -76,21 +91,21 @@ const questions: Record<string, string> = {
     select r.customer_id, r.item, count(*), sum(r.charged)
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
-    where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+    where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
     group by r.customer_id, r.item
     having count(*) > 1`,
   'an address was charged twice in a job': `
     select r.customer_id, r.job_id, lower(btrim(r.item)), count(*)
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
-    where j.type in ('verify_email', 'verify_list') and r.charged > 0
+    where j.type in ${typesOf('verification')} and r.charged > 0
     group by r.customer_id, r.job_id, lower(btrim(r.item))
     having count(*) > 1`,
   'a verification was charged otherwise than its outcome says': `
     select r.customer_id, r.job_id, r.position, r.status, r.reason, r.charged, r.result ->> 'status' as outcome
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
-    where j.type in ('verify_email', 'verify_list')
+    where j.type in ${typesOf('verification')}
       and r.charged <> case when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' then j.cost else 0 end`,
   'a repeated address was settled without the first one': `
     select i.customer_id, i.job_id, i.item
@@ -104,7 +119,7 @@ const questions: Record<string, string> = {
       )
       and exists (
         select from jobs j
-        where j.customer_id = i.customer_id and j.id = i.job_id and j.type in ('verify_email', 'verify_list')
+        where j.customer_id = i.customer_id and j.id = i.job_id and j.type in ${typesOf('verification')}
       )`,
   'a contact does not show what the last verification of its address found': `
     select customer_id, contact_id, verification_status, outcomes
@@ -121,7 +136,7 @@ const questions: Record<string, string> = {
           and c.id = any(i.contact_ids)
           and lower(btrim(i.item)) = lower(c.work_email)
           and j.sync_crm
-          and j.type in ('verify_email', 'verify_list')
+          and j.type in ${typesOf('verification')}
       ) v on v.age = 1
       group by c.customer_id, c.id
     ) verified
@@ -134,7 +149,7 @@ const questions: Record<string, string> = {
       select r.customer_id, r.item
       from job_results r
       join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
-      where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+      where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
     ) undelivered
     union all
     select customer_id, item
@@ -142,7 +157,7 @@ const questions: Record<string, string> = {
       select r.customer_id, r.item
       from job_results r
       join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
-      where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+      where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
       except all
       select customer_id, prospect_id::text from unlocks
     ) locked`,
@@ -156,7 +171,7 @@ const questions: Record<string, string> = {
     select r.customer_id, r.item
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id and j.sync_crm
-    where j.type in ('unlock_contacts', 'unlock_selected_contacts') and r.status = 'succeeded'
+    where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
       and r.result ->> 'work_email' <> ''
       and not exists (
         select from contacts c

@@ -6,6 +6,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
+import { jobTypes } from '../../src/schemas/jobs.ts';
 import { recount } from '../queries/recount.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { runAlone } from '../setup/alone.ts';
@@ -118,6 +119,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
       expect(await unlockedInCluster(t)).toEqual(await unlockedInPostgres(t));
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
+      expect([...journal.types].sort(), 'job types that were started').toEqual([...jobTypes].sort());
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
       expect(await orphans(t, journal)).toEqual([]);
       for (const { customerId } of clients) {
@@ -156,8 +158,8 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     return damage;
   }
 
-  const isEnough = ({ started }: Journal, { workerKills }: Damage): boolean =>
-    started.size > enough.starts && workerKills > enough.workerKills;
+  const isEnough = ({ started, types }: Journal, { workerKills }: Damage): boolean =>
+    started.size > enough.starts && types.size === jobTypes.length && workerKills > enough.workerKills;
 
   /** Nothing runs any more, so that what is read next does not change while it is read. */
   async function settleDown(): Promise<void> {

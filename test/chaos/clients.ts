@@ -1,5 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { JobType } from '../../src/schemas/jobs.ts';
 
 /** A customer's developer, as the service knows them. */
 export interface Client {
@@ -13,6 +14,8 @@ export interface Client {
 export interface Journal {
   /** Ids of jobs by the Idempotency-Key that started them: more than one is wrong. */
   started: Map<string, Set<string>>;
+  /** Types of the jobs that were started. */
+  types: Set<JobType>;
   /** Requests sent, retries and duplicates too. */
   requests: number;
   retries: number;
@@ -28,6 +31,7 @@ export type Servers = readonly { url: string | undefined }[];
 
 export const emptyJournal = (): Journal => ({
   started: new Map(),
+  types: new Set(),
   requests: 0,
   retries: 0,
   refused: 0,
@@ -38,10 +42,24 @@ export const emptyJournal = (): Journal => ({
 const pick = <T>(items: readonly T[]): T => items[randomInt(items.length)]!;
 const chance = (percent: number): boolean => randomInt(100) < percent;
 
+/** How often clients start jobs of each type, compared with the others. */
+const frequencies: Record<JobType, number> = {
+  unlock_contacts: 4,
+  unlock_selected_contacts: 3,
+  verify_email: 2,
+  verify_list: 1,
+};
+const wanted = (Object.keys(frequencies) as JobType[]).flatMap((type) => Array<JobType>(frequencies[type]).fill(type));
+
 /** What a client can ask for. */
 interface Wish {
   path: string;
   body?: object;
+}
+
+/** The start of a job. */
+interface Start extends Wish {
+  type: JobType;
 }
 
 export class Caller {
@@ -65,39 +83,39 @@ export class Caller {
   /** Starts jobs, one after the other, until told to stop: insists on each, and now and then asks twice at once. */
   async work(stopping: AbortSignal): Promise<void> {
     while (!stopping.aborted) {
-      const wish = this.#wish();
+      const type = pick(wanted);
+      const start = { ...this.#starts[type](), type };
       const key = randomUUID();
       const callers = chance(20) ? 3 : 1;
-      await Promise.all(Array.from({ length: callers }, () => this.#insist(wish, key, stopping)));
+      await Promise.all(Array.from({ length: callers }, () => this.#insist(start, key, stopping)));
       if (chance(10)) await this.#cancelSomething();
       await sleep(randomInt(60));
     }
   }
 
-  #wish(): Wish {
-    const kind = randomInt(10);
-    if (kind < 4)
-      return {
-        path: '/service-handler/unlock-contacts',
-        body: {
-          filters: chance(50) ? { score: { gte: randomInt(100) } } : {},
-          order_by: { score: pick(['ASC', 'DESC']) },
-          total_records: randomInt(1, 400),
-          sync_crm: chance(70),
-        },
-      };
-    if (kind < 7) {
+  /** What starts a job of each type. */
+  readonly #starts: Record<JobType, () => Wish> = {
+    unlock_contacts: () => ({
+      path: '/service-handler/unlock-contacts',
+      body: {
+        filters: chance(50) ? { score: { gte: randomInt(100) } } : {},
+        order_by: { score: pick(['ASC', 'DESC']) },
+        total_records: randomInt(1, 400),
+        sync_crm: chance(70),
+      },
+    }),
+    unlock_selected_contacts: () => {
       const from = randomInt(this.#prospects.length - 60);
       const ids = this.#prospects.slice(from, from + randomInt(1, 60));
       return { path: '/service-handler/unlock-selected-contacts', body: { ids, sync_crm: chance(70) } };
-    }
-    if (kind < 9) {
+    },
+    verify_email: () => {
       const tag = randomUUID().slice(0, 8);
       const emails = Array.from({ length: randomInt(1, 40) }, () => this.#emailToVerify(tag));
       return { path: '/service-handler/verify-email', body: { emails, sync_crm: true } };
-    }
-    return { path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` };
-  }
+    },
+    verify_list: () => ({ path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` }),
+  };
 
   /** A contact's, or one that no other job has; the same one comes twice now and then. */
   #emailToVerify(tag: string): { email: string; contact_id?: string } {
@@ -108,27 +126,28 @@ export class Caller {
   }
 
   /** Asks until there is an answer that stands. */
-  async #insist(wish: Wish, key: string, stopping: AbortSignal): Promise<void> {
+  async #insist(start: Start, key: string, stopping: AbortSignal): Promise<void> {
     let patience = 100; // even after the end, since a client wants to know what became of it
     for (let attempt = 0; ; attempt += 1) {
       if (stopping.aborted && (patience -= 1) === 0) return;
       if (attempt > 0) this.#journal.retries += 1;
-      const answer = await this.#post(wish, { 'idempotency-key': key });
-      if (answer && this.#isFinal(answer, key)) return;
+      const answer = await this.#post(start, { 'idempotency-key': key });
+      if (answer && this.#isFinal(answer, key, start.type)) return;
       await sleep(randomInt(20, 150));
     }
   }
 
-  #isFinal({ status, body }: Answer, key: string): boolean {
+  #isFinal({ status, body }: Answer, key: string, type: JobType): boolean {
     if (status === 503) return false;
     if (status === 409 && body.code === 'conflict') return false;
     if (status === 402) this.#journal.refused += 1;
-    else if (status === 200) this.#note(key, (body.id ?? body.data?.id)!);
+    else if (status === 200) this.#note(key, type, (body.id ?? body.data?.id)!);
     else this.#journal.surprises.push(`${status} ${JSON.stringify(body)}`);
     return true;
   }
 
-  #note(key: string, id: string): void {
+  #note(key: string, type: JobType, id: string): void {
+    this.#journal.types.add(type);
     const ids = this.#journal.started.get(key) ?? new Set();
     this.#journal.started.set(key, ids.add(id));
   }
