@@ -7,7 +7,14 @@ import { foldCompany } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { normalise } from '../normalise.ts';
-import type { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
+import {
+  companyFields,
+  type Company,
+  type CompanyCount,
+  type CompanyCreate,
+  type CompanyPatch,
+  type CompanyQuery,
+} from '../schemas/companies.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { beginSettling, concernsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
@@ -17,25 +24,7 @@ import { detachOpportunities } from './opportunities.ts';
 import { holdRules } from './rules.ts';
 
 /** What a caller decides of a company, as its row keeps it. */
-type CompanyColumns = Pick<Company, (typeof ownColumns)[number]>;
-
-const ownColumns = [
-  'type',
-  'company_name',
-  'size',
-  'industry',
-  'social2_url',
-  'profnet_url',
-  'social1_url',
-  'location_locality',
-  'location_metro',
-  'location_region',
-  'location_street_address',
-  'location_address_line_2',
-  'location_postal_code',
-  'location_country',
-  'custom_fields',
-] as const satisfies (keyof Company)[];
+type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
 /** A company of which nothing is said. */
 const blank: Omit<CompanyColumns, 'company_name'> = {
@@ -58,7 +47,7 @@ const blank: Omit<CompanyColumns, 'company_name'> = {
 /** A company as it is answered. A record never verified shows the time it was made. */
 const shown = `
   co.id,
-  ${ownColumns.map((column) => `co.${column}`).join(', ')},
+  ${companyFields.map((column) => `co.${column}`).join(', ')},
   coalesce(co.last_verified, co.created_at) as last_verified,
   co.verification_status,
   co.score,
@@ -205,7 +194,7 @@ async function lockCompany(
   ifMatch: string | undefined,
 ): Promise<CompanyColumns> {
   const [columns] = await sql<CompanyColumns[]>`
-    select ${sql(ownColumns)}
+    select ${sql(companyFields)}
     from companies
     where customer_id = ${customerId}
       and id = ${id}

@@ -7,14 +7,15 @@ import { foldContact } from '../filters/fields.ts';
 import { readListing } from '../filters/listing.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { normalise } from '../normalise.ts';
-import type {
-  CompanyReference,
-  Contact,
-  ContactCount,
-  ContactCreate,
-  ContactDetail,
-  ContactPatch,
-  ContactQuery,
+import {
+  contactFields,
+  type CompanyReference,
+  type Contact,
+  type ContactCount,
+  type ContactCreate,
+  type ContactDetail,
+  type ContactPatch,
+  type ContactQuery,
 } from '../schemas/contacts.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { holdCompany } from './companies.ts';
@@ -33,31 +34,7 @@ import { takeOutOfOpportunities } from './opportunity-contacts.ts';
 import { holdRules, keepRules, type HeldRules } from './rules.ts';
 
 /** What a caller decides of a contact, as its row keeps it. */
-export type ContactColumns = Pick<Contact, (typeof ownColumns)[number]> & { company_id: string | null };
-
-export const ownColumns = [
-  'first_name',
-  'middle_name',
-  'last_name',
-  'gender',
-  'birth_year',
-  'profnet_url',
-  'social1_url',
-  'social2_url',
-  'work_email',
-  'personal_email',
-  'other_emails',
-  'industry',
-  'job_title',
-  'location_locality',
-  'location_country',
-  'location_region',
-  'location_postal_code',
-  'phone_numbers',
-  'mobile_phone',
-  'custom_fields',
-  'assigned_to',
-] as const satisfies (keyof Contact)[];
+export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
 /** A contact of which nothing is said. */
 export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
@@ -84,7 +61,7 @@ export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_emai
 /** A contact as it is answered. A record never verified shows the time it was made. */
 const shown = `
   c.id,
-  ${ownColumns.map((column) => `c.${column}`).join(', ')},
+  ${contactFields.map((column) => `c.${column}`).join(', ')},
   json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
   c.score,
   c.verification_status,
@@ -229,7 +206,7 @@ async function lockContact(
   ifMatch?: string,
 ): Promise<ContactColumns> {
   const [columns] = await sql<ContactColumns[]>`
-    select ${sql([...ownColumns, 'company_id'])}
+    select ${constant(sql, contactFields.join(', '))}, company_id
     from contacts
     where customer_id = ${customerId}
       and id = ${id}

@@ -3,9 +3,9 @@ import type { Transaction } from '../db.ts';
 import { contactSource } from '../filters/columns.ts';
 import { constant } from '../filters/sql.ts';
 import { fold } from '../fold.ts';
+import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { findOrMakeCompanies } from './company-names.ts';
-import { ownColumns } from './contacts.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
@@ -136,7 +136,11 @@ async function lockContacts(sql: Transaction, customerId: string, found: readonl
   const contacts = await sql<(SyncedContact & { id: string })[]>`
     select
       id,
-      ${sql([...ownColumns, 'prospect_id', 'score', 'verification_status', 'last_verified'])},
+      ${constant(sql, contactFields.join(', '))},
+      prospect_id,
+      score,
+      verification_status,
+      last_verified,
       (
         select co.id
         from companies co

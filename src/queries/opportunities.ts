@@ -5,7 +5,13 @@ import { updatedAtOf } from '../filters/columns.ts';
 import { constant } from '../filters/sql.ts';
 import { canonicalInstant } from '../filters/values.ts';
 import { normalise } from '../normalise.ts';
-import type { Line, Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
+import {
+  opportunityFields,
+  type Line,
+  type Opportunity,
+  type OpportunityCreate,
+  type OpportunityPatch,
+} from '../schemas/opportunities.ts';
 import type { Paginate } from '../schemas/wire.ts';
 import { addContacts, setContacts } from './opportunity-contacts.ts';
 import {
@@ -21,19 +27,7 @@ import { pageOf } from './page.ts';
 import { lockReferences, requireReferences, type Reference } from './references.ts';
 
 /** What a caller decides of an opportunity, as its row keeps it. */
-type OpportunityColumns = Pick<Opportunity, (typeof ownColumns)[number]>;
-
-const ownColumns = [
-  'name',
-  'description',
-  'priority',
-  'stage_id',
-  'company_id',
-  'user_id_assigned',
-  'source_id',
-  'estimated_closing_date',
-  'close_date',
-] as const satisfies (keyof Opportunity)[];
+type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /**
  * An opportunity as it is answered. The name of a line is its product's, be that deleted or not; a company that is deleted is
@@ -41,7 +35,7 @@ const ownColumns = [
  */
 const projection = (sql: Sql | Transaction) => sql`
   o.id,
-  ${sql(ownColumns.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
+  ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
   co.id as company_id,
   o.price,
   array(
@@ -223,7 +217,7 @@ export async function detachOpportunities(
 /** The opportunity's own columns, locked until the transaction ends, and with them its contacts and lines. */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`
-    select ${sql(ownColumns)}
+    select ${sql(opportunityFields)}
     from opportunities
     where customer_id = ${customerId}
       and id = ${id}

@@ -1,17 +1,25 @@
 import type { Sql, Transaction } from '../db.ts';
 import { requireMatch } from '../etag.ts';
 import { notFound } from '../errors.ts';
+import { constant, join } from '../filters/sql.ts';
 import { normalise } from '../normalise.ts';
-import type { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
+import {
+  productFields,
+  type Product,
+  type ProductCreate,
+  type ProductListItem,
+  type ProductPatch,
+} from '../schemas/products.ts';
 import type { Paginate } from '../schemas/wire.ts';
 import { pageOf } from './page.ts';
 
-const ownColumns = ['name', 'currency', 'price', 'unit', 'active'] as const satisfies (keyof Product)[];
+/** What a caller decides of a product, as its row keeps it. */
+type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
 /** A product as it is answered. */
 const projection = (sql: Sql | Transaction) => sql`
   p.id,
-  ${sql(ownColumns.map((column) => `p.${column}`))},
+  ${sql(productFields.map((column) => `p.${column}`))},
   p.created_at,
   p.updated_at`;
 
@@ -55,15 +63,20 @@ export async function findProduct(
   return product;
 }
 
+/** What a new product gets from the body alone. */
+const insertedFields = productFields.filter((field) => field !== 'currency');
+
 /**
  * Makes a product, in the subscription's currency unless another is given.
  * @returns its id
  */
 export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
-  const { name, price, unit, currency = null, active = true } = normalise(body);
+  const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
+  const { currency = null, ...columns } = given;
+  const values = insertedFields.map((field) => sql`${columns[field]}`);
   const [product] = await sql<{ id: string }[]>`
-    insert into products (customer_id, name, price, unit, currency, active)
-    select customer_id, ${name}, ${price}::numeric, ${unit}, coalesce(${currency}, upper(currency)), ${active}
+    insert into products (customer_id, currency, ${constant(sql, insertedFields.join(', '))})
+    select customer_id, coalesce(${currency}, upper(currency)), ${join(sql, values, ',', '')}
     from subscriptions
     where customer_id = ${customerId}
     returning id`;

@@ -34,6 +34,9 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
+/** Names of the fields that a caller may write. Their columns have the same names. */
+export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
+
 /** A company, as responses show it. */
 export const Company = Type.Object(
   {

@@ -113,6 +113,11 @@ const references = {
   list_ids: Ids({ description: 'existing lists; on PATCH they replace the memberships added by hand' }),
 };
 
+const { assigned_to } = references;
+
+/** The names of the fields that a caller may write and that columns of the same names keep. */
+export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof typeof writable | 'assigned_to')[];
+
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
 
 /** Request body for a new contact. */

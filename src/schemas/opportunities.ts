@@ -31,6 +31,13 @@ const writable = {
 const companyId = Uuid({ description: 'an existing company' });
 const sourceId = Uuid({ description: 'stored and returned without a check' });
 
+const { contacts_ids, ...scalar } = writable;
+void contacts_ids;
+const kept = { ...scalar, company_id: companyId, source_id: sourceId };
+
+/** Names of the fields that a caller may write and that are stored in columns of the same names. */
+export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
+
 /** An opportunity, as responses show it. */
 export const Opportunity = Type.Object(
   {

@@ -10,6 +10,9 @@ const writable = {
   active: Type.Boolean(),
 };
 
+/** The names of those fields: the columns that keep them have the same names. */
+export const productFields = Object.keys(writable) as (keyof typeof writable)[];
+
 const productProperties = {
   id: Uuid(),
   ...writable,
