@@ -153,14 +153,28 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
+/** What PostgreSQL says of a violated constraint. */
+interface ConstraintError {
+  constraint_name?: string;
+  message?: string;
+}
+
+/**
+ * The name of a violated constraint. Citus passes on the message of a node, without the constraint's name beside it, and there
+ * the number of the shard follows the name: `contacts_company_fkey_102074`.
+ */
+const constraintOf = ({ constraint_name, message = '' }: ConstraintError): string | undefined =>
+  constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
+
 /**
  * What an error of Postgres means to the caller, if anything: a named constraint, or a value that the database refuses
  * although the schema let it pass (SQLSTATE class 22; a net, not the place where checks belong).
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
-  const { code, constraint_name: constraint } = (error ?? {}) as { code?: unknown; constraint_name?: string };
+  const { code } = (error ?? {}) as { code?: unknown };
   if (typeof code !== 'string') return undefined;
-  if (code.startsWith('23') && constraint !== undefined) return constraintErrors[constraint]?.();
+  const constraint = code.startsWith('23') && constraintOf(error as ConstraintError);
+  if (constraint) return constraintErrors[constraint]?.();
   if (/^22[0-9A-Z]{3}$/.test(code))
     return validationFailed([{ path: '', message: 'a value is outside what can be kept' }]);
   return undefined;

@@ -85,12 +85,16 @@ export async function insertKey(
   by: Actor,
 ): Promise<IssuedRow> {
   const [row] = await sql<[IssuedRow]>`
-    insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
-    values (
-      ${customerId}, ${token.hash()}, ${given.name}, ${token.start}, ${given.permissions}::text[], ${given.expiration},
-      now() + make_interval(hours => 24 * ${given.expiration}::int), ${given.createdBy}
+    with written as (
+      insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+      values (
+        ${customerId}, ${token.hash()}, ${given.name}, ${token.start}, ${given.permissions}::text[], ${given.expiration},
+        now() + make_interval(hours => 24 * ${given.expiration}::int), ${given.createdBy}
+      )
+      returning *
     )
-    returning ${issued(sql)}`;
+    select ${issued(sql)}
+    from written`;
   await recordEvent(sql, { event: 'api_key.generated', customerId, apiKeyId: row.id, by, details: described(row) });
   return row;
 }
@@ -136,20 +140,24 @@ export async function rotateKey(
   const { customer_id: customerId, id: apiKeyId } = before;
   const days = changes.expiration ?? null;
   const [row] = await sql<IssuedRow[]>`
-    update api_keys
-    set key_hash = ${token.hash()},
-      start = ${token.start},
-      name = coalesce(${changes.name ?? null}, name),
-      permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
-      duration_days = coalesce(${days}::int, duration_days),
-      expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
-      updated_at = clock_timestamp()
-    where customer_id = ${customerId}
-      and id = ${apiKeyId}
-      and key_hash = ${before.key_hash}
-      and revoked_at is null
-      and expires_at > now()
-    returning ${issued(sql)}`;
+    with written as (
+      update api_keys
+      set key_hash = ${token.hash()},
+        start = ${token.start},
+        name = coalesce(${changes.name ?? null}, name),
+        permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
+        duration_days = coalesce(${days}::int, duration_days),
+        expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
+        updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${apiKeyId}
+        and key_hash = ${before.key_hash}
+        and revoked_at is null
+        and expires_at > now()
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
   if (!row) return undefined;
   await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
   return row;
@@ -161,12 +169,16 @@ export async function rotateKey(
  */
 export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
   const [revoked] = await sql<IssuedRow[]>`
-    update api_keys
-    set revoked_at = clock_timestamp(), updated_at = clock_timestamp()
-    where customer_id = ${customerId}
-      and id = ${id}
-      and revoked_at is null
-    returning ${issued(sql)}`;
+    with written as (
+      update api_keys
+      set revoked_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}
+        and revoked_at is null
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
   if (!revoked) return keyExists(sql, customerId, id);
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
   return true;

@@ -132,7 +132,7 @@ export async function changeCompany(
   };
   await sql`
     update companies
-    set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
+    set ${sql(encoded(sql, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const changed = (['company_name', 'industry'] as const).filter((name) => columns[name] !== current[name]);
@@ -165,7 +165,7 @@ export async function deleteCompany(
   await lockCompany(sql, customerId, id, 'update', ifMatch);
   await sql`
     update companies
-    set deleted_at = clock_timestamp()
+    set deleted_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const counts = new CountChanges().add('companies', -1);

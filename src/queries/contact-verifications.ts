@@ -35,9 +35,9 @@ export async function saveVerifications(
     update contacts c
     set
       verification_status = v.status,
-      last_verified = clock_timestamp(),
-      crm_synced_at = clock_timestamp(),
-      updated_at = clock_timestamp()
+      last_verified = (select clock_timestamp()),
+      crm_synced_at = (select clock_timestamp()),
+      updated_at = (select clock_timestamp())
     from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status)
     where c.customer_id = ${customerId}
       and c.id = v.id`;

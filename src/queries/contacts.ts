@@ -172,7 +172,7 @@ async function updateContact(
 ): Promise<RuleContact> {
   const update = sql`
     update contacts
-    set ${sql(encoded(sql, columns))}, updated_at = clock_timestamp()
+    set ${sql(encoded(sql, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const [contact] = rules.isEmpty

@@ -123,7 +123,7 @@ export const checkCredits = (sql: Sql | Transaction, customerId: string): Promis
     left join delivered d on d.job_id = j.id
     where j.customer_id = ${customerId}
       -- Past that time the results may be on their way out.
-      and (j.finished_at is null or j.finished_at > clock_timestamp() - interval '30 days')
+      and (j.finished_at is null or j.finished_at > (select clock_timestamp()) - interval '30 days')
       and (j.charged, j.succeeded, j.failed, j.skipped) is distinct from
         (coalesce(d.charged, 0), coalesce(d.succeeded, 0), coalesce(d.failed, 0), coalesce(d.skipped, 0))
   )

@@ -110,7 +110,7 @@ async function move(sql: Transaction, customerId: string, given: Move): Promise<
         available = available + ${given.available}::bigint,
         reserved = reserved + ${given.reserved}::bigint,
         entries = entries + 1,
-        updated_at = clock_timestamp()
+        updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and pool = ${pool}
         and available + ${given.available}::bigint >= 0

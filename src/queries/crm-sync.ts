@@ -179,7 +179,7 @@ async function updateContacts(sql: Transaction, customerId: string, kept: readon
   const rows = kept.map(({ id, contact }) => ({ id: id!, ...toRow(contact) }));
   await sql`
     update contacts c
-    set ${constant(sql, updates.join(', '))}, folded = given.folded, crm_synced_at = clock_timestamp(), updated_at = clock_timestamp()
+    set ${constant(sql, updates.join(', '))}, folded = given.folded, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
     where c.customer_id = ${customerId}
       and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
@@ -196,7 +196,7 @@ async function insertContacts(
   const rows = fresh.map(({ contact }) => toRow(contact));
   const made = await sql<{ id: string; prospect_id: string }[]>`
     insert into contacts (customer_id, ${constant(sql, columns)}, folded, crm_synced_at)
-    select ${customerId}, ${constant(sql, columns)}, folded, clock_timestamp()
+    select ${customerId}, ${constant(sql, columns)}, folded, (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})
     returning id, prospect_id`;
   return new Map(made.map(({ id, prospect_id }) => [prospect_id, id]));

@@ -64,7 +64,7 @@ export async function demandCustomer(sql: Sql | Transaction, customerId: string)
 export async function setCustomerStatus(sql: Transaction, customerId: string, status: CustomerStatus): Promise<void> {
   const changed = await sql`
     update customers
-    set status = ${status}, updated_at = clock_timestamp()
+    set status = ${status}, updated_at = (select clock_timestamp())
     where id = ${customerId}
       and status <> ${status}`;
   if (changed.count === 0) return;
@@ -72,7 +72,10 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
   await recordEvent(sql, { event, customerId, by: commandLine });
 }
 
-/** The account that a key belongs to. Everybody has one subscription. */
+/**
+ * The account that a key belongs to. Everybody has one subscription, and a balance of the credits for prospects: what can be
+ * spent, without what jobs have reserved.
+ */
 export async function findSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
     select
@@ -81,7 +84,7 @@ export async function findSummary(sql: Sql, customerId: string): Promise<Custome
       ) as customer,
       seats.users_count,
       jsonb_build_object(
-        'id', s.id, 'status', s.status, 'balance', ${balance(sql)}, 'price', s.price::text, 'periodicity', s.periodicity,
+        'id', s.id, 'status', s.status, 'balance', b.available, 'price', s.price::text, 'periodicity', s.periodicity,
         'currency', lower(s.currency), 'active_seats', seats.active_seats,
         'tier', jsonb_build_object(
           'id', t.id, 'title', t.title, 'tier', t.tier, 'is_free', t.is_free, 'price', t.price::text
@@ -89,20 +92,13 @@ export async function findSummary(sql: Sql, customerId: string): Promise<Custome
       ) as subscription
     from customers c
     join subscriptions s on s.customer_id = c.id
+    join credit_balances b on b.customer_id = c.id and b.pool = 'subscription'
     join subscription_tiers t on t.id = s.tier_id
-    cross join lateral (
+    cross join (
       select count(*)::int as users_count, (count(*) filter (where active))::int as active_seats
       from users
-      where customer_id = c.id
+      where customer_id = ${customerId}
     ) seats
     where c.id = ${customerId}`;
   return row;
 }
-
-/** Credits that can be spent on prospects; what jobs have reserved is not among them. */
-const balance = (sql: Sql) => sql`(
-  select available
-  from credit_balances
-  where customer_id = c.id
-    and pool = 'subscription'
-)`;

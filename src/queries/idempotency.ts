@@ -52,17 +52,30 @@ export async function keepAnswer(
     set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
 }
 
-/** Removes up to 1,000 records older than 24 hours; answers how many. */
+/** Removes up to 1,000 records older than 24 hours. Returns how many. */
 export async function removeExpiredRecords(sql: Transaction): Promise<number> {
-  const { count } = await sql`
-    delete from idempotency_records
-    where (customer_id, key) in (
-      select customer_id, key
+  const expired = await sql<{ customer_id: string; key: string }[]>`
+    select customer_id, key
+    from idempotency_records
+    where created_at <= now() - interval '24 hours'
+    order by created_at
+    limit 1000`;
+  const byCustomer = Map.groupBy(expired, ({ customer_id }) => customer_id);
+  const removed = await Promise.all(
+    Array.from(byCustomer, ([customerId, records]) => removeRecords(sql, customerId, records)),
+  );
+  return removed.reduce((sum, { count }) => sum + count, 0);
+}
+
+/** Removes those of a customer's records that are still expired and that nobody else has locked. */
+const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
+  delete from idempotency_records
+  where customer_id = ${customerId}
+    and key in (
+      select key
       from idempotency_records
-      where created_at <= now() - interval '24 hours'
-      order by created_at
-      limit 1000
+      where customer_id = ${customerId}
+        and key = any(${records.map(({ key }) => key)}::text[])
+        and created_at <= now() - interval '24 hours'
       for update skip locked
     )`;
-  return count;
-}

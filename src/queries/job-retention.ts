@@ -8,27 +8,38 @@ const batchSize = 5_000;
 
 /**
  * Removes the inputs and results of one job that ended long ago, or some of them; the job itself stays, and so does the ledger.
- * @returns whether there was such a job
+ * @returns whether it did: there may be more then. A job that somebody else has locked is left for another time.
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   const [job] = await sql<{ customer_id: string; id: string }[]>`
     select customer_id, id
     from jobs
-    where finished_at <= clock_timestamp() - ${retention}::interval
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
       and purged_at is null
     order by finished_at
-    limit 1
-    for no key update skip locked`;
-  if (!job) return false;
+    limit 1`;
+  if (!job || !(await lockEndedJob(sql, job.customer_id, job.id))) return false;
   const removed = [await removeSome(sql, job.customer_id, job.id, 'job_inputs')];
   removed.push(await removeSome(sql, job.customer_id, job.id, 'job_results'));
   if (removed.some((count) => count === batchSize)) return true;
   await sql`
     update jobs
-    set purged_at = clock_timestamp()
+    set purged_at = (select clock_timestamp())
     where customer_id = ${job.customer_id}
       and id = ${job.id}`;
   return true;
+}
+
+/** Locks a job that is not purged. Returns false when it is, or somebody else has locked it. */
+async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { count } = await sql`
+    select
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}
+      and purged_at is null
+    for no key update skip locked`;
+  return count === 1;
 }
 
 async function removeSome(

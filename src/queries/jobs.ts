@@ -128,7 +128,8 @@ export async function saveResults(
         count(*) filter (where status = 'succeeded') as succeeded,
         count(*) filter (where status = 'failed') as failed,
         count(*) filter (where status = 'skipped') as skipped,
-        coalesce(sum(charged), 0) as charged
+        coalesce(sum(charged), 0) as charged,
+        (select clock_timestamp()) + ${leaseSeconds} * interval '1 second' as lease_end
       from come
     )
     update jobs j
@@ -139,7 +140,7 @@ export async function saveResults(
       charged = j.charged + s.charged,
       progress = coalesce(${progress === undefined ? null : sql.json(progress as never)}::jsonb, j.progress),
       failures = 0,
-      leased_until = case when j.lease is not null then clock_timestamp() + ${leaseSeconds} * interval '1 second' end
+      leased_until = case when j.lease is not null then s.lease_end end
     from sums s
     where j.customer_id = ${customerId}
       and j.id = ${jobId}
@@ -172,7 +173,7 @@ export async function closeJob(
       refunded = reserved - charged,
       lease = null,
       leased_until = null,
-      finished_at = clock_timestamp()
+      finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${jobId}
       and finished_at is null

@@ -167,7 +167,7 @@ export async function changeList(
   if (patch.rules) await requireRuleRoom(sql, customerId, { before: current.rules, after: rules }, '/rules');
   await sql`
     update lists
-    set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = clock_timestamp()
+    set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   return { id, name, fill: isSame(rules, current.rules) ? undefined : await beginFill(sql, customerId, id, rules) };

@@ -152,7 +152,7 @@ export async function changeOpportunity(
     set
       ${sql({ ...current, ...asKept(fields) })},
       price = ${totalOfLines(sql, customerId, id)},
-      updated_at = clock_timestamp()
+      updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
 }

@@ -45,7 +45,8 @@ export async function takeOutOfOpportunities(sql: Transaction, customerId: strin
       for no key update
     )
     update opportunities o
-    set updated_at = clock_timestamp()
+    -- Read once, when the first row is locked: who waited for another row is not to set its time back.
+    set updated_at = greatest(o.updated_at, (select clock_timestamp()))
     from held
     where o.customer_id = ${customerId}
       and o.id = held.id`;

@@ -98,7 +98,7 @@ export async function changeProduct(
   if (Object.keys(patch).length === 0) return;
   await sql`
     update products
-    set ${sql(normalise(patch))}, updated_at = clock_timestamp()
+    set ${sql(normalise(patch))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
 }
@@ -112,7 +112,7 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
   await lockProduct(sql, customerId, id, 'update', ifMatch);
   const kept = await sql`
     update products p
-    set deleted_at = clock_timestamp()
+    set deleted_at = (select clock_timestamp())
     where p.customer_id = ${customerId}
       and p.id = ${id}
       and exists (

@@ -69,7 +69,7 @@ export async function renewRuleVersion(sql: Transaction, customerId: string): Pr
   const [renewed] = await sql<{ version: string }[]>`
     insert into rule_versions (customer_id)
     values (${customerId})
-    on conflict (customer_id) do update set version = default
+    on conflict (customer_id) do update set version = excluded.version
     returning version`;
   return renewed!.version;
 }

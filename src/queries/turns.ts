@@ -37,7 +37,7 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
 export async function leaseJob(sql: Transaction, customerId: string, turns: Turns): Promise<LeasedJob | undefined> {
   const [job] = await sql<LeasedJob[]>`
     with next as (
-      select j.id
+      select j.id, (select clock_timestamp()) as now
       from jobs j
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}
@@ -49,10 +49,10 @@ export async function leaseJob(sql: Transaction, customerId: string, turns: Turn
     update jobs j
     set
       status = 'PROCESSING',
-      lease = gen_random_uuid(),
-      leased_until = clock_timestamp() + ${leaseSeconds} * interval '1 second',
-      served_at = clock_timestamp(),
-      started_at = coalesce(j.started_at, clock_timestamp())
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${leaseSeconds} * interval '1 second',
+      served_at = next.now,
+      started_at = coalesce(j.started_at, next.now)
     from next
     where j.customer_id = ${customerId}
       and j.id = next.id
@@ -60,11 +60,14 @@ export async function leaseJob(sql: Transaction, customerId: string, turns: Turn
   return job;
 }
 
-/** Makes a lease last on. Answers false when it is lost: another turn has the job, or the job has ended. */
+/**
+ * Makes a lease last on. Answers false when it is lost: another turn has the job, or the job has ended. Never shortens it: while
+ * this waits for the row, a delivery may have renewed the lease.
+ */
 export async function renewLease(sql: Sql | Transaction, customerId: string, job: LeasedJob): Promise<boolean> {
   const { count } = await sql`
     update jobs
-    set leased_until = clock_timestamp() + ${leaseSeconds} * interval '1 second'
+    set leased_until = greatest(leased_until, (select clock_timestamp()) + ${leaseSeconds} * interval '1 second')
     where customer_id = ${customerId}
       and id = ${job.id}
       and lease = ${job.lease}`;
@@ -106,8 +109,8 @@ export async function restJob(
   await sql`
     update jobs
     set
-      lease = gen_random_uuid(),
-      leased_until = clock_timestamp() + ${seconds} * interval '1 second',
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${seconds} * interval '1 second',
       failures = failures + ${failed ? 1 : 0}
     where customer_id = ${customerId}
       and id = ${job.id}
@@ -133,10 +136,10 @@ export async function findNextTurn(
 ): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
     select
-      ceil(extract(epoch from due - clock_timestamp())) as seconds,
+      ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
       ceil(extract(epoch from due)) as at
     from (
-      select min(greatest(coalesce(j.leased_until, clock_timestamp()), clock_timestamp())) as due
+      select min(greatest(j.leased_until, (select clock_timestamp()))) as due
       from jobs j
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}
@@ -181,5 +184,5 @@ export async function customersWaiting(
 const isWaiting = (sql: Sql | Transaction, { types }: Turns) => sql`
   j.finished_at is null
   and j.type = any(${types as string[]})
-  and (j.leased_until is null or j.leased_until <= clock_timestamp())
+  and (j.leased_until is null or j.leased_until <= (select clock_timestamp()))
   and c.status = 'OK'`;

@@ -109,7 +109,7 @@ export async function changePassword(
   const { customer_id: customerId, id: userId } = account;
   const changed = await sql`
     update users
-    set password_hash = ${passwordHash}, updated_at = clock_timestamp()
+    set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${userId}
       and password_hash = ${account.password_hash}`;
@@ -128,7 +128,7 @@ export async function resetPassword(
 ): Promise<void> {
   await sql`
     update users
-    set password_hash = ${passwordHash}, updated_at = clock_timestamp()
+    set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${userId}`;
   await deleteSessions(sql, customerId, userId);
@@ -139,7 +139,7 @@ export async function resetPassword(
 export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
   const changed = await sql`
     update users
-    set active = false, updated_at = clock_timestamp()
+    set active = false, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${userId}
       and active`;

@@ -77,6 +77,13 @@ test('a constraint that callers can run into says what it means to them', async 
   });
 });
 
+test('a constraint of a shard, which only the message names, says the same', async () => {
+  const message =
+    'insert or update on table "contacts_102073" violates foreign key constraint "contacts_assignee_fkey_102073"';
+  const missing = Object.assign(new Error(message), { name: 'PostgresError', code: '23503' });
+  expect(await answerTo(missing)).toMatchObject({ status: 404, body: { errors: [{ path: '/assigned_to' }] } });
+});
+
 test('a domain error has its status, its code and its message', async () => {
   expect(await answerTo(conflict('It is so'))).toMatchObject({
     status: 409,
