@@ -90,6 +90,21 @@ test('no module imports from a room above its own', () => {
   expect(upward).toEqual([]);
 });
 
+test('every module but the entry is imported by another', () => {
+  const imported = new Set(modules.flatMap(own));
+  const reached = (module: string) => imported.has(module) || module === 'cli.ts' || module.endsWith('.d.ts');
+  expect(modules.filter((module) => !reached(module))).toEqual([]);
+});
+
+test('app.ts registers every file of routes', () => {
+  const text = textOf('app.ts');
+  const names = new Map(
+    [...text.matchAll(/^import (\w+) from '\.\/(routes\/[^']+)'/gm)].map((one) => [one[2], one[1]]),
+  );
+  const routes = modules.filter((module) => module.startsWith('routes/'));
+  expect(routes.filter((module) => !text.includes(`app.register(${names.get(module)}`))).toEqual([]);
+});
+
 test('imports run in no circle', () => {
   expect(modules.flatMap((module) => circleFrom(module)?.join(' → ') ?? [])).toEqual([]);
 });

@@ -1,0 +1,253 @@
+import { randomUUID } from 'node:crypto';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { companyFilterFields, contactFilterFields, type FilterFields } from '../../src/schemas/filters.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  makeList,
+  makeUser,
+  productBody,
+  stagesOf,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
+import { declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
+import { propertiesOf, typesOf } from './positions.ts';
+
+// Everything here is derived from the schemas: a field that is added to one, and forgotten in a statement, fails here.
+
+const { documented } = await declaredRoutes();
+const routeOf = (name: string): DeclaredRoute | undefined => documented.find((route) => route.name === name);
+
+/** A kind of record that can be created, changed, read and listed. */
+interface Resource {
+  /** Its path below /api/ext. */
+  path: string;
+  create: Json;
+  patch: Json;
+  /** The body that lists a hundred of them. */
+  listBody: object;
+  /** A record as lists show it. */
+  item: Json;
+}
+
+const prefix = '/api/ext';
+const resources: Resource[] = documented.flatMap(({ method, url, body }) => {
+  const [patch, list] = [routeOf(`PATCH ${url}/:id`), routeOf(`POST ${url}/list`)];
+  if (method !== 'POST' || !body || !patch || !list) return [];
+  const page = { limit: 100 };
+  const [success] = Object.values(list.responses);
+  return {
+    path: url.slice(prefix.length),
+    create: body,
+    patch: patch.body!,
+    listBody: 'paginate' in propertiesOf(list.body!) ? { paginate: page } : page,
+    item: success!['items'] as Json,
+  };
+});
+
+type Values = Record<string, unknown>;
+
+let t: TestApp;
+let customer: TestCustomer;
+/** What is written to members that name records, and to those of which the schema does not say enough; twice, unlike each other. */
+const known: Record<string, [unknown, unknown]> = {};
+
+beforeAll(async () => {
+  t = await startApp();
+  customer = await t.customer();
+  const two = async <T>(makeOne: () => Promise<T>): Promise<[T, T]> => [await makeOne(), await makeOne()];
+  const users = await two(() => makeUser(t.app, customer.id));
+  const lists = await two(() => makeList(t.app, customer));
+  const contacts = await two(() => make(customer, '/contacts', contactBody()));
+  const products = await two(() => make(customer, '/products', productBody()));
+  const companies = [
+    await make(customer, '/company', companyBody({ company_name: 'Engines', industry: 'Computing' })),
+    await make(customer, '/company', companyBody({ company_name: 'Looms', industry: 'Weaving' })),
+  ] as const;
+  const [first, second] = await stagesOf(customer);
+  const lines = products.map((id, n) => ({ id, price: n + 1.5, quantity: n + 2 }));
+  const rule = (value: string) => [{ field: 'job_title', operator: 'equals', value, logic_operator: 'AND' }];
+  Object.assign(known, {
+    assigned_to: users,
+    user_id_assigned: users,
+    list_ids: lists.map((id) => [id]),
+    contacts_ids: contacts.map((id) => [id]),
+    company: companies.map((id) => ({ id })),
+    company_id: companies,
+    stage_id: [first!.id, second!.id],
+    source_id: [randomUUID(), randomUUID()],
+    products: lines.map((line) => [line]),
+    rules: [rule('miller'), rule('weaver')],
+    custom_fields: [{ plan: 'gold' }, { plan: 'silver' }],
+  });
+});
+
+/** How a member is shown that is not shown as it is written. */
+const shownAs: Record<string, (record: Answer['body']) => unknown> = {
+  company: ({ company }) => ({ id: company.id }),
+  products: ({ details }) => {
+    const { product_id: id, price, quantity } = details.at(-1);
+    return [{ id, price, quantity }];
+  },
+};
+
+const formatted: Record<string, [string, string]> = {
+  email: ['ada@example.com', 'grace@example.org'],
+  'date-time': ['2026-03-14T09:26:53.589Z', '2027-04-15T10:27:54.590Z'],
+  country: ['GB', 'DE'],
+  currency: ['EUR', 'GBP'],
+};
+
+/** A value of a member: of two, the first or the second. No other member has the same text. */
+function valueOf(name: string, schema: Json, n: 0 | 1): unknown {
+  if (name in known) return known[name]![n];
+  if (Array.isArray(schema['enum'])) return schema['enum'].filter((value) => value !== null)[n];
+  const format = schema['format'] as string | undefined;
+  if (format === 'uuid') throw new Error(`${name} names a record: enter two of them here`);
+  switch (typesOf(schema)[0]) {
+    case 'string':
+      if (format !== undefined && format in formatted) return formatted[format]![n];
+      return `${name} ${n === 0 ? 'alpha' : 'beta'}`;
+    case 'integer':
+      return Number(schema['minimum'] ?? 0) + n + 1;
+    case 'number':
+      return Number(schema['minimum'] ?? 0) + n + 1.25;
+    case 'boolean':
+      return n === 1;
+    case 'array':
+      return [valueOf(name, schema['items'] as Json, n)];
+    default:
+      return bodyOf(schema, n);
+  }
+}
+
+/** A body with every member that the schema has. */
+const bodyOf = (schema: Json, n: 0 | 1): Values =>
+  Object.fromEntries(Object.entries(propertiesOf(schema)).map(([name, member]) => [name, valueOf(name, member, n)]));
+
+/** The members of a record that were written, as they were written. */
+const writtenIn = (record: Values, names: string[]): Values =>
+  Object.fromEntries(names.map((name) => [name, shownAs[name]?.(record) ?? record[name]]));
+
+async function create({ path, create }: Resource, n: 0 | 1): Promise<{ id: string; body: Values }> {
+  const body = bodyOf(create, n);
+  const answer = await customer.post(path, body);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201);
+  return { id: answer.body.data?.id ?? answer.body.id, body };
+}
+
+const read = async ({ path }: Resource, id: string): Promise<Values> => (await customer.get(`${path}/${id}`)).body;
+
+async function readInList({ path, listBody }: Resource, id: string): Promise<Values> {
+  const { body } = await customer.post(`${path}/list`, listBody);
+  return body.find((one: Values) => one['id'] === id);
+}
+
+test('every resource is found', () => {
+  const paths = ['/company', '/contacts', '/list-contact', '/opportunities', '/products'];
+  expect(resources.map(({ path }) => path).sort()).toEqual(paths);
+});
+
+describe.each(resources.map((resource) => [resource.path, resource] as const))('%s', (_path, resource) => {
+  const listed = (names: string[]) =>
+    names.filter((name) => name in propertiesOf(resource.item) || (name in shownAs && name !== 'list_ids'));
+
+  test.each([0, 1] as const)('keeps and shows every field of a new record (value %i)', async (n) => {
+    const { id, body } = await create(resource, n);
+    const names = Object.keys(body);
+    expect(writtenIn(await read(resource, id), names)).toEqual(body);
+    const inList = listed(names);
+    expect(writtenIn(await readInList(resource, id), inList)).toEqual(pick(body, inList));
+  });
+
+  test('keeps and shows every field of a change', async () => {
+    const { id } = await create(resource, 0);
+    const { products, ...body } = bodyOf(resource.patch, 1);
+    const lines = products === undefined ? {} : { products: { add: products } };
+    const answer = await customer.patch(`${resource.path}/${id}`, { ...body, ...lines });
+    expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+    const written = { ...body, ...(products === undefined ? {} : { products }) };
+    const names = Object.keys(written);
+    expect(writtenIn(await read(resource, id), names)).toEqual(written);
+    expect(writtenIn(await readInList(resource, id), listed(names))).toEqual(pick(written, listed(names)));
+  });
+});
+
+const pick = (values: Values, names: string[]): Values => Object.fromEntries(names.map((name) => [name, values[name]]));
+
+const filterable: [path: string, FilterFields, others: string[]][] = [
+  ['/contacts', contactFilterFields, ['search', 'list_id', 'company_id', 'company.company_name', 'company.industry']],
+  ['/company', companyFilterFields, ['search']],
+];
+
+describe.each(filterable)('filters of %s', (path, fields, others) => {
+  const resource = resources.find((one) => one.path === path)!;
+  const scalars = Object.entries(propertiesOf(resource.item))
+    .filter(([, schema]) => typesOf(schema).every((type) => !['array', 'object'].includes(type)))
+    .map(([name]) => name);
+  let [first, second]: Values[] = [];
+
+  /** Two records, unlike in every field, also in those that only the service writes. */
+  beforeAll(async () => {
+    const table = t.owner(path === '/contacts' ? 'contacts' : 'companies');
+    const both = [await create(resource, 0), await create(resource, 1)];
+    for (const [n, { id }] of both.entries()) {
+      const status = n === 0 ? 'verified' : 'invalid';
+      await t.owner`
+        update ${table}
+        set score = ${70 + n}, verification_status = ${status}, last_verified = now() - ${n + 1} * interval '1 day'
+        where id = ${id}`;
+      if ('crm_synced_at' in propertiesOf(resource.item))
+        await t.owner`update ${table} set crm_synced_at = now() - ${n + 1} * interval '2 days' where id = ${id}`;
+    }
+    [first, second] = (await Promise.all(both.map(({ id }) => read(resource, id)))) as [Values, Values];
+  });
+
+  test('are the scalar fields of the record, and those that the decisions add', () => {
+    expect(Object.keys(fields.types).sort()).toEqual([...scalars, ...others].sort());
+  });
+
+  /** What a record has in a field, by the name that filters call it. */
+  function has(record: Answer['body'], field: string): unknown {
+    if (field === 'search') return record.first_name ?? record.company_name;
+    if (field === 'list_id') return record.list_ids[0];
+    if (field === 'company_id') return record.company.id;
+    return field.split('.').reduce((value, name) => value[name], record);
+  }
+
+  const found = async (filters: object): Promise<unknown[]> =>
+    (await customer.post(`${path}/list`, { filters, paginate: { limit: 100 } })).body.map((one: Values) => one['id']);
+
+  test.each([...Object.keys(fields.types), 'custom_fields.plan'])('find a record by %s', async (field) => {
+    const [value, other] = [has(first, field), has(second, field)];
+    expect(value, `a value for ${field}: give the record one`).toEqual(expect.anything());
+    const ids = await found({ [field]: value });
+    expect(ids).toContain(first!['id']);
+    expect(ids.includes(second!['id'])).toBe(value === other);
+  });
+
+  test.each(Object.keys(fields.types).filter((field) => !fields.unordered.includes(field)))(
+    'order by %s',
+    async (field) => {
+      const answer = await customer.post(`${path}/list`, { order_by: { [field]: 'ASC' }, paginate: { limit: 100 } });
+      const ids = answer.body.map((one: Values) => one['id']);
+      const [value, other] = [has(first, field), has(second, field)];
+      expect(ids).toEqual(expect.arrayContaining([first!['id'], second!['id']]));
+      const isSmaller = typeof value === 'number' && value < (other as number);
+      const places = [ids.indexOf(first!['id']), ids.indexOf(second!['id'])];
+      expect(isSmaller ? places : places.toSorted((a, b) => a - b)).toEqual(places.toSorted((a, b) => a - b));
+    },
+  );
+
+  const ruled = [...Object.keys(fields.types), 'custom_fields.plan'].filter(
+    (field) => path === '/contacts' && !['list_id', 'search'].includes(field),
+  );
+  test.each(ruled)('as a rule of a list find a contact by %s', async (field) => {
+    const rules = [{ field, operator: 'equals', value: String(has(first, field)) }];
+    const list = (await customer.post('/list-contact', { name: field, rules })).body.id as string;
+    expect(await found({ list_id: list })).toEqual(await found({ [field]: has(first, field) }));
+  });
+});
