@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import type { Transaction } from '../../src/db.ts';
 import { enqueueOnce } from '../../src/jobs/queue.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
+import { jobTypes } from '../../src/schemas/jobs.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { contactBody, unique } from '../setup/factories.ts';
@@ -26,6 +27,14 @@ it('a job is never there when its transaction does not', async () => {
   });
   await expect(undone).rejects.toThrow('undone');
   expect(await jobs('undone')).toBe(0);
+});
+
+it('the database takes jobs of every type', async () => {
+  const [constraint] = await test.owner<{ text: string }[]>`
+    select pg_get_constraintdef(oid) as text
+    from pg_constraint
+    where conname = 'jobs_type_known'`;
+  for (const type of jobTypes) expect(constraint!.text).toContain(`'${type}'`);
 });
 
 it('the service may use the queue and change none of its tables', async () => {
