@@ -1,17 +1,18 @@
 /**
- * Memory for texts that come together and go together. Bytes that live as long as a write takes are freed by V8 late, and
- * the process keeps the most it ever held: used again, they stay as few as they are.
+ * A buffer of fixed size for the texts of one batch. All texts are cleared together, and the buffer is reused for the
+ * next batch. Separate buffers would cost more memory: V8 frees buffers late when they live as long as a write takes,
+ * and the process keeps the peak.
  */
 export class Arena {
   readonly #bytes: Buffer;
   #used = 0;
 
-  /** @param size in bytes; texts beyond it are kept elsewhere */
+  /** @param size in bytes; a text that does not fit gets a buffer of its own */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }
 
-  /** Keeps a text, right behind the one before, and answers its UTF-8 bytes, which are good until all are cleared. */
+  /** Writes a text directly behind the previous one. Returns its UTF-8 bytes, which are valid until `clear`. */
   keep(text: string): Buffer {
     if (this.#used + longestCharacter * text.length > this.#bytes.length) return Buffer.from(text);
     const start = this.#used;
@@ -19,15 +20,16 @@ export class Arena {
     return this.#bytes.subarray(start, this.#used);
   }
 
+  /** Makes the whole buffer free again. Bytes returned by `keep` are invalid from now on. */
   clear(): void {
     this.#used = 0;
   }
 }
 
-/** In UTF-8, of a unit of UTF-16 (bytes). */
+/** The most UTF-8 bytes that one UTF-16 unit can take. */
 const longestCharacter = 3;
 
-/** All pieces in one: themselves where they stand one behind the other, else a copy. */
+/** Concatenates pieces. Returns a view without copying if they are adjacent in memory, otherwise a copy. */
 export function joined(pieces: Buffer[]): Buffer {
   const [first] = pieces;
   const areAdjacent = pieces.every(({ buffer, byteOffset }, i) => {

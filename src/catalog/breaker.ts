@@ -1,6 +1,9 @@
 import { unavailable } from '../errors.ts';
 
-/** Spares callers the wait for a service that is down, and the service the callers. */
+/**
+ * A circuit breaker for a remote service. After a failure that shows the service is down, the breaker is open: it
+ * rejects callers at once. After a while it lets one caller try. A success closes it.
+ */
 export class Breaker {
   readonly #openMs: number;
   readonly #what: string;
@@ -8,32 +11,33 @@ export class Breaker {
   #openUntil = 0;
 
   /**
-   * @param what is down, for the message
-   * @param openMs for how long nobody is let through once it is down; then one caller is let through to try
+   * @param what name of the service, for the error message
+   * @param openMs how long callers are rejected after a failure (ms); then one caller may try
    */
   constructor(what: string, openMs: number) {
     this.#what = what;
     this.#openMs = openMs;
   }
 
-  /** Whether the next caller would be refused. */
+  /** Whether the next caller would be rejected. */
   get isOpen(): boolean {
     return this.#isDown && performance.now() < this.#openUntil;
   }
 
-  /** @throws DomainError `unavailable` while nobody is let through */
+  /** @throws DomainError `unavailable` while the breaker is open */
   demandClosed(): void {
     if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
   }
 
   /**
-   * Runs work unless the service is down.
-   * @param judge tells by an error of the work whether the service is down; undefined when the error says nothing of that
-   * @throws DomainError `unavailable` without running it
+   * Runs work unless the breaker is open.
+   * @param judge decides from an error of the work whether the service is down; returns undefined if the error does not
+   *   tell
+   * @throws DomainError `unavailable` if the breaker is open; the work does not run then
    */
   async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
     this.demandClosed();
-    // Whoever comes while this one tries is refused.
+    // Rejects other callers while this one tries.
     if (this.#isDown) this.#open();
     try {
       const result = await work();
@@ -46,7 +50,7 @@ export class Breaker {
     }
   }
 
-  /** Lets nobody through for a while. */
+  /** Rejects all callers for the next `openMs`. */
   #open(): void {
     this.#openUntil = performance.now() + this.#openMs;
   }

@@ -5,32 +5,35 @@ import type { Criterion } from './criteria.ts';
 import type { CatalogDocument } from './document.ts';
 import type { ProspectOrder, ProspectPosition } from './order.ts';
 
-/** Which prospects, in which order. */
+/** A search for prospects: conditions and order. */
 export interface Search {
-  /** All of these hold. */
+  /** Conditions that a prospect must all meet. */
   criteria: Criterion[];
   order: ProspectOrder;
-  /** Leaves out what this customer has unlocked. */
+  /** Excludes the prospects that this customer has unlocked: the search is net-new for the customer. */
   netNewFor?: string | undefined;
 }
 
-/** A piece of what a search finds: after so many prospects, or after a position; not both. */
+/** One page of a search's result. It starts after `skip` prospects or after a position, not both. */
 export interface Slice {
   limit: number;
   skip?: number;
   after?: ProspectPosition | undefined;
 }
 
-/** A person as an engine is sent it, in UTF-8. A load keeps these while they wait: objects would be a heap full soon. */
+/**
+ * A person in the form that is sent to an engine, in UTF-8. An import holds many of them while they wait to be written;
+ * objects would fill the heap.
+ */
 export interface EncodedPerson {
   id: string;
   bytes: Buffer;
 }
 
-/** How many prospects `page × limit` may reach; deeper by cursor only. */
+/** The highest allowed value of `page × limit`. Deeper pages need a cursor. */
 export const deepestPage = 10_000;
 
-/** What `catalog status` shows. */
+/** The catalog's part of the output of `catalog status`. */
 export interface CatalogStatus {
   engine: 'postgres' | 'elasticsearch';
   people: number;
@@ -39,68 +42,73 @@ export interface CatalogStatus {
 }
 
 /**
- * What is read of the people that customers look for. Two engines keep them, with the same answers to the same questions.
- * Whatever keeps an engine from answering comes out as DomainError `unavailable`, in bounded time.
+ * The read methods of the prospect catalog. Two engines implement them and return the same results for the same search.
+ * If an engine cannot answer, each method throws DomainError `unavailable` in bounded time.
  */
 export interface CatalogReads {
-  /** A slice of the prospects that match, unmasked, in the order asked for and then by id. */
+  /** Returns one page of the matching prospects, unmasked, in the requested order and then by id. */
   search(search: Search, slice: Slice): Promise<Prospect[]>;
-  /** How many match, exactly. */
+  /** Returns the exact number of matching prospects. */
   count(search: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number>;
-  /** The prospects of these ids that exist, in no order. */
+  /** Returns the prospects with these ids, in no particular order. Unknown ids are skipped. */
   find(ids: string[]): Promise<Prospect[]>;
-  /** Values of a member (or of all) with words that begin so, the most frequent first, at most ten. */
+  /**
+   * Returns at most ten values of one field, or of all fields, the most frequent first. For each word of the search
+   * text a value has a word that begins with it.
+   */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }
 
-/** The whole catalog. Its own reads are the service's, and count in nobody else's share. */
+/** The prospect catalog. Its own read methods are for the service itself: they count in no customer's share. */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
-  /** By which Postgres knows what imports have written to it. */
+  /** The name under which Postgres records the catalog's imports. */
   readonly name: string;
   /** Where reads wait for a place before they are sent, for metrics. */
   readonly gates: readonly Gate[];
   /** Whether reads are refused at the moment without being sent, since the catalog's cluster did not answer. */
   readonly isRefusing: boolean;
 
-  /** The reads as a requester makes them: they count in the customer's share, and end when the requester's signal is aborted. */
+  /** Returns the read methods for a requester. They count in its customer's share, and end when its signal aborts. */
   for(requester: Requester): CatalogReads;
 
   /**
-   * Makes the catalog know, for these prospects, who has unlocked them as Postgres tells it at some moment after the call;
-   * `refresh` makes it seen.
+   * Copies the unlocks of these prospects from Postgres into the catalog, as they are at some moment after the call.
+   * Searches see them after `refresh`.
    */
   syncUnlocks(ids: string[]): Promise<void>;
-  /** Whatever was written before is seen by searches after. */
+  /** Makes all earlier writes visible to later searches. */
   refresh(): Promise<void>;
-  /** Whether it can be searched and written to at the moment. */
+  /** Returns whether the catalog can be searched and written to now. */
   isUp(): Promise<boolean>;
 
   /**
-   * Makes the catalog ready to be written to, whatever was done to it; called once before.
-   * @param say is given what was mended
-   * @returns the incarnation that is written to until the next call: another one, later, holds other people
+   * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
+   * @param say receives a message for each repair
+   * @returns the incarnation: an id of the index or table file that all writes go to until the next call. If a later
+   *   call returns another incarnation, what was written before is gone
    */
   prepare(say?: (text: string) => unknown): Promise<string>;
-  /** What is written of a person, as text. */
+  /** Encodes a person as the text that `write` sends to the engine. */
   encode(document: CatalogDocument): string;
   /**
-   * Writes people, replacing those of the same id, who has unlocked them staying; acknowledged when it resolves, and then
-   * their bytes are no longer needed. Ids are distinct.
+   * Writes people. Replaces people of the same id and keeps their unlocks. When the promise resolves, the writes are
+   * confirmed and the bytes may be reused.
+   * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Takes people out; their unlocks stay. Returns how many there were. */
+  /** Removes people and keeps their unlocks. Returns the number of people removed. */
   remove(ids: string[]): Promise<number>;
   /**
-   * Ends a load: all that was written is seen, and the suggestions are true.
-   * @returns how many people the catalog holds, counted in it
-   * @throws DomainError `unavailable` also when what was written to is no longer what is searched
+   * Ends an import: makes all writes visible and counts the suggestions again.
+   * @returns the number of people, counted in the catalog
+   * @throws DomainError `unavailable`, also if searches no longer use the index that was written to
    */
   finish(): Promise<number>;
   /**
-   * Derives everything anew from the people kept, and from the unlocks in Postgres, while the old goes on answering.
-   * @param progress is waited for; what it throws ends the work
-   * @returns how many people there are, counted in what was derived
+   * Rebuilds the index from the stored people and from the unlocks in Postgres. Searches use the old index meanwhile.
+   * @param progress called and awaited after each batch; an error that it throws ends the reindex
+   * @returns the number of people, counted in the new index
    */
   reindex(progress: (done: number, total: number) => Promise<void> | void): Promise<number>;
   status(): Promise<CatalogStatus>;

@@ -10,24 +10,28 @@ import {
   type WordMember,
 } from '../schemas/prospects.ts';
 
-/** One condition on a prospect, its texts folded: what each engine prints in its own language. */
+/** One condition on a prospect. Its texts are folded. Each engine translates it into its own query language. */
 export type Criterion =
-  /** The member is one of the values; `""` also stands for none. */
+  /** The field equals one of the values. The value `""` also matches a missing field. */
   | { kind: 'equals'; member: WholeMember | 'verification_status'; values: string[] }
-  /** The member has all words of one of the alternatives. */
+  /** The field contains all words of at least one alternative. */
   | { kind: 'words'; member: WordMember; alternatives: string[][] }
-  /** Both ends included. */
+  /** The score is in this range, both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
-  /** Both ends included; ISO 8601 in UTC. */
+  /** `date_verified` is in this range, both ends included. The ends are ISO 8601 in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
 
-/** Words that all alternatives together may have: a cluster refuses queries of more than 1,024 clauses. */
+/**
+ * The most words that all alternatives of a search may have together. Elasticsearch rejects queries of over 1,024
+ * clauses.
+ */
 const mostWords = 800;
 
 /**
- * The conditions that a request's filters ask for. An empty array, an empty range and a range's null end ask nothing.
- * @throws DomainError `validation_failed` when the words are too many
+ * Converts a request's filters to conditions. An empty array, an empty range and a null end of a range set no
+ * condition.
+ * @throws DomainError `validation_failed` if the filters have more than 800 words
  */
 export function toCriteria(filters: ProspectFilters): Criterion[] {
   const { has_email, has_phone } = filters;
@@ -53,13 +57,13 @@ const haveWords = (member: WordMember, values: string[] = []): Criterion | undef
     ? { kind: 'words', member, alternatives: distinct(values.map((value) => distinct(words(value)))) }
     : undefined;
 
-/** Sorted, so that what asks the same is the same. */
+/** Removes duplicates and sorts, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
   [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((one, other) =>
     String(one) < String(other) ? -1 : 1,
   );
 
-/** Every prospect has all of no words. */
+/** Returns whether a condition excludes any prospect. An alternative without words matches everybody. */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
     ? criterion.alternatives.every((alternative) => alternative.length > 0)
@@ -70,7 +74,7 @@ const asksSomething = (criterion: Criterion): boolean =>
 function refuseTooManyWords(criteria: Criterion[]): void {
   const counts = criteria.map((criterion) => (criterion.kind === 'words' ? criterion.alternatives.flat().length : 0));
   if (counts.reduce((sum, count) => sum + count, 0) > mostWords)
-    throw validationFailed([{ path: '/filters', message: `must not have more than ${mostWords} words to look for` }]);
+    throw validationFailed([{ path: '/filters', message: `must not have more than ${mostWords} words in total` }]);
 }
 
 function ends<T, U>(
@@ -86,7 +90,9 @@ function ends<T, U>(
 
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
-/** What was asked, each described member present; sent back as `filters`, it asks the same. */
+/**
+ * Returns the filters for the response, with all described fields present. Sent back as `filters`, they match the same.
+ */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);
   const { score, verification_status, has_email, has_phone } = filters;

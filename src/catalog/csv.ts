@@ -6,8 +6,9 @@ const newline = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * The end of a CSV record (RFC 4180): line breaks within quotes belong to it. Works on bytes: none of UTF-8's longer
- * sequences holds one of these. A quote inside a field that does not begin with one is a character like any other.
+ * Finds the end of the first CSV record (RFC 4180) in the bytes. Line breaks within quotes belong to the record. A
+ * quote inside a field that does not begin with a quote is an ordinary character. It is safe to search the bytes for
+ * these ASCII characters: they never occur inside a multi-byte sequence of UTF-8.
  */
 export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
   let at = 0;
@@ -25,7 +26,10 @@ export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
   }
 };
 
-/** The quote that closes a field: two in a row stand for one in it. Not known while the next byte is to come. */
+/**
+ * Returns the index of the quote that closes a field, or undefined. Two quotes in a row stand for one quote in the
+ * field, so a quote at the end of the bytes can only be judged when the next byte is known.
+ */
 function closingQuote(bytes: Buffer, from: number, isLast: boolean): number | undefined {
   let at = bytes.indexOf(quote, from);
   while (at >= 0 && bytes[at + 1] === quote) at = bytes.indexOf(quote, at + 2);
@@ -43,7 +47,10 @@ function endOfField(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** The fields of one record, whose end `endOfCsvRecord` found. */
+/**
+ * Splits one CSV record into its fields.
+ * @param text one whole record, whose end `endOfCsvRecord` found
+ */
 export function parseCsvRecord(text: string): string[] {
   const fields: string[] = [];
   for (let at = 0; at <= text.length;) {

@@ -3,28 +3,36 @@ import type { Prospect, TextMember, WordMember } from '../schemas/prospects.ts';
 import { remembered } from './remembered.ts';
 
 /**
- * A person as both engines keep it: what is answered, and beside it what is compared. Folding and splitting into words
- * happen here, so that the engines only compare bytes.
+ * A person in the form that both engines store: the fields that are returned, and the texts that are compared. Texts
+ * are folded and split into words here, so the engines only compare bytes and cannot differ.
  */
 export interface CatalogDocument {
   id: string;
-  /** All of the prospect but its `_id`. */
+  /** All fields of the prospect except `_id`. */
   person: Omit<Prospect, '_id'>;
+  /** Each text in its folded form: without case and accents, as `fold` returns it. */
   folded: Record<RequiredMember, string> & { location_postal_code: string | null };
+  /** The distinct folded words of each text that is searched by word. */
   words: Record<WordMember, string[]>;
-  /** As it was given, where that is not the usual spelling of its folded form. */
+  /** Each text as it was imported, but undefined if it equals `usualSpelling` of its folded form. */
   spelled: Record<TextMember, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
 
-/** Every person has these, be they empty. */
+/** A text field that every person has. It may be empty. */
 export type RequiredMember = Exclude<TextMember, 'location_postal_code'>;
 
-/** Text whose folded form is longer is not taken into the catalog: a btree of Postgres cannot index more. */
+/**
+ * The maximum length of a folded text (UTF-16 units). Imports reject longer ones: a btree index of Postgres cannot hold
+ * them.
+ */
 export const longestFolded = 640;
 
-/** The document of a prospect. A load makes millions: literals, and one look into the memory a member. */
+/**
+ * Converts a prospect to the document that the engines store. An import calls this millions of times: object literals
+ * and one cache lookup for each field keep it fast.
+ */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   const { location_postal_code: code } = person;
   const [first, last] = [foldOnce(person.first_name), foldOnce(person.last_name)];
@@ -70,35 +78,40 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   };
 }
 
-/** The prospect of a document. */
+/** Converts a stored person back to a prospect. */
 export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
-/** Whether there is any address to write to: without one an unlock is free. */
+/** Returns whether a prospect has an e-mail address. Unlocking a prospect without one is free. */
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 
-/** A member's folded form; null where the person has none. */
+/** Returns the folded form of a person's text field, or null if the field is null. */
 export const foldedOf = (person: Pick<Prospect, TextMember>, member: TextMember): string | null => {
   const text = person[member];
   return text === null ? null : foldOnce(text).folded;
 };
 
-/** A text's folded form; the text where that is not the form's usual spelling; its distinct words once they were asked for. */
+/** A text with its derived forms. */
 interface Folded {
   readonly folded: string;
+  /** The text itself, but undefined if it equals the usual spelling of the folded form. */
   readonly spelled: string | undefined;
+  /** The distinct words. Computed at the first use. */
   words?: string[];
 }
 
 /**
- * How most who write a text of this folded form write it: each word with a capital. What is spelled so is kept in its
- * folded form alone, so this must never change, not even with a newer Unicode: it knows the letters of three alphabets and
- * what stands before a word in ASCII, and leaves all else as it is.
+ * Returns the most likely spelling of a folded text: each word with a capital letter. Catalogs store a text spelled
+ * like this only in its folded form. So this function must never change, not even with a newer version of Unicode. That
+ * is why it has a fixed list: the letters of three alphabets and the ASCII characters before a word. It keeps all other
+ * characters.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
-/** Titles, companies, names and places repeat: most of a load is folded from memory. */
+/**
+ * Folds a text, with a cache. Titles, companies, names and places repeat, so most texts of an import are found there.
+ */
 const foldOnce = remembered((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };

@@ -4,39 +4,45 @@ import { joined } from './arena.ts';
 import { loadPatienceMs, type SearchNodes } from './elasticsearch-cluster.ts';
 import { meaningOf, Refusal, type Meaning } from './elasticsearch-errors.ts';
 
-/** One line or two of a bulk request, as they are sent. */
+/** One operation of a bulk request: its one or two lines of NDJSON, as they are sent. */
 export interface Operation {
   id: string;
   bytes: Buffer;
 }
 
-/** The text of an operation; one that deletes has no source. */
+/** Returns the lines of a bulk operation. A delete has no `source`. */
 export const operationText = (action: object, source?: object): string =>
   source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
 
+/** Builds a bulk operation for the document with this id. */
 export const toOperation = (id: string, action: object, source?: object): Operation => ({
   id,
   bytes: Buffer.from(operationText(action, source)),
 });
 
-/** What became of one operation. */
+/** The cluster's result for one bulk operation. */
 interface ItemResult {
   status: number;
   result?: string | undefined;
-  /** Of its error. */
+  /** The type of the error, if it failed. */
   type?: string | undefined;
 }
 
-/** What an operation's error means. Deleting what is not there (404), and a version that has gone on (409), are results. */
+/**
+ * Classifies an operation's error. Returns undefined if there is none. Deleting a missing document (404) and a version
+ * conflict (409) are results, not errors.
+ */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations, and those again that the cluster cannot do at the moment: it is busy, or the index is blocked.
- * @param alias of the index that is written to. It must be an alias: under a name that nothing has, the cluster would make
- *   an index of its own liking
- * @throws DomainError `unavailable` when that lasts too long
- * @throws Refusal
+ * Sends operations to the cluster. Retries those that fail because the cluster is busy or the index is blocked.
+ * @param alias of the index to write to. It must be an alias: for an unknown index name the cluster would create an
+ *   index with default settings
+ * @param patienceMs how long to retry (ms)
+ * @returns the result of each operation, by document id
+ * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
+ * @throws Refusal if the cluster rejects an operation and a retry would not help
  */
 export async function bulk(
   nodes: SearchNodes,
@@ -56,12 +62,15 @@ export async function bulk(
     if (!reason) return results;
     left = left.filter((_, i) => isPutOff[i]);
     if (performance.now() + pause > deadline)
-      throw unavailable(`The prospect catalog takes no writes at the moment (${reason.status} ${reason.type ?? ''})`);
+      throw unavailable(`The prospect catalog rejects writes at the moment (${reason.status} ${reason.type ?? ''})`);
     await sleep(pause * (0.5 + Math.random()));
   }
 }
 
-/** @throws Refusal when waiting helps none of those that failed */
+/**
+ * Sends one bulk request. Returns one result for each operation, in the same order.
+ * @throws Refusal if an operation failed in a way that a retry cannot help
+ */
 async function bulkOnce(
   nodes: SearchNodes,
   index: string,
@@ -71,7 +80,7 @@ async function bulkOnce(
   const request = {
     index,
     require_alias: true,
-    // The client sends bytes as they are; its types know objects only.
+    // The client sends buffers unchanged, but its types only allow objects.
     operations: joined(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
   };
@@ -81,7 +90,7 @@ async function bulkOnce(
     const answer = { status, result, type: error?.type };
     const meaning = meaningOfItem(answer);
     if (meaning === 'missing' || meaning === 'refused')
-      throw new Refusal(meaning, `The catalog refused a document: ${status} ${error?.type}`);
+      throw new Refusal(meaning, `The search cluster rejected a document: ${status} ${error?.type}`);
     return answer;
   });
 }

@@ -16,59 +16,63 @@ import {
   mayBeBetterElsewhere,
 } from './elasticsearch-errors.ts';
 
-/** What every call is given beside its own parameters. */
+/** Transport options that every call passes to the client. */
 export interface CallOptions {
   requestTimeout: number;
   maxRetries: 0;
   signal?: AbortSignal;
 }
 
-/** The cluster as a requester reads it. */
+/** Read access to the cluster for one requester. */
 export interface Reader {
   /**
-   * A question that somebody waits for. It waits for a place if need be.
-   * @throws DomainError `unavailable` when the cluster is down, silent or overloaded, or there is no place in time
+   * Runs a read that a caller waits for. First waits for a free slot, if all are taken.
+   * @throws DomainError `unavailable` if the cluster is down, silent or overloaded, or if no slot became free in time
    */
   read<T>(call: Call<T>): Promise<T>;
 }
 
-/** One call, on whichever node it is told. */
+/** A call to the cluster. It must use the client of the node that it is given. */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
-/** Parameters of a search: the nodes to ask, while some of them are in doubt. */
+/** Search parameters that steer a search away from doubtful nodes. Empty if all nodes respond. */
 export interface Route {
   preference?: string;
 }
 
-/** It has answered; it was late to, as a busy node may be; it could not be reached, or broke off. */
+/** How doubtful a node is. 0: it responded. 1: it timed out, as a busy node may. 2: no connection, or a broken one. */
 type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** How little is to be hoped of it, by its last sign of life. */
+  /** The result of the last health probe. */
   doubt: Doubt;
-  /** Whether it answered when it was last asked for a sign of life. */
+  /** Whether the node responded to the last health probe. */
   answers: boolean;
-  /** By which the cluster calls it; known once it has answered. */
+  /** The node's id in the cluster. Known after its first response. */
   id: string | undefined;
 }
 
-/** How long a load waits for the cluster to come back: longer than a cluster takes to give up a lost node (ms). */
+/** How long an import waits for the cluster (ms). Longer than the cluster needs to give up a lost node. */
 export const loadPatienceMs = 300_000;
-/** How long a node may take for a sign of life, and the pause between two such questions. */
+/** Timeout of a health probe, and the pause between two probes (ms). */
 const probeMs = 1_000;
-/** Readers that may wait, and how long: as for a connection to the database. */
+/** How many reads may wait for a slot, and for how long (ms). The limits equal those for database connections. */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
-/** Failed answers in a row after which the cluster is asked for a sign of life. */
+/** The number of consecutive failed reads after which all nodes are probed. */
 const failuresInDoubt = 5;
 const firstPauseMs = 100;
 const longestPauseMs = 5_000;
 
 /**
- * The nodes of a search cluster, with limits: reads have places, which customers share. Each call has its time, is sent
- * twice at most, and is not sent at all while the cluster does not answer. A slow read is not sent again. A node that holds its sockets and answers nothing also holds up searches that come in
- * through others, as long as the cluster counts it in; so when a search takes too long all nodes are asked for a sign of
- * life, and those that give none are left out, until they do.
+ * A client for all nodes of a search cluster, with limits.
+ *
+ * Reads need a slot; customers share the slots fairly. Each read has a timeout, is sent at most twice, and is rejected
+ * at once while the circuit breaker is open. A read that is slow on a healthy cluster is not retried.
+ *
+ * A node that accepts connections but never responds also blocks searches that arrive through other nodes, until the
+ * cluster drops it. So when a search times out, all nodes are probed. Nodes that do not respond get no calls until they
+ * respond again.
  */
 export class SearchNodes {
   readonly #nodes: Node[];
@@ -78,7 +82,7 @@ export class SearchNodes {
   readonly #breaker = new Breaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** Failed answers in a row. */
+  /** Consecutive failed reads. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -86,7 +90,7 @@ export class SearchNodes {
   constructor(config: Config) {
     const auth = config.ELASTICSEARCH_API_KEY ? { auth: { apiKey: config.ELASTICSEARCH_API_KEY } } : {};
     this.#nodes = config.ELASTICSEARCH_URL!.split(',').map((node) => ({
-      // What it answers is what was written here: nothing in it can be a prototype.
+      // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
       client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),
       doubt: 0,
       answers: true,
@@ -107,12 +111,12 @@ export class SearchNodes {
     return this.#breaker.isOpen;
   }
 
-  /** How long a read can take, its retry included (ms). */
+  /** The longest time that a read can take, including its retry (ms). */
   get longestReadMs(): number {
     return 2 * (this.#readMs + probeMs);
   }
 
-  /** The cluster as a requester reads it: a read counts in the customer's share, and ends with the requester's signal. */
+  /** Returns read access for a requester. Its reads count in its customer's share, and end when its signal aborts. */
   for(requester: Requester): Reader {
     return {
       read: (call) =>
@@ -128,16 +132,16 @@ export class SearchNodes {
     };
   }
 
-  /** A read of the service's own. */
+  /** Runs a read for the service itself. It counts in no customer's share. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
 
   /**
-   * Work that waits for the cluster to come back, and repeats itself until it did; so it must not matter how often it is done.
-   * @param patienceMs how long to wait; as long as a load does when left out
-   * @throws DomainError `unavailable` when that was too short
-   * @throws Refusal
+   * Runs a call and retries it while the cluster is unavailable. The call must be idempotent.
+   * @param patienceMs how long to retry (ms); by default as long as an import does
+   * @throws DomainError `unavailable` if the cluster is still unavailable after `patienceMs`
+   * @throws Refusal if the cluster rejects the call and a retry would not help
    */
   work<T>(call: Call<T>, patienceMs = loadPatienceMs): Promise<T> {
     return asDomainErrors(async () => {
@@ -147,7 +151,7 @@ export class SearchNodes {
           return await this.#attempt(call, this.#writeMs);
         } catch (error) {
           if (!isTrouble(error) || performance.now() + pause > deadline || this.#closing.signal.aborted) throw error;
-          // Not all at the same moment: some may come from the same fault.
+          // A random pause, so that calls that failed together do not retry together.
           await sleep(pause * (0.5 + Math.random()), undefined, { signal: this.#closing.signal });
         }
       }
@@ -155,8 +159,8 @@ export class SearchNodes {
   }
 
   /**
-   * A question about the cluster's state, in a second at most.
-   * @throws DomainError `unavailable`, at once while the cluster is known not to answer
+   * Runs a call about the cluster's state, with a timeout of at most one second and no retry.
+   * @throws DomainError `unavailable`; at once while the circuit breaker is open
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -176,7 +180,10 @@ export class SearchNodes {
     return once().catch((error: unknown) => (this.#isWorthRetry(error) ? once() : Promise.reject(error as Error)));
   }
 
-  /** A read that was slow although all nodes answer is slow by itself: sent again it would only double the load. */
+  /**
+   * Returns whether a failed read should be sent again. If it timed out although all nodes respond, the read itself is
+   * slow: a retry would only double the load.
+   */
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
     const { length } = this.#nodes.filter(({ answers }) => answers);
@@ -184,14 +191,15 @@ export class SearchNodes {
   }
 
   /**
-   * Whether a failed read means that the cluster is down, for everybody. One customer's queries can be slow or refused one
-   * after the other, so what counts is that no node gives a sign of life.
+   * Returns whether a failed read means that the cluster is down for everybody, or undefined if that is not known. One
+   * customer's queries can all be slow or rejected, so failed reads do not suffice: the cluster is down if no node
+   * responds to a probe, or if it rejects the read because its queues are full.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
     if (isAborted(error)) return undefined;
     this.#failures = isTrouble(error) ? this.#failures + 1 : 0;
     if (this.#failures === 0) return false;
-    const isJudged = mayBeBetterElsewhere(error); // all nodes were asked just now
+    const isJudged = mayBeBetterElsewhere(error); // #attempt has just probed all nodes
     if (!isJudged && this.#failures < failuresInDoubt) return false;
     if (!isJudged) await this.#probeAll();
     this.#failures %= failuresInDoubt;
@@ -200,7 +208,7 @@ export class SearchNodes {
 
   async #attempt<T>(call: Call<T>, requestTimeout: number, signal?: AbortSignal): Promise<T> {
     const node = this.#pick();
-    // A signal of its own: the client fires this one's event when the call takes too long.
+    // The call gets its own signal, because the client fires the abort event of its signal when the call times out.
     const given = signal ? { signal: AbortSignal.any([signal]) } : {};
     const stop = catalogCallDuration.startTimer();
     try {
@@ -211,8 +219,8 @@ export class SearchNodes {
     } catch (error) {
       stop({ outcome: outcomeOf(error) });
       if (mayBeBetterElsewhere(error)) {
-        // A call that was given seconds may have waited for another node than the one that was asked, and a node that
-        // answers that a shard failed may have lost another node: the retry must not go there.
+        // The faulty node may be another one than the node that was called. It may have held up this call, or its shard
+        // may have failed. So all nodes are probed, and the retry avoids the faulty one.
         await this.#probeAll();
         this.#watch();
       }
@@ -220,7 +228,7 @@ export class SearchNodes {
     }
   }
 
-  /** In turn, of those there is least doubt about. */
+  /** Picks the next node, round robin among the least doubtful nodes. */
   #pick(): Node {
     const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
     const among = this.#nodes.filter(({ doubt }) => doubt === least);
@@ -228,20 +236,20 @@ export class SearchNodes {
     return among[this.#next % among.length]!;
   }
 
-  /** While some are in doubt, the others' copies are asked where they have any. */
+  /** Returns search parameters that prefer shard copies on healthy nodes while some nodes are doubtful. */
   #route(): Route {
     const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
     if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
-  /** Whoever asks meanwhile gets the same answer. */
+  /** Probes all nodes. Concurrent callers share one probe. */
   #probeAll(): Promise<unknown> {
     this.#probing ??= Promise.all(this.#nodes.map((node) => probe(node))).finally(() => (this.#probing = undefined));
     return this.#probing;
   }
 
-  /** Asks again until nobody is in doubt. */
+  /** Starts to probe all nodes regularly, until none is doubtful. Does nothing if this is already running. */
   #watch(): void {
     if (this.#watching) return;
     this.#watching = true;
@@ -252,7 +260,7 @@ export class SearchNodes {
         await this.#probeAll();
       }
     };
-    // Closing ends the watch.
+    // `close` aborts the sleep, which ends the loop.
     void again().then(
       () => (this.#watching = false),
       () => undefined,
@@ -267,7 +275,7 @@ function outcomeOf(error: unknown): string {
   return isTrouble(error) ? 'trouble' : 'error';
 }
 
-/** What a node itself answers, without asking another. */
+/** Asks a node for its own id, which it can tell without other nodes, and records whether it responded. */
 async function probe(node: Node): Promise<void> {
   try {
     const answer = await node.client.nodes.info(

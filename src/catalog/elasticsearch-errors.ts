@@ -2,32 +2,36 @@ import { errors, type estypes } from '@elastic/elasticsearch';
 import { DomainError, unavailable } from '../errors.ts';
 
 /**
- * What an error of the cluster means:
- * - `wait`: the cluster cannot do it now; the catalog is as it was. It passes, or whoever runs the cluster ends it.
+ * The meaning of an error of the cluster:
+ * - `wait`: the cluster cannot do it now, and nothing has changed. A later retry may succeed, or an operator must act.
  * - `missing`: there is no index of that name.
- * - `refused`: the request does not fit the index. Either the index is not as the service made it, or the service is wrong.
+ * - `refused`: the request does not fit the index. The index is not as the service created it, or the service has a
+ *   bug.
  */
 export type Meaning = 'wait' | 'missing' | 'refused';
 
-/** By type, where the status does not tell. All else is `wait` from 500 on and for 429, and `refused` below. */
+/**
+ * Meanings of error types whose HTTP status does not tell the meaning. All other errors are `wait` from status 500 on
+ * and for 429 and 401, otherwise `refused`.
+ */
 const meanings: Record<string, Meaning> = {
-  // A block on writes, on reads or on metadata, set by hand; the one of a disk that is nearly full is 429.
+  // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
   cluster_block_exception: 'wait',
   index_closed_exception: 'wait',
-  // Our login is not accepted, or lacks a right: a matter of configuration, not of the catalog.
+  // The cluster rejects the service's credentials or permissions: the configuration is wrong, not the catalog.
   security_exception: 'wait',
-  // What a snapshot reads cannot be deleted.
+  // An index cannot be deleted while a snapshot reads it.
   snapshot_in_progress_exception: 'wait',
-  // The cluster has as many shards as it may have.
+  // The cluster has reached its limit of shards.
   validation_exception: 'wait',
   index_not_found_exception: 'missing',
 };
 
-/** What an answer with this status, and this type of error, means. */
+/** Returns the meaning of an error response with this HTTP status and this error type. */
 export const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 
-/** The cluster answered a request with an error that waiting does not cure. */
+/** The cluster rejected a request, and a later retry would not help. */
 export class Refusal extends Error {
   readonly meaning: Exclude<Meaning, 'wait'>;
 
@@ -38,7 +42,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Only a part of the shards has answered, or not all in time. */
+/** A response is incomplete: some shards failed or did not respond in time. */
 class PartialAnswer extends Error {}
 
 interface Shards {
@@ -47,36 +51,41 @@ interface Shards {
 }
 
 /**
- * Returns an answer that every shard has a part in: what a part of them found must not be taken for the whole.
- * @throws PartialAnswer, which means `wait`
+ * Returns the given response if all shards contributed to it. A result from some of the shards must not pass for the
+ * whole result.
+ * @throws PartialAnswer otherwise; it counts as `wait`
  */
 export function whole<T extends Shards>(answer: T): T {
   const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
   if (timed_out || failed > 0 || successful < total)
-    throw new PartialAnswer(timed_out ? 'a search was cut off' : 'not all shards answered');
+    throw new PartialAnswer(timed_out ? 'the search timed out in the cluster' : 'not all shards responded');
   return answer;
 }
 
-/** Refreshes what is at hand. Copies that are not there count as neither successful nor failed: they come with all that was written. */
+/**
+ * Returns the given response of a refresh if no shard failed. Missing shard copies are no failure: when they come back,
+ * they have all writes.
+ * @throws PartialAnswer otherwise; it counts as `wait`
+ */
 export function refreshed<T extends Shards>(answer: T): T {
   const { _shards: shards } = answer;
   if (shards && shards.failed > 0) throw new PartialAnswer('not all shards were refreshed');
   return answer;
 }
 
-/** No answer came: too late, no connection, or one that broke. */
+/** Returns whether an error means that no response came: a timeout, no connection, or a broken connection. */
 export const isSilence = (error: unknown): boolean =>
   error instanceof errors.TimeoutError ||
   error instanceof errors.ConnectionError ||
   error instanceof errors.NoLivingConnectionsError;
 
-/** A node that was asked in vain: no answer in time says less than a connection that broke. */
+/** Returns whether an error is a timeout. A timeout is weaker evidence of a lost node than a broken connection. */
 export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
   error instanceof errors.ResponseError ? error.statusCode : undefined;
 
-/** The cluster cannot answer now. */
+/** Returns whether an error means that the cluster cannot answer now, so that a later retry may succeed. */
 export function isTrouble(error: unknown): boolean {
   if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
   return isSilence(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
@@ -87,17 +96,25 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
   return body?.error?.type;
 };
 
-/** Another node, or the next moment, may do better. Not when the cluster is overloaded (429), or refuses for as long as it is told to. */
+/**
+ * Returns whether an immediate retry, perhaps on another node, may succeed. False if the cluster is overloaded (429) or
+ * rejects the request because of a block or missing permissions.
+ */
 export const mayBeBetterElsewhere = (error: unknown): boolean => isTrouble(error) && (statusOf(error) ?? 500) >= 500;
 
-/** The queues of the cluster are full, whoever asks. */
+/** Returns whether the cluster rejected a request because its queues are full, which affects all callers. */
 export const isRejected = (error: unknown): boolean =>
   error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
-/** Whoever asked does not wait for the answer any more. */
+/** Returns whether a call ended because its caller aborted it. */
 export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
 
-/** The client's errors hold whole requests, with people in them: what goes on is their name, status and type. */
+/**
+ * Runs work and converts errors of the Elasticsearch client. The client's errors contain whole requests with personal
+ * data, so only their name, status and type are kept.
+ * @throws DomainError `unavailable` if the cluster cannot answer now
+ * @throws Refusal if the cluster rejected the request
+ */
 export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -4,55 +4,57 @@ import type { Config } from '../config.ts';
 import { textMembers, wordMembers, type TextMember, type WordMember } from '../schemas/prospects.ts';
 import { memberLetters, type Letter } from './member-letters.ts';
 
-/** The names under which a catalog stands in its cluster. */
+/** The aliases of a catalog in its search cluster. */
 export interface Names {
-  /** Alias of the index that is searched. */
+  /** Alias of the index of people that searches use. */
   people: string;
-  /** Alias of every index that must learn of unlocks: the one that is searched, and one that is being built. */
+  /** Alias of all indexes that unlocks must be written to: the index that searches use, and one that is being built. */
   everywhere: string;
   /** Alias of the index of suggestions. */
   values: string;
 }
 
 /**
- * How people are kept. It goes up with any change of the fields, of folding or of the usual spelling: who keeps them in
- * another way does not find a catalog, rather than misread it, and two can stand side by side.
+ * The version of the index format, part of all index names. Increase it with every change of the fields, of folding or
+ * of the usual spelling. A release with another version then finds no catalog instead of misreading it, and the
+ * catalogs of two releases can exist side by side.
  */
 const layout = 1;
 
+/** Returns the aliases of the catalog that the configuration names. */
 export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
 };
 
-/** A name for a new index. That it is new does not depend on the clock. */
+/** Returns a unique name for a new index behind this alias. Its random part makes it unique whatever the clock says. */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** Whether the name of an index is one that the service gives to an index behind this alias. */
+/** Returns whether an index name has the form that the service gives to indexes behind this alias. */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
-/** The alias through which an index is written to: that index alone has it, so that nothing else can be written in its place. */
+/** Returns the alias for writes to this index. No other index has it, so writes cannot reach a wrong index. */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 
-/** Compared as bytes: texts come folded and split into words. */
+/** A text to search and sort by. Elasticsearch compares its bytes: texts are already folded and split into words. */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** Looked for, never sorted by. */
+/** A text to search by, but not to sort or count by. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** Counted or sorted by, never looked for. */
+/** A text to sort or count by, but not to search by. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
-/** Sorted by, never looked for. */
+/** Half of an id, as a number to sort by. It is not searched. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
-/** A number of few values: to look through its column costs a search less than a tree of it costs a load. */
+/** A small number. A search scans its column; that costs less than an index on it costs an import. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
-/** A member's folded form. */
+/** Returns the index field that holds the folded form of a prospect's text field. */
 export const foldedField = <M extends TextMember>(member: M): Letter<M> => memberLetters[member];
-/** The words of that. */
+/** Returns the index field that holds the folded words of a prospect's text field. */
 export const wordsField = <M extends WordMember>(member: M): `${Letter<M>}w` => `${memberLetters[member]}w`;
-/** A member as it was given, where that is not its usual spelling. */
+/** Returns the index field that holds a text as it was imported, if that differs from its usual spelling. */
 export const spelledField = <M extends TextMember>(member: M): `${Letter<M>}s` => `${memberLetters[member]}s`;
 
 const perMember = <M extends TextMember>(
@@ -67,12 +69,16 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 });
 
 /**
- * How soon is seen what was written; what must be seen is refreshed at once. Every refresh ends a segment: fewer make larger
- * ones, which a load need not merge, and which are faster to search; but a load waits for the last of them.
+ * How long it takes until writes are visible to searches. Code that needs visibility at once calls refresh. Each
+ * refresh closes a segment. During an import, fewer refreshes make larger segments, which need less merging and are
+ * faster to search. But the import waits for the last refresh.
  */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
-/** People, sorted as they are listed by default, so that a page ends the search early. The index is made to be loaded. */
+/**
+ * Returns the settings and mappings of the index of people. It is sorted in the default order of lists, so a search can
+ * stop after one page. The refresh interval is the one for imports.
+ */
 export const peopleIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
@@ -83,8 +89,8 @@ export const peopleIndex = (
   },
   mappings: {
     dynamic: 'strict',
-    // The source is kept whole: what is left out of it the cluster keeps a second time, for its copies, and sorts and
-    // merges both.
+    // The source keeps all fields. If some were excluded, the cluster would store a second, full source to recover its
+    // copies, and would sort and merge both.
     properties: {
       details: { type: 'object', enabled: false },
       id_high: half,
@@ -103,7 +109,7 @@ export const peopleIndex = (
   },
 });
 
-/** Values to suggest, the most frequent first. */
+/** Returns the settings and mappings of the index of suggestions, which is sorted by frequency. */
 export const valuesIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({

@@ -6,7 +6,7 @@ import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { Refusal } from './elasticsearch-errors.ts';
 import { isNamedFor, type Names } from './elasticsearch-index.ts';
 
-/** What is needed to look after the catalog's indexes. */
+/** The services and names that functions on the catalog's indexes need. */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
@@ -14,32 +14,41 @@ export interface Indexes {
   config: Config;
 }
 
-/** An index of the cluster that stands under the catalog's names. */
+/** An index that exists in the cluster and has one of the catalog's names or aliases. */
 export interface FoundIndex {
   name: string;
   uuid: string;
   aliases: string[];
-  /** The service made it: it has such a name, and takes no other fields than ours. */
+  /** Whether the service created this index: its name has the right form, and its mapping is strict. */
   isOurs: boolean;
-  /** Blocks on it, as settings name them: `write`, `read`, `read_only`, … */
+  /** The blocks on this index, named as in its settings: `write`, `read`, `read_only`, … */
   blocks: string[];
   isClosed: boolean;
   createdAt: string;
 }
 
-/** What stands where searches look: an index of ours, none, or something that the service did not make. */
+/**
+ * The result of resolving an alias that searches use: the catalog's index, `missing` if there is none, or `foreign` if
+ * the alias leads to an index that the service did not create, or to several indexes.
+ */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 
-/** A catalog that was imported, and of which nothing is found, or something else. */
+/** Returns the error for a catalog that was imported, but whose index is missing or replaced by a foreign one. */
 export const lost = (): DomainError =>
-  unavailable('The prospect catalog cannot be found in its cluster; an import makes it anew', 5);
+  unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
-/** What an index that is gone means to whoever was writing to it or reading it. */
+/**
+ * Rethrows an error of a read or write; if the index is missing, throws `unavailable` instead. Use it in `catch`.
+ * @throws DomainError `unavailable` if the index is missing, otherwise the given error
+ */
 export function whenGone(error: unknown): never {
   throw error instanceof Refusal && error.meaning === 'missing' ? lost() : error;
 }
 
-/** What stands under an alias and the names of the indexes behind it, closed ones too. */
+/**
+ * Returns all indexes that have this alias, this name, or a name that begins with it, closed and hidden ones too.
+ * @param patienceMs how long to retry (ms)
+ */
 export async function findIndexes(
   nodes: Pick<SearchNodes, 'work'>,
   alias: string,
@@ -73,23 +82,24 @@ export async function findIndexes(
   });
 }
 
-/** What searches by this alias find among these. */
+/** Returns what an alias leads to, among these indexes. */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
   if (!index) return 'missing';
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** Whether an import of the catalog has ever ended. */
+/** Returns whether an import of this catalog has ever finished, as Postgres recorded it. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => knownCatalog(sql, names.people)))?.imported_at);
 
 /**
- * Runs a read of the catalog. A refused one is looked into: a catalog that was imported and cannot be found is a fault of
- * the cluster, one that never was is empty.
- * @param alias that is read
- * @param nothing the result for an empty catalog
- * @throws DomainError `unavailable`; Refusal, where the request itself is wrong
+ * Runs a read of the catalog. If the cluster rejects it, looks for the cause: a missing catalog that was imported is a
+ * fault of the cluster; a catalog that was never imported is empty.
+ * @param alias the alias that the read uses
+ * @param nothing the result for a catalog that was never imported
+ * @throws DomainError `unavailable`
+ * @throws Refusal if the request itself is wrong
  */
 export async function readCatalog<T>(indexes: Indexes, alias: string, read: () => Promise<T>, nothing: T): Promise<T> {
   try {
@@ -98,7 +108,7 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
     if (!(error instanceof Refusal)) throw error;
     const standing = standingOf(await findIndexes({ work: (call) => indexes.nodes.read(call) }, alias), alias);
     if (standing === 'foreign') throw lost();
-    // It stood there a moment before, or does a moment after.
+    // The index exists now. It was missing only for a moment, so the read is tried again.
     if (standing !== 'missing') return error.meaning === 'missing' ? read() : Promise.reject(error);
     if (await wasImported(indexes)) throw lost();
     return nothing;

@@ -9,7 +9,7 @@ import type { TextMember } from '../schemas/prospects.ts';
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
-/** The query that a search's conditions make; texts are terms of it, never syntax. */
+/** Translates a search's conditions into an Elasticsearch query. Texts become terms, never query syntax. */
 export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
   bool: {
     filter: criteria.map(print),
@@ -36,11 +36,11 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** The field by which a member is compared. */
+/** Returns the index field that is compared for a field of a prospect. */
 const fieldOf = (member: SortField | TextMember): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextMember => member in memberLetters;
 
-/** A missing value is as an empty one; only postal codes can be missing. */
+/** Prints an `equals` condition. A missing value equals an empty one. Only postal codes can be missing. */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;
@@ -58,7 +58,7 @@ const ends = (gte: number | undefined, lte: number | undefined): { gte?: number;
 const toMilliseconds = (instant: string | undefined): number | undefined =>
   instant === undefined ? undefined : Date.parse(instant);
 
-/** The keys, and the id after them. */
+/** Translates an order into Elasticsearch's `sort`: its keys, then the id. */
 export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   ...order.map(({ field, direction }): estypes.SortOptions => ({
     [fieldOf(field)]: {
@@ -70,7 +70,7 @@ export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   { id_low: 'asc' },
 ];
 
-/** A position as the values of those keys. */
+/** Translates a position into Elasticsearch's `search_after`: one value for each key of `sortBy`. */
 export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
   ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
   ...halvesOf(id),

@@ -4,19 +4,20 @@ import { whole } from './elasticsearch-errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './elasticsearch-index.ts';
 import { findIndexes, lost, wasImported, type FoundIndex, type Indexes } from './elasticsearch-indexes.ts';
 
-/** An index that is ready to be written to. */
+/** The index that writes go to. It is open, unblocked and has its write alias. */
 export interface Target extends FoundIndex {
-  /** Searches see it. One that replaces a lost catalog is seen from the end of its import. */
+  /** Whether searches use this index. An index that replaces a lost catalog is used from the end of its import. */
   isSearched: boolean;
 }
 
-/** What was done to the cluster on the way, for whoever started it. */
+/** Receives a message for the operator about each repair. */
 export type Say = (text: string) => unknown;
 
 /**
- * Finds the index of the catalog and mends what keeps it from being searched and written to. Takes away what an interrupted
- * reindex left.
- * @returns undefined when there is no such index
+ * Finds the catalog's index and repairs everything that prevents searches and writes: aliases, blocks, a closed index.
+ * Deletes the indexes that an interrupted reindex left.
+ * @param say receives a message for each repair
+ * @returns the index, or undefined if the catalog has none
  */
 export async function repairPeople(indexes: Indexes, say: Say): Promise<Target | undefined> {
   const { nodes, names, db } = indexes;
@@ -41,8 +42,8 @@ export async function repairPeople(indexes: Indexes, say: Say): Promise<Target |
 }
 
 /**
- * The index that Postgres knows, wherever the alias has gone; else the one that is searched; else the one that an interrupted
- * import writes in place of a lost one.
+ * Chooses the catalog's index: first the one that Postgres recorded as searched, even if it lost its alias; else the
+ * one that has the alias; else the one that an interrupted import writes to replace a lost catalog.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: KnownCatalog | undefined): Target | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -51,14 +52,14 @@ function chooseIndex(found: FoundIndex[], names: Names, known: KnownCatalog | un
   const searched = ours.findLast(({ aliases }) => aliases.includes(names.people));
   if (searched) return { ...searched, isSearched: true };
   if (before) return { ...before, isSearched: false };
-  // Of a catalog that no import of this release has written, Postgres does not know which index it is.
+  // A catalog that was imported by an earlier release has no recorded incarnation. It is found if it is the only index.
   const only = known?.incarnation === '' ? onlyOne(ours) : undefined;
   return only && { ...only, isSearched: true };
 }
 
 const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
 
-/** Takes what is searched by from indexes that are not the catalog's. They keep what they hold. */
+/** Removes the catalog's aliases from other indexes. Their documents stay. */
 async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], say: Say): Promise<void> {
   const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
   const actions = bearers.flatMap(({ name: index, aliases }) =>
@@ -72,10 +73,10 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
     say(`The alias ${names.people} was taken from ${name}, which is not the catalog's index`);
 }
 
-/** Lifts blocks that were set on an index, but not the one of a full disk, which the cluster lifts itself; and opens it. */
+/** Removes the blocks of an index and opens it. Keeps the block of a full disk, which the cluster removes by itself. */
 async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, say: Say): Promise<void> {
   for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
-    // One at a time, and before all else: under a block nothing but the block can be changed.
+    // One block at a time, and before anything else: a blocked index accepts no other change than to its blocks.
     const settings = { [`index.blocks.${block}`]: null };
     await nodes.work((client, options) => client.indices.putSettings({ index: name, settings }, options));
     say(`The block on ${name} was lifted: ${block}`);
@@ -91,7 +92,7 @@ async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliase
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
 }
 
-/** Of an interrupted reindex: copies of what is searched, which nobody completes. */
+/** Deletes the incomplete copies that an interrupted reindex left. */
 async function deleteLeftovers(nodes: SearchNodes, names: Names, found: FoundIndex[], target: Target): Promise<void> {
   const left = found.filter(
     ({ name, aliases }) =>
@@ -106,13 +107,16 @@ async function deleteLeftovers(nodes: SearchNodes, names: Names, found: FoundInd
   );
 }
 
-/** Deletes indexes by name, if there are any. */
+/** Deletes the indexes with these names. Does nothing if the list is empty; skips indexes that do not exist. */
 export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
   if (index.length === 0) return;
   await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
 }
 
-/** Makes an index of people, which is searched at once unless it is to replace a catalog that was imported before. */
+/**
+ * Creates an index of people to write to. Searches use it at once, except if it replaces a lost catalog: then they use
+ * it from the end of the import.
+ */
 export async function createPeople(indexes: Indexes): Promise<Target> {
   const isSearched = !(await wasImported(indexes));
   const { everywhere, people } = indexes.names;
@@ -121,11 +125,11 @@ export async function createPeople(indexes: Indexes): Promise<Target> {
   return target;
 }
 
-/** Makes an empty index of people. */
+/** Creates an empty index of people with these aliases and its write alias. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
-  // A repeated attempt may find what the one before has made.
+  // 400 means that the index exists: an earlier attempt of this call may have created it.
   await nodes.work((client, options) =>
     client.indices.create({ index, ...peopleIndex(config), aliases: all }, { ...options, ignore: [400] }),
   );
@@ -134,18 +138,19 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Notes that imports write to this index. */
+/** Records in Postgres that writes go to this index, and whether searches use it. */
 export const noteTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<Target, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => noteIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 
 /**
- * Makes room for an alias. An index of that very name is not of the service, which would be searched in the catalog's place:
- * it may be somebody's, so it is renamed and keeps all it holds. The cluster renames nothing: it is cloned, then deleted.
+ * Renames a foreign index whose name equals one of the catalog's aliases, because searches would use it instead of the
+ * catalog. The index may belong to somebody, so its documents are kept. Elasticsearch cannot rename an index: it is
+ * cloned under a new name, then deleted.
  */
 async function putAside(nodes: SearchNodes, alias: string, say: Say): Promise<void> {
   const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);
   if (!foreign) return;
-  // Another attempt finds the clone that the one before has made.
+  // The name is the same in every attempt, so that a retry finds the clone that an earlier attempt created.
   const aside = `${alias}-aside-${foreign.createdAt}`;
   const settings = { 'index.blocks.write': null };
   await open(nodes, foreign, say);

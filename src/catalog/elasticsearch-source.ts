@@ -4,24 +4,25 @@ import type { Letter } from './member-letters.ts';
 import { remembered } from './remembered.ts';
 
 /**
- * An id as two signed numbers that sort as it does. Texts that are all different cost a search that sorts by them a look
- * into the dictionary of every segment, and a load the making of it.
+ * Splits a UUID into two signed 64-bit numbers that sort in the same order as the UUID. Unique texts would be slower to
+ * sort by: a search must look into the dictionary of every segment, and an import must build these dictionaries.
  */
 export const halvesOf = (id: string): [high: string, low: string] => {
   const digits = id.replaceAll('-', '');
   return [halfOf(digits.slice(0, 16)), halfOf(digits.slice(16))];
 };
 
-/** Decimal digits: it is more than a number of JavaScript holds. */
+/** Returns 16 hexadecimal digits as a signed number, in decimal digits: JavaScript's numbers cannot hold 64 bits. */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 
-/** What of a person nothing is compared with. */
+/** The fields of a person that are stored but never searched or sorted by. */
 type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
 
 /**
- * A person as the index of people keeps them: every fact once. A text that is spelled as usual is its folded form alone;
- * most of what a search does is to unpack these, and most of what a load does is to move them about.
+ * The source document of a person in the index of people. It holds each fact once: a text in its usual spelling is
+ * stored only in its folded form. Small documents matter: searches spend most of their time unpacking them, imports
+ * moving them.
  */
 export interface PersonSource
   extends
@@ -39,7 +40,11 @@ export interface PersonSource
   unlocked_by?: string[] | undefined;
 }
 
-/** The source of a person. A literal: members that come one by one make JSON of it twice as slow. */
+/**
+ * Converts a person's document to the source that is indexed. It is an object literal, because serialising an object
+ * whose properties are added one by one takes twice as long.
+ * @param unlockedBy ids of the customers who have unlocked the person
+ */
 export const toSource = (
   { id, person, folded, words, spelled, has_email, has_phone }: CatalogDocument,
   unlockedBy: string[],
@@ -86,7 +91,7 @@ export const toSource = (
   };
 };
 
-/** The person of a source, to the letter as they were given. */
+/** Converts a source document back to the person, exactly as imported. */
 export const fromSource = (id: string, source: PersonSource): Prospect => ({
   _id: id,
   ...source.details,

@@ -3,14 +3,19 @@ import type { SearchNodes } from './elasticsearch-cluster.ts';
 import { whole } from './elasticsearch-errors.ts';
 import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './elasticsearch-indexes.ts';
 
-/** Whether the catalog can be searched and written to; also before its first import, when there is none. */
+/**
+ * Returns whether the catalog can be searched and written to. True also before the first import, when no index exists.
+ */
 export const isUp = (indexes: Indexes): Promise<boolean> =>
   Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
     (all) => all.every(Boolean),
     () => false,
   );
 
-/** Whether an alias stands for an index of ours that has all its shards and is not blocked. */
+/**
+ * Returns whether an alias leads to an index of the service that has all its primary shards and no blocks. True also if
+ * the catalog was never imported.
+ */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
   const standing = await look(nodes, alias);
@@ -22,11 +27,11 @@ async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
     nodes.ask((client, options) => client.cluster.state({ index, metric: 'blocks', filter_path: 'blocks' }, options)),
   ]);
   const { global = {}, indices = {} } = (state['blocks'] ?? {}) as Blocks;
-  // A closed index counts as blocked too. Indexes that are not ours are listed as well.
+  // A closed index is listed as blocked too. The list may also contain other indexes.
   return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
 }
 
-/** Blocks on all of the cluster, and on single indexes by their names. */
+/** The cluster's blocks: global ones, and those of single indexes by index name. */
 interface Blocks {
   global?: object;
   indices?: Record<string, object>;
@@ -36,8 +41,9 @@ const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
- * What is found in the cluster, counted there. Nobody is counted in what is not the catalog's index.
- * @throws DomainError `unavailable` also when a part of it does not answer
+ * Returns the catalog's status, counted in the cluster. If the aliases lead to no index or a foreign one, the counts
+ * are 0.
+ * @throws DomainError `unavailable`, also if some shards do not respond
  */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   const { nodes, names } = indexes;
@@ -57,6 +63,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
+/** What an alias leads to, the index's name or `none`, its documents and its size in bytes. */
 interface Counted {
   standing: Standing;
   index: string;
@@ -75,9 +82,10 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
+/** Returns the text for `state` in the output of `catalog status`. */
 function stateOf(standing: Standing, wasImported: boolean): string {
-  if (standing === 'foreign') return 'another index stands in its place; an import brings it back';
-  if (standing === 'missing') return wasImported ? 'lost; an import brings it back' : 'not imported yet';
+  if (standing === 'foreign') return 'another index has its name; run an import to repair it';
+  if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';
   if (standing.isClosed) return 'closed';
   if (standing.blocks.length > 0) return `blocked: ${standing.blocks.join(', ')}`;
   return 'found';

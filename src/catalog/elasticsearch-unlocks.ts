@@ -9,24 +9,32 @@ import { writeAlias } from './elasticsearch-index.ts';
 import { findIndexes, lost, standingOf, wasImported, type FoundIndex, type Indexes } from './elasticsearch-indexes.ts';
 import { fromSource, toSource, type PersonSource } from './elasticsearch-source.ts';
 
-/** How long what a job waits for may take (ms): it can be tried again, and others wait for its worker. */
+/**
+ * How long a call that a job waits for retries (ms). It is short, because other jobs wait for the worker and the job
+ * can retry later.
+ */
 export const syncPatienceMs = 10_000;
 
-/** Who has unlocked these people, as Postgres has it; those whom nobody has are not among the keys. */
+/** Reads from Postgres which customers have unlocked these people. Returns no entry for a person without unlocks. */
 export const unlocksOf = ({ db }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   db.search((sql) => customersOf(sql, ids));
 
 const attempts = 20;
 const batchSize = 500;
 
-/** What must be there for unlocks to count as told: the index that is searched, or just those that there are. */
+/**
+ * Which index must exist for unlocks to count as indexed: `searched`, the one that searches use, or `any` that exist.
+ */
 type Demand = 'searched' | 'any';
 
 /**
- * Writes, in every index, who has unlocked these people, as Postgres tells it after the documents' versions were read; a
- * document that was written meanwhile is read again. So of two who write the same one, the later tells what both know.
- * @param demand a load that replaces a lost catalog writes while nothing is searched
- * @throws DomainError `unavailable` when some could not be written in time; they count as not told
+ * Copies the unlocks of these people from Postgres into every index, and marks the unlocks as indexed.
+ *
+ * Reads the version of each document first, then the unlocks in Postgres, then writes on condition that the version is
+ * unchanged. If another process has written the document meanwhile, this is repeated. So when two processes write the
+ * same document, the last write contains the unlocks of both.
+ * @param demand `any` for an import that replaces a lost catalog, while searches have no index
+ * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
  */
 export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
@@ -42,16 +50,16 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
   }
 }
 
-/** Returns the ids that are left to do: their document could not be read, or was written by somebody else meanwhile. */
+/** Returns the ids to retry: their document could not be read, or another process has written it meanwhile. */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
   if (indexes.length === 0) return [];
   const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
-  // Of those that are untold now, the unlocks read below tell.
+  // Read before the unlocks: every unlock that is unindexed now is among those read below.
   const untold = await catalog.db.search((sql) => untoldUnlocks(sql, ids));
   const customers = await unlocksOf(catalog, ids);
   const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
-  // Once all indexes have it: what is noted is not looked at again.
+  // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
   await noteTold(
     catalog,
     untold.filter(({ prospect_id }) => !left.has(prospect_id)),
@@ -60,8 +68,10 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 }
 
 /**
- * Returns the indexes that must learn of unlocks. Looked up each time: an index that is being built must be found.
- * @throws DomainError `unavailable` when the one that is searched is demanded and is not there, though it was
+ * Returns the indexes that unlocks must be written to. Asks the cluster each time, because a reindex may have just
+ * created another index.
+ * @throws DomainError `unavailable` if a foreign index has the alias, or if the index for searches is required, was
+ *   imported and is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -75,14 +85,19 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
   );
 }
 
-/** What an index says of people: those that it has, and those of whom it cannot say whether it has them. */
+/** The result of reading people from one index. */
 interface PeopleRead {
   index: FoundIndex;
+  /** The people that the index has. */
   found: estypes.GetGetResult<PersonSource>[];
+  /** The ids that could not be read, so the index may have these people or not. */
   unread: string[];
 }
 
-/** A shard that is still starting is an answer of 200, with an error in the place of each of its documents. */
+/**
+ * Reads people from one index by id. For a shard that is still starting, the cluster returns 200 with an error in place
+ * of each document.
+ */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
@@ -95,7 +110,7 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
   };
 }
 
-/** Returns the ids that are left to do. */
+/** Writes the unlocks of people who were read from one index. Returns the ids to retry. */
 async function writeUnlocks(
   { nodes, names }: Indexes,
   { index, found, unread }: PeopleRead,
@@ -106,7 +121,7 @@ async function writeUnlocks(
     const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
     return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
   });
-  // An index that an earlier release made has no alias to be written through but the one that it is searched by.
+  // An index that an earlier release created has no write alias. It is written through the alias for searches.
   const own = writeAlias(index.name);
   const alias = index.aliases.includes(own) ? own : names.people;
   const results = await bulk(nodes, alias, operations, syncPatienceMs).catch(allLeft(operations.map(({ id }) => id)));
@@ -114,7 +129,7 @@ async function writeUnlocks(
   return [...unread, ...conflicts];
 }
 
-/** An index that went away is looked for again. */
+/** If the index is missing, returns all ids as conflicts, so that the next attempt looks for the indexes again. */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof Refusal && error.meaning === 'missing') return new Map(ids.map((id) => [id, { status: 409 }]));
   throw error;

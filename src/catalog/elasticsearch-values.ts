@@ -19,7 +19,10 @@ import { findIndexes } from './elasticsearch-indexes.ts';
 import { deleteIndexes } from './elasticsearch-repair.ts';
 import { gatherValues, inBatches, wordPatterns, type Spelling, type SuggestedValue } from './suggestions.ts';
 
-/** The values that begin so: the index is sorted as they are shown, so that the search ends with the tenth. */
+/**
+ * Returns at most ten suggestions for a search text, the most frequent first. The index is sorted in this order, so the
+ * search stops after ten hits.
+ */
 export async function suggest(
   reader: Reader,
   names: Names,
@@ -48,9 +51,10 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Counts all values anew, in an index beside the one that is shown, and then shows that one. The one before goes with the next.
- * @param pageSize terms counted at a time
- * @param people the index to count in
+ * Counts all suggestions again. Writes them into a new index, then switches the alias to it. Running searches may still
+ * use the previous index, so it is deleted by the next rebuild.
+ * @param pageSize number of terms that are counted in one request
+ * @param people the index of people to count in
  */
 export async function rebuildValues(
   nodes: SearchNodes,
@@ -72,13 +76,13 @@ export async function rebuildValues(
         await bulk(nodes, writeAlias(index), batch.map(encodeValue));
     }
   };
-  // One waits for the cluster while the other writes.
+  // Two loops share the fields: one can wait for the cluster while the other writes.
   await Promise.all([countMembers(), countMembers()]);
   await nodes.work(async (client, options) => refreshed(await client.indices.refresh({ index }, options)));
   await show(nodes, names, index);
 }
 
-/** Gives the alias that suggestions are read by to one index, and deletes those that had it no more before. */
+/** Switches the alias for suggestions to one index. Deletes older indexes that did not have the alias any more. */
 async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);
@@ -88,21 +92,26 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
     { add: { index, alias: names.values } },
   ];
   await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
-  const gone = before.filter((one) => !shown.includes(one) && isNamedFor(one.name, names.values));
+  const unused = before.filter((index) => !shown.includes(index) && isNamedFor(index.name, names.values));
   await deleteIndexes(
     nodes,
-    gone.map(({ name }) => name),
+    unused.map(({ name }) => name),
   );
 }
 
-/** The id may be longer than the cluster takes: it makes one itself. */
+/**
+ * Encodes a suggestion as a bulk operation without a document id, so the cluster generates one: an id made of the value
+ * could exceed the cluster's limit.
+ */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /**
- * All spellings of a member, in order of their folded form. They come a page of folded forms at a time, counted in columns:
- * to have the cluster pair each spelling with its folded form takes ten times as long. Who is not counted by a spelling has
- * the usual one.
+ * Yields all spellings of a field with their counts, in order of the folded form.
+ *
+ * For each page of folded forms, counts the people by folded form and by stored spelling in two separate requests. A
+ * single aggregation that pairs the two takes ten times as long. Only unusual spellings are stored, so all other people
+ * with a folded form have its usual spelling.
  */
 async function* spellings(
   nodes: SearchNodes,
@@ -111,7 +120,7 @@ async function* spellings(
   pageSize: number,
 ): AsyncGenerator<Spelling> {
   const field = foldedField(member);
-  // Nothing is not suggested.
+  // Empty values are not suggested.
   const isSaid = { range: { [field]: { gt: '' } } };
   for await (const forms of countTerms(nodes, people, field, pageSize, isSaid)) {
     const spellingsOf = new Map(
@@ -130,12 +139,15 @@ async function* spellings(
   }
 }
 
+/** One term of a field, and the number of people that have it. */
 interface Term {
   key: string;
   doc_count: number;
 }
 
-/** The terms of a field in their order, and how many of the people that match have each, a page at a time. */
+/**
+ * Yields the terms of a field in ascending order, page by page, with the number of matching people that have each term.
+ */
 async function* countTerms(
   nodes: SearchNodes,
   people: string,
@@ -150,7 +162,7 @@ async function* countTerms(
       size: 0,
       allow_partial_search_results: false,
       query: { bool: { filter } },
-      // In order of the terms every shard gives all that can be among the first, so that the counts are exact.
+      // Sorted by term, each shard returns all terms that can belong to this page, so the counts are exact.
       aggs: { terms: { terms: { field, size: pageSize, order: { _key: 'asc' } } } },
     } as const;
     const answer = await nodes.work(async (client, options) => whole(await client.search(request, options)));

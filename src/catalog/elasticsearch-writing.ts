@@ -5,14 +5,14 @@ import { writeAlias } from './elasticsearch-index.ts';
 import { whenGone, type Indexes } from './elasticsearch-indexes.ts';
 import { syncUnlocks, unlocksOf } from './elasticsearch-unlocks.ts';
 
-/** A person to be written into an index, whom nobody has unlocked as far as is known. */
+/** Encodes a person as a bulk operation, without unlocks. `writePeople` adds the unlocks. */
 export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, with who has unlocked them. Whoever unlocks one of them meanwhile is not forgotten: what
- * Postgres says afterwards is compared with what was written.
- * @throws DomainError `unavailable` also when the index is no longer there
+ * Writes people into an index, with their unlocks from Postgres. Reads the unlocks again afterwards and writes those
+ * people again whose unlocks have changed meanwhile.
+ * @throws DomainError `unavailable`, also if the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
@@ -24,7 +24,7 @@ export async function writePeople(catalog: Indexes, index: string, people: Opera
   if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
 }
 
-/** Puts the customers at the end of the source. */
+/** Appends the ids of the customers who have unlocked a person to the end of the encoded source. */
 function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
   if (!customers) return person;
   const { id, bytes } = person;
@@ -32,7 +32,10 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
   return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
 }
 
-/** Takes people out; returns how many there were. */
+/**
+ * Deletes people from an index. Returns the number of people deleted.
+ * @throws DomainError `unavailable`, also if the index no longer exists
+ */
 export async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
   const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
   const results = await bulk(nodes, writeAlias(index), operations).catch(whenGone);

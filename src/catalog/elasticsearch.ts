@@ -36,12 +36,15 @@ import { rebuildValues, suggest } from './elasticsearch-values.ts';
 import { encode, erasePeople, writePeople } from './elasticsearch-writing.ts';
 import { bestFirst, positionOf, type ProspectPosition } from './order.ts';
 
-/** The catalog in an Elasticsearch cluster, for many millions of people. It connects when first asked. */
+/** Opens the catalog in an Elasticsearch cluster, for many millions of people. Connects at the first call. */
 export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, names, config };
-  /** What is written to, from `prepare` on. It stays the same: were it lost, what is written next must not go elsewhere. */
+  /**
+   * The index that writes go to, from `prepare` on. It does not change until the next `prepare` or `reindex`: if the
+   * index is lost, later writes must fail instead of going to another index.
+   */
   let target: Target | undefined;
   const mended = async (): Promise<Target | undefined> => (target ??= await repairPeople(indexes, silent));
   const demanded = async (): Promise<Target> => {
@@ -72,7 +75,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
     remove: async (ids) => {
       if (!(await mended()) && !(await wasImported(indexes))) return 0;
       const { name, isSearched } = await demanded();
-      // An import that replaces a lost catalog is under way, or was interrupted.
+      // The catalog was lost. An import that replaces it is running or was interrupted.
       if (!isSearched) throw lost();
       return erasePeople(indexes, name, ids);
     },
@@ -93,7 +96,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   };
 }
 
-/** The reads of the catalog, in a requester's share. */
+/** Builds the catalog's read methods on a reader. They throw `unavailable` if an imported catalog is missing. */
 function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
   const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
@@ -107,7 +110,10 @@ function reads(indexes: Indexes, reader: Reader): CatalogReads {
 
 const silent: Say = () => undefined;
 
-/** All of the source, though not all is read: to pick from it costs the cluster more than the rest of the search. */
+/**
+ * Returns one page of matching people. Fetches the whole source, though not all of it is needed: source filtering costs
+ * the cluster more than the rest of the search.
+ */
 async function searchPeople(
   reader: Reader,
   index: string,
@@ -123,7 +129,7 @@ async function searchPeople(
   });
 }
 
-/** By search, not by mget: what one sees the other must see. */
+/** Returns the people with these ids. Uses a search, not mget, so that it sees the same state as lists do. */
 const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
   ids.length === 0
     ? []
@@ -142,8 +148,9 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * Every read sorts by a field that only our indexes have as a number. So one of another index, which would be found empty, or
- * counted, is refused; nothing is sorted where no hits are asked for.
+ * A sort by the id's numeric fields, which only the service's indexes have. Every read uses it as a guard: the cluster
+ * rejects the read on a foreign index, where it would otherwise find nothing or count wrong documents. A count requests
+ * no hits, so the sort costs nothing there.
  */
 const ourOrder = sortBy([]);
 
@@ -159,16 +166,21 @@ async function countPeople(
   return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
 }
 
-/** Makes what was written seen. */
+/** Makes all earlier writes to these indexes visible to searches. Skips indexes that do not exist. */
 async function refresh(nodes: SearchNodes, index: string | string[], patienceMs?: number): Promise<void> {
   const ask = { index, ignore_unavailable: true };
   await nodes.work(async (client, options) => refreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
+/** Sets how often an index is refreshed by itself, e.g. `5s`. */
 const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
   nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
 
-/** Ends a load: all is seen, the values are counted, and an index that replaces a lost catalog is searched from now on. */
+/**
+ * Ends an import: makes all writes visible and counts the suggestions. If the index replaces a lost catalog, searches
+ * use it from now on. Returns the number of people.
+ * @throws DomainError `unavailable` if searches use another index at the end
+ */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: Target): Promise<number> {
   const { nodes, names, config } = indexes;
   await refresh(nodes, writeAlias(name));
@@ -185,12 +197,16 @@ async function finish(indexes: Indexes, { name, uuid, isSearched }: Target): Pro
 
 const replaced = () =>
   unavailable(
-    'The index that people were written to is not the one that is searched: it was replaced meanwhile. Import again',
+    'The index that people were written to was replaced meanwhile, so searches use another one. Import again',
   );
 
 const batchSize = 1_000;
 
-/** Reads the people of the index that is searched into a new one, which then takes its place at a stroke. */
+/**
+ * Copies the people into a new index, then switches the aliases to it in one atomic step and deletes the old index.
+ * @returns the number of people in the new index, and the index
+ * @throws DomainError `unavailable`, also if the old index is not the one that searches use
+ */
 async function reindex(
   indexes: Indexes,
   old: Target,
@@ -205,7 +221,9 @@ async function reindex(
   await refresh(nodes, index.name);
   const people = await countAll(nodes, index.name);
   if (people !== done)
-    throw new Error(`${done} people were copied, and the new index holds ${people}; the old one stays`);
+    throw new Error(
+      `${done} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
+    );
   await refreshEvery(nodes, index.name, refreshIntervals.atRest);
   const actions = [
     { remove: { index: old.name, alias: names.people } },
@@ -213,19 +231,24 @@ async function reindex(
     { add: { index: index.name, alias: names.people } },
   ];
   const next = { ...index, isSearched: true };
-  // From here on both are whole: whichever is found after an interruption.
+  // Both indexes are complete now, so after an interruption either one may be chosen.
   await noteTarget(indexes, next);
   await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
   await rebuildValues(nodes, names, config);
-  // Searches that found the old index before may still be at it.
+  // Waits for searches that still use the old index.
   await sleep(nodes.longestReadMs);
   await deleteIndexes(nodes, [old.name]);
   return { people, index: next };
 }
 
+/** Returns the number of documents in an index. */
 const countAll = (nodes: SearchNodes, index: string): Promise<number> =>
   nodes.work(async (client, options) => whole(await client.count({ index }, options)).count);
 
+/**
+ * Copies all people from one index to another, with their current unlocks from Postgres. Returns their number. Reads a
+ * batch while the previous one is written.
+ */
 async function copyPeople(
   indexes: Indexes,
   from: string,
@@ -244,11 +267,12 @@ async function copyPeople(
       to,
       people.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
     );
-    writes.catch(() => undefined); // awaited with the next batch
+    writes.catch(() => undefined); // a failure is thrown where the next batch awaits this promise
     after = positionOf(people.at(-1)!, bestFirst);
   }
 }
 
+/** Reads the next batch of people in the default order, after a position. Returns an empty array at the end. */
 async function readBatch(nodes: SearchNodes, index: string, after: ProspectPosition | undefined): Promise<Prospect[]> {
   const request = {
     index,

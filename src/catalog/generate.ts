@@ -2,7 +2,7 @@ import { de, en, en_GB, es, Faker, fr, it, ja, nl, pl, pt_BR, sv, tr, type Local
 import type { Prospect } from '../schemas/prospects.ts';
 import { seeded, type Random } from './random.ts';
 
-/** Where made-up people live: most of them in the first countries. */
+/** The countries of generated people. The first ones are the most frequent. */
 const countries: [name: string, locale: LocaleDefinition, domain: string, dialling: string][] = [
   ['United States', en, 'com', '+1'],
   ['United Kingdom', en_GB, 'co.uk', '+44'],
@@ -76,8 +76,9 @@ interface Company {
 }
 
 /**
- * People who do not exist, spread as real ones are: few names, titles, companies and places are frequent, many are rare.
- * The same count and seed give the same people. No address or domain of theirs can be real (RFC 2606, section 2).
+ * Generates fictional people with a realistic distribution: a few names, titles, companies and places are frequent,
+ * many are rare. The same count and seed give the same people. All domains end with `.example`, so none of their
+ * addresses can exist (RFC 2606, section 2).
  */
 export function* generatePeople(count: number, seed: number): Generator<Prospect> {
   const random = seeded(seed);
@@ -115,18 +116,18 @@ function makeCompanies(random: Random, world: Country[], count: number): Company
 
 const slugs = new Map<string, string>();
 
-/** Latin letters and digits of a text, for addresses. */
+/** Reduces a text to Latin letters and digits, for e-mail addresses and URLs. */
 function slug(text: string): string {
   const known = slugs.get(text);
   if (known !== undefined) return known;
-  const made =
+  const latin =
     text
       .normalize('NFKD')
       .toLowerCase()
       .replaceAll(/[^a-z0-9]+/g, '') || `x${Buffer.from(text).toString('hex').slice(0, 12)}`;
   if (slugs.size > 50_000) slugs.clear();
-  slugs.set(text, made);
-  return made;
+  slugs.set(text, latin);
+  return latin;
 }
 
 function makePerson(random: Random, world: Country[], companies: Company[]): Prospect {
@@ -164,15 +165,16 @@ function makePerson(random: Random, world: Country[], companies: Company[]): Pro
     profnet_url: `https://profnet.example/in/${handle}-${_id.slice(0, 8)}`,
     social2_url: random.below(3) === 0 ? `https://social2.example/${handle}` : null,
     verification_status: random.pickZipf(['verified', 'unverified', 'accept_all', 'unknown', 'invalid'] as const),
-    // Two throws: middling scores are the most frequent.
+    // The sum of two random numbers, so that medium scores are the most frequent.
     score: Math.round((random.next() + random.next()) * 50),
     date_verified: new Date(newest - random.below(2 * 365 * 86_400) * 1_000).toISOString(),
   };
 }
 
+/** The latest possible `date_verified` of a generated person (ms since 1970). */
 const newest = Date.parse('2026-06-30T12:00:00Z');
 
-/** A UUID in the form of version 4. */
+/** Returns a UUID in the form of version 4, made of seeded random numbers. */
 function uuid(random: Random): string {
   const hex = (digits: number): string =>
     random

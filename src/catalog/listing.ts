@@ -18,7 +18,7 @@ import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
 import { bestFirst, cursorColumns, isWhole, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
 
-/** What looking for prospects needs. */
+/** The services that listing and counting prospects need. */
 export interface Services {
   config: Pick<Config, 'PROSPECT_MASKING'>;
   db: Pick<Database, 'lookup'>;
@@ -26,7 +26,8 @@ export interface Services {
 }
 
 /**
- * A page of prospects as the customer may see them, and the cursor that continues after it; none when it is not full.
+ * Returns one page of prospects, masked unless the customer has unlocked them, and the cursor for the next page.
+ * `nextCursor` is undefined if the page is not full.
  * @throws DomainError `validation_failed`, `unavailable`
  */
 export async function listProspects(
@@ -51,7 +52,7 @@ export async function listProspects(
 }
 
 /**
- * How many prospects match. The pages counted are those that can be asked for by number.
+ * Returns how many prospects match. `total_pages` only counts pages that can be requested by number.
  * @throws DomainError `validation_failed`, `unavailable`
  */
 export async function countProspects(
@@ -69,7 +70,7 @@ export async function countProspects(
   };
 }
 
-/** What a request looks for, in the catalog's terms. */
+/** Converts a request to a search of the catalog. Without `all_contacts` the search is net-new for the customer. */
 export function toSearch(
   customerId: string,
   query: Pick<ProspectQuery, 'filters' | 'order_by' | 'all_contacts'>,
@@ -88,12 +89,15 @@ function refuseTooDeep(page = 1, limit: number): void {
     throw validationFailed([
       {
         path: '/paginate/page',
-        message: `page × limit must not exceed ${deepestPage}; the cursor in a full page's header x-next-cursor goes as deep as you like`,
+        message: `page × limit must not exceed ${deepestPage}; use the cursor in a full page's header x-next-cursor to read further`,
       },
     ]);
 }
 
-/** What a cursor is bound to: whose it is, what is looked for, in which order. */
+/**
+ * Returns a hash of the customer, the conditions and the order. A cursor is only valid for the search with the same
+ * hash.
+ */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
     .update(JSON.stringify([prospectOrderFields.noun, customerId, criteria, order, netNewFor !== undefined]))
@@ -115,11 +119,14 @@ async function readAfter(
   );
   if (!position || isWhole(position)) return position;
   const [last] = await catalog.find([position.id]);
-  if (!last) throw cursorFault('stands on a prospect that is no more');
+  if (!last) throw cursorFault('points to a prospect that no longer exists; start again from the first page');
   return positionOf(last, order);
 }
 
-/** Asked after the search, so that what was unlocked before the request is clear, whatever the engine knows yet. */
+/**
+ * Masks the prospects that the customer has not unlocked. Reads the unlocks from Postgres after the search, so unlocks
+ * from before the request count even if they are not indexed yet.
+ */
 async function maskLocked({ config, db }: Services, customerId: string, found: Prospect[]): Promise<Prospect[]> {
   if (config.PROSPECT_MASKING === 'off' || found.length === 0) return found;
   const unlocked = await db.lookup((sql) =>

@@ -2,23 +2,30 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Transaction } from '../db.ts';
 import { conflict, isUnavailable } from '../errors.ts';
 
-/** Of the advisory lock: any number that nothing else here takes. */
+/** The key of the advisory lock: an arbitrary number that no other lock of the service uses. */
 const lockKey = 7_203_466_151;
 
-/** Much more often than the limit on idle transactions, which is that of requests no longer: a busy machine stalls for longer than they may. */
+/** The pause between two statements that keep the lock's transaction active. */
 const heartbeatMs = 1_000;
+/**
+ * The server's limit on idleness for the lock's transaction. It is far longer than the heartbeat and than the limit for
+ * requests, because a busy machine may stall for longer than requests may.
+ */
 const longestIdleMs = 600_000;
-/** How long to wait for a lock that was held before: the server may take a connection for alive that is lost. */
+/**
+ * How long to wait for a lock that this process held before: the server may not have noticed yet that the connection is
+ * lost.
+ */
 const regainMs = 60_000;
 
-/** Resolves while the lock is held, at once; waits while it is being taken anew; rejects when that failed. */
+/** Resolves at once while the lock is held. Waits while a lost lock is being taken again. Rejects if that failed. */
 export type StillHeld = () => Promise<void>;
 
 /**
- * Runs work that writes the catalog as a whole; one at a time, over all processes. The lock ends with its connection, so
- * also with a process that is killed. A lock that is lost with its connection is taken again, and the work goes on: it
- * must ask before it writes.
- * @throws DomainError `conflict` when another is at work
+ * Runs an import, removal or reindex under a lock: only one of them runs at a time, over all processes. The lock is
+ * bound to its database connection, so it is released when the process is killed. If the connection breaks, the lock is
+ * taken again on a new one and the work continues. So the work must call `stillHeld` before each write.
+ * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withLoadLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
   const lock = new LoadLock(db);
@@ -42,15 +49,19 @@ class LoadLock {
     this.#db = db;
   }
 
+  /** See `StillHeld`. */
   held(): Promise<void> {
     return this.#held.promise;
   }
 
+  /** Ends `hold`, which releases the lock. */
   release(): void {
     this.#released.abort();
   }
 
-  /** Holds the lock until it is released, on one connection after the other. */
+  /**
+   * Takes the lock and holds it until `release`. If the connection breaks, takes the lock again on a new connection.
+   */
   async hold(): Promise<void> {
     for (let isRegained = true; isRegained;) {
       isRegained = false;
@@ -68,13 +79,17 @@ class LoadLock {
     }
   }
 
+  /**
+   * Takes the advisory lock. Waits for it only if it was held before.
+   * @throws DomainError `conflict` if another process holds the lock
+   */
   async #take(sql: Transaction): Promise<Holding> {
     const holding = this.#wasHeld ? this.#await() : this.#held;
     const deadline = performance.now() + (this.#wasHeld ? regainMs : 0);
     await sql`select set_config('idle_in_transaction_session_timeout', ${String(longestIdleMs)}, true)`;
     while (!(await tryLock(sql))) {
       if (this.#released.signal.aborted || performance.now() > deadline)
-        throw conflict('Another import, removal or reindex of the catalog is under way');
+        throw conflict('Another import, removal or reindex of the catalog is running. Try again when it has ended');
       await this.#rest();
     }
     this.#wasHeld = true;
@@ -82,14 +97,17 @@ class LoadLock {
     return holding;
   }
 
-  /** From now on the lock is not held; who waits already waits for the next holding too. */
+  /** Marks the lock as not held. Callers of `held` wait from now on until the lock is taken again. */
   #await(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
     return (this.#held = next);
   }
 
-  /** A transaction whose connection broke has rejected by then, and may have begun anew: this one has nothing more to say. */
+  /**
+   * Keeps the transaction active until the lock is released. If its connection breaks, `hold` may have begun a new
+   * transaction before this method notices; then this method must not change the lock's state.
+   */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
     try {
@@ -100,7 +118,7 @@ class LoadLock {
     }
   }
 
-  /** Until the next heartbeat, or the release. */
+  /** Sleeps until the next heartbeat or the release. */
   #rest(): Promise<void> {
     return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
   }
@@ -108,13 +126,14 @@ class LoadLock {
 
 type Holding = PromiseWithResolvers<void>;
 
-/** Nobody may be asking when it is rejected. */
+/** Creates a promise whose rejection is not reported as unhandled, because nobody may be waiting for it. */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();
   resolvers.promise.catch(() => undefined);
   return resolvers;
 }
 
+/** Tries to take the advisory lock for the rest of the transaction. Returns whether it succeeded. */
 async function tryLock(sql: Transaction): Promise<boolean> {
   const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
   return lock.taken;

@@ -14,40 +14,42 @@ import { readerOf, type Format } from './read-records.ts';
 import { endOfLine, splitRecords } from './records.ts';
 import { Writer } from './writer.ts';
 
-/** What is loaded, and who wants to know how it goes. */
+/** An import: its input, and callbacks for its messages and progress. */
 export interface Load {
-  /** The unpacked bytes. */
+  /** The bytes of the file, already unpacked. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
-  /** What makes the same input recognised after an interruption; without it every load starts at the beginning. */
+  /** An id of the unchanged input, to resume an interrupted import. Without it every import starts at the beginning. */
   source?: string | undefined;
-  /** Reading waits until it is done. */
+  /** Called for each bad line. Reading waits for the promise that it returns. */
   onBad: (line: number, fault: string) => unknown;
-  /** After each batch that is in the catalog. */
+  /** Called when more batches are confirmed. */
   onProgress: (reached: LoadProgress) => void;
-  /** Is given what the load found otherwise than it should be, and did about it. */
+  /** Receives a message for each repair of the catalog, and if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
-/** What became of the lines so far. */
+/** The progress of an import: numbers of lines imported and rejected so far. */
 export interface LoadProgress {
   loaded: number;
   bad: number;
-  /** The line an interrupted import was resumed at. */
+  /** The line at which an interrupted import was resumed, or null. */
   resumed_at_line: number | null;
 }
 
-/** What became of all lines. */
+/** The result of a finished import. */
 export interface LoadReport extends LoadProgress {
-  /** How many people the catalog holds now: counted in it after the last line. */
+  /** The number of people in the catalog, counted there at the end. */
   people: number;
 }
 
 /**
- * Loads people into the catalog, a bounded number at a time. Everything is written by id, so loading again replaces; how
- * far it has come for certain is kept, so that an interrupted load into the same incarnation of the catalog goes on there.
- * @throws DomainError `conflict` when another load is under way, `unavailable` when the catalog stays away too long or was
- *   replaced on the way
+ * Imports people into the catalog, with a bounded number in memory. People are written by id, so a repeated import
+ * replaces them. The position of the last confirmed batch is saved, so an interrupted import resumes there if the
+ * catalog still has the same incarnation.
+ * @throws DomainError `conflict` if another import, removal or reindex is running
+ * @throws DomainError `unavailable` if the catalog is unavailable for too long or was replaced meanwhile
+ * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
  */
 export const loadPeople = (db: Database, catalog: Catalog, load: Load): Promise<LoadReport> =>
   withLoadLock(db, async (stillHeld) => {
@@ -73,8 +75,10 @@ export const loadPeople = (db: Database, catalog: Catalog, load: Load): Promise<
     return { ...report(reached), people };
   });
 
+/** The position in the input up to which everything is written, and the counts of lines up to there. */
 type Reached = Omit<ImportState, 'started_at'>;
 
+/** Returns the saved state of an interrupted import of this source, or the state of a new import. */
 async function begin(
   db: Database,
   source: string | undefined,
@@ -85,11 +89,12 @@ async function begin(
   const { dropped_at_line: line, ...state } = await db.transaction((sql) => beginImport(sql, source, incarnation));
   if (line !== null)
     onNote(
-      `an import of this file was interrupted at line ${line}, into another catalog or one now lost: starting over`,
+      `an import of this file was interrupted at line ${line}, but its catalog is another one or lost: starting over`,
     );
   return state;
 }
 
+/** Reads all records after the saved position and writes them. Returns the position at the end. */
 async function writeAll(
   catalog: Catalog,
   load: Load,
@@ -103,7 +108,7 @@ async function writeAll(
     await stillHeld();
     for (const record of records) {
       const isDone = record.end <= state.position;
-      // The columns are named by the first record that says anything.
+      // Records before the saved position are skipped, except the CSV header: the first record that is not blank.
       if (isDone && !reader.isAtHeader()) continue;
       const result = reader.read(record);
       if (isDone || result === undefined) continue;

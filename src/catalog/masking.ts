@@ -2,7 +2,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';
 
-/** The prospect as a customer sees it who has not unlocked it. */
+/** Hides the e-mail addresses and the phone number of a prospect that the customer has not unlocked. */
 export const mask = (prospect: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -10,14 +10,17 @@ export const mask = (prospect: Prospect): Prospect => ({
   mobile_phone: prospect.mobile_phone === null ? null : maskPhone(prospect.mobile_phone),
 });
 
-/** `a•••@example.com`: the first character and the domain stay, the length does not show. */
+/** Masks an e-mail address as `a•••@example.com`. Keeps the first character and the domain, and hides the length. */
 function maskEmail(email: string): string {
   if (email === '') return '';
   const at = email.lastIndexOf('@');
   return `${Array.from(email)[0]}${dot.repeat(3)}${at < 1 ? '' : email.slice(at)}`;
 }
 
-/** Only the last two digits stay what they are. */
+/**
+ * Replaces all characters of a phone number by dots, except the last two digits. With two digits or fewer, all are
+ * replaced.
+ */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);
   let left = phone.match(digits)?.length ?? 0;

@@ -1,8 +1,8 @@
 import type { TextMember } from '../schemas/prospects.ts';
 
 /**
- * The letter by which the engines know a member of a prospect: its name would stand beside every value they keep. Both
- * have written them down: another letter is another catalog.
+ * A one-letter code for each text field of a prospect. The engines store it instead of the field name, which would be
+ * repeated beside every value. Do not change a code: stored catalogs contain it.
  */
 export const memberLetters = {
   first_name: 'f',
@@ -16,5 +16,5 @@ export const memberLetters = {
   location_postal_code: 'p',
 } as const satisfies Record<TextMember, string>;
 
-/** The letter of a member, as a type. */
+/** The type of a text field's one-letter code. */
 export type Letter<M extends TextMember> = (typeof memberLetters)[M];

@@ -4,6 +4,9 @@ import type { Catalog } from './catalog.ts';
 import { elasticsearchCatalog } from './elasticsearch.ts';
 import { postgresCatalog } from './postgres.ts';
 
-/** The catalog that the configuration names. It connects when first asked. */
+/**
+ * Opens the configured catalog: Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise Postgres. Connects at the first
+ * call.
+ */
 export const openCatalog = (config: Config, db: SharedDatabase): Catalog =>
   config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);

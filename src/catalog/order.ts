@@ -3,30 +3,32 @@ import type { Position } from '../filters/cursor.ts';
 import { prospectOrderFields, type Prospect } from '../schemas/prospects.ts';
 import { foldedOf, hasEmail } from './document.ts';
 
+/** A field of a prospect that lists can be sorted by. */
 export type SortField = keyof typeof prospectOrderFields.types;
 
-/** One key of an order; nulls come last in both directions. */
+/** One key of an order. Nulls come last in both directions. */
 export interface SortKey {
   field: SortField;
   direction: 'ASC' | 'DESC';
 }
 
-/** Most significant key first; the id, ascending, decides what they leave open. */
+/** A sort order: its keys, most significant first. Prospects with equal keys are sorted by id, ascending. */
 export type ProspectOrder = readonly SortKey[];
 
-/** What a prospect is sorted by: folded text, a whole number (also 0 and 1 of what is false or true), an ISO 8601 instant. */
+/** A prospect's value for a sort key: folded text, a whole number (0 for false, 1 for true), or an ISO 8601 instant. */
 export type SortValue = string | number | null;
 
-/** Where a page ended. */
+/** The position of a prospect in an order. The next page starts after the position of the last prospect. */
 export interface ProspectPosition {
   id: string;
-  /** One for each key of the order. */
+  /** One value for each key of the order. */
   values: SortValue[];
 }
 
+/** The default order: by score, descending. */
 export const bestFirst: ProspectOrder = [{ field: 'score', direction: 'DESC' }];
 
-/** Where a prospect stands in an order. */
+/** Returns the position of a prospect in an order. */
 export const positionOf = (prospect: Prospect, order: ProspectOrder): ProspectPosition => ({
   id: prospect._id,
   values: order.map(({ field }) => sortValue(prospect, field)),
@@ -47,10 +49,10 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
   }
 }
 
-/** Only a postal code can be missing. */
+/** Returns whether a sort field can be null. Only the postal code can. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** The keys as a cursor's values are checked against them. */
+/** Returns the columns of an order, in the form that is used to check the values of a cursor. */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],
@@ -59,6 +61,9 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
     required: !isNullable(field),
   }));
 
-/** Whether a cursor carries the whole position; long texts it leaves to the prospect itself. */
+/**
+ * Returns whether a cursor contains all values of its position. A cursor leaves out long texts (`true` stands for
+ * them); they must be read from the prospect.
+ */
 export const isWhole = (position: Position): position is ProspectPosition =>
   position.values.every((value) => value !== true);

@@ -6,19 +6,19 @@ import type { Prospect, TextMember } from '../schemas/prospects.ts';
 import { verificationStatuses } from '../schemas/verification.ts';
 import { longestFolded } from './document.ts';
 
-/** What stands in an imported record, by the names of the contract. */
+/** The fields of an imported record, unchecked, by the field names of a prospect. */
 export type GivenPerson = Readonly<Record<string, unknown>>;
 
-/** An imported record that is no person, and why. */
+/** An imported record is invalid. The message says why. */
 export class BadRecord extends Error {}
 
 const longest = { text: 255, url: 2048, email: 254, emails: 50 };
 
 /**
- * A prospect from an imported record. Members that are left out, null or empty are what the contract has for nothing;
- * members it does not know are left aside. Texts are trimmed.
- * @param importedAt stands for a missing `date_verified`
- * @throws BadRecord
+ * Converts an imported record to a prospect. A missing, null or empty field gets its empty value: `""`, null, `[]` or a
+ * default. Unknown fields are ignored. Texts are trimmed.
+ * @param importedAt used if `date_verified` is missing
+ * @throws BadRecord if the record is invalid
  */
 export function readPerson(given: GivenPerson, importedAt: string): Prospect {
   const work_email = text(given, 'work_email', longest.email);
@@ -64,20 +64,20 @@ const optional = (given: GivenPerson, name: string, most: number): string | null
 
 function foldable(given: GivenPerson, name: TextMember): string {
   const value = text(given, name, longest.text);
-  // One character can fold to eighteen, which matters for long texts only.
+  // One character can fold to eighteen, so only texts longer than a certain length need the check.
   if (value.length > longestFolded / 18 && fold(value).length > longestFolded)
-    throw new BadRecord(`${name} is too long when folded`);
+    throw new BadRecord(`${name} must have at most ${longestFolded} characters when folded`);
   return value;
 }
 
-/** An array, or, as a cell of CSV, addresses with commas, semicolons or white space between. */
+/** Reads `emails`: an array, or a CSV cell with addresses that are separated by commas, semicolons or white space. */
 function emails(given: unknown): string[] {
   const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
   if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
     throw new BadRecord('emails must be an array of strings');
-  const kept = list.map((email) => keepable(email, 'emails', longest.email)).filter((email) => email !== '');
-  if (kept.length > longest.emails) throw new BadRecord(`emails must not be more than ${longest.emails}`);
-  return kept;
+  const addresses = list.map((email) => keepable(email, 'emails', longest.email)).filter((email) => email !== '');
+  if (addresses.length > longest.emails) throw new BadRecord(`emails must have at most ${longest.emails} items`);
+  return addresses;
 }
 
 function status(given: unknown): Prospect['verification_status'] {
@@ -103,7 +103,10 @@ function instant(given: unknown): string | undefined {
   return new Date(given.trim().toUpperCase()).toISOString();
 }
 
-/** Whether it is written as it is kept. Most are, on a day that every month has: that is seen without a calendar. */
+/**
+ * Returns whether a text is an instant in exactly the stored format. Most are, so a regular expression checks the days
+ * that every month has (1 to 28); only the other days need a `Date`.
+ */
 function isCanonical(text: string): boolean {
   if (anyMonths.test(text)) return true;
   if (text.length !== 24 || text.startsWith('0000')) return false;
@@ -113,7 +116,10 @@ function isCanonical(text: string): boolean {
 
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
-/** The given UUID, else one derived from what identifies the person elsewhere, so that importing again replaces. */
+/**
+ * Returns the record's `_id`, else a UUID derived from `profnet_url`, else one derived from `work_email`. A repeated
+ * import gets the same id and replaces the person.
+ */
 function idOf(given: GivenPerson, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';
   if (typeof id !== 'string' || (id.trim() !== '' && !formats['uuid']!(id.trim())))
@@ -124,9 +130,10 @@ function idOf(given: GivenPerson, profnetUrl: string | null, workEmail: string):
   throw new BadRecord('needs one of _id, profnet_url, work_email');
 }
 
+/** The UUID of the URL namespace, as bytes (RFC 9562 §6.6). */
 const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 
-/** UUIDv5 in the URL namespace (RFC 9562 §5.5). */
+/** Returns the UUIDv5 of a URL, in the URL namespace (RFC 9562 §5.5). */
 export function uuidOfUrl(url: string): string {
   const bytes = createHash('sha1').update(urlNamespace).update(url).digest().subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | 0x50;

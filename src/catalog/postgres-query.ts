@@ -11,7 +11,7 @@ import {
 } from './order.ts';
 import { tokenOf } from './tokens.ts';
 
-/** The condition that a prospect `p` matches. */
+/** Prints the SQL condition that a prospect `p` matches a search. */
 export function matching(
   sql: FragmentMaker,
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
@@ -46,7 +46,8 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
   const { member, values } = criterion;
   if (member === 'verification_status') return sql`p.verification_status = any(${values}::text[])`;
   const tokens = values.map((value) => tokenOf(member, value));
-  // Of one token the planner knows how frequent it is; of several in one array it guesses.
+  // One condition per token: the planner knows how frequent a single token is, but only guesses for an array of
+  // several.
   return sql`(${join(
     sql,
     tokens.map((token) => sql`p.tokens @> ${[token]}::text[]`),
@@ -56,15 +57,18 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 }
 
 /**
- * The offset keeps it a look into the index for each prospect. As a join it is planned by how much the customer had unlocked
- * at the last `analyze`: if that was nothing, all they have unlocked since is gone through for each prospect.
+ * Prints the condition that the customer has not unlocked `p`. `offset 0` keeps it a subquery, with one index look-up
+ * for each prospect. Without it Postgres plans a join by the statistics of the last `analyze`: for a customer without
+ * unlocks at that time, it would scan all later unlocks for each prospect.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
-/** One key as Postgres sorts by it. */
+/** A sort key as SQL. */
 interface Printed {
+  /** The expression to sort by. */
   column: Fragment;
+  /** Prints a value of a position, to compare the expression with. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -75,7 +79,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   const column = sql.unsafe(columns[field] ?? `p.${field}`);
   const type = sql.unsafe(types[field] ?? 'text');
   const value = (value: SortValue): Fragment => sql`${String(value)}::text::${type}`;
-  // Negated, a descending score ascends, as the id does: then a position is one comparison of rows, and one end of an index scan.
+  // The negated score ascends, as the id does. Then a position is a single row comparison, which bounds an index scan.
   if (field === 'score' && descending)
     return {
       column: sql`(-p.score)`,
@@ -86,6 +90,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
+/** The SQL type of each sort field that is not text. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -93,10 +98,10 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** Where the column is not what the field is sorted by. */
+/** The sort expression of each field that is not sorted by its own column. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
-/** The keys, and the id after them. */
+/** Prints the `order by` list: the order's keys, then the id. */
 export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   const keys = order.map((key) => {
     const { column, descending, nullable } = printKey(sql, key);
@@ -105,7 +110,7 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   return join(sql, [...keys, sql`p.id`], ',', '');
 }
 
-/** The condition that `p` comes after a position. */
+/** Prints the condition that `p` comes after a position in the order. */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
@@ -116,12 +121,14 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
   return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
 }
 
+/** Prints the condition as one row comparison. Possible if all keys ascend and none is nullable. */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
   const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
   return sql`(${columns}) > (${bounds})`;
 }
 
+/** Prints the conditions that the first `before` keys equal the position's values. */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -129,13 +136,16 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
+/** Prints the condition that a key's value comes after a given value; nulls come last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
   return nullable ? sql`(${beyond} or ${column} is null)` : beyond;
 }
 
-/** Where an index on the first key can start; the alternatives alone would not tell. */
+/**
+ * Prints a bound on the first key, where an index scan can start. Postgres does not derive it from the alternatives.
+ */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;
   return sql`${column} ${sql.unsafe(descending ? '<=' : '>=')} ${value(given)}`;

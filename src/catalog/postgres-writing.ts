@@ -8,10 +8,10 @@ import { tokensOf } from './tokens.ts';
 
 const batchSize = 1_000;
 
-/** A person as a row, in JSON. */
+/** Encodes a person as the JSON of a row of `prospects`. */
 export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-/** Writes people, replacing those of the same id. */
+/** Writes people into `prospects`. Replaces people of the same id. */
 export const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
   writeRows(
     db,
@@ -75,13 +75,16 @@ const toRow = (document: CatalogDocument): object => {
   };
 };
 
-/** Takes people out. */
+/** Deletes people from `prospects`. Returns the number of people deleted. */
 export async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);
   return count;
 }
 
-/** Folds everybody anew, in order of id, a batch at a time. */
+/**
+ * Computes the folded columns of all people again, batch by batch, in order of id.
+ * @param progress called and awaited after each batch; an error that it throws ends the work
+ */
 export async function refoldDocuments(
   db: Database,
   progress: (done: number, total: number) => Promise<void> | void,
@@ -108,8 +111,8 @@ export async function refoldDocuments(
 }
 
 /**
- * Counts the values that suggestions are taken from, as a new generation beside the one that is shown, and then shows it.
- * Readers see the old or the new, whole.
+ * Counts all suggestions again. Writes them as a new generation of rows, then switches to it in one transaction.
+ * Readers see either all old or all new suggestions.
  */
 export async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
@@ -122,11 +125,14 @@ export async function rebuildValues(db: Database): Promise<void> {
     await sql`update catalog_state set values_generation = ${generation}`;
     await sql`delete from prospect_values where generation <> ${generation}`;
   });
-  // The planner must know what is there before the next search, not at the autovacuum's next round.
+  // The next search needs current statistics. Autovacuum would update them only later.
   await db.transaction((sql) => sql`analyze prospects, prospect_values`);
 }
 
-/** The values of one member, read in order through a cursor while they are written elsewhere, so that few are held at a time. */
+/**
+ * Writes the suggestions for one field. Reads the spellings through a cursor and writes them on another connection, so
+ * that only a batch is in memory.
+ */
 async function writeValues(db: Database, generation: number, member: TextMember): Promise<void> {
   await db.search(async (sql) => {
     const folded = sql(member);
@@ -141,11 +147,12 @@ async function writeValues(db: Database, generation: number, member: TextMember)
   });
 }
 
+/** Yields the items of all batches. */
 async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
-/** Again, when its commit was not answered, it adds nothing. */
+/** Inserts suggestions. Skips existing rows, so it can be retried if the result of a commit is unknown. */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`

@@ -13,7 +13,10 @@ interface Row {
 
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
-/** The catalog in the service's own database: exact and always current, for up to some hundred thousand people. */
+/**
+ * Opens the catalog in the service's own database, for up to a few hundred thousand people. Its results are always
+ * current.
+ */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
     engine: 'postgres',
@@ -23,7 +26,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     ...reads(db),
     for: (requester) => reads(db.for(requester)),
 
-    // Postgres is asked about unlocks when it searches, and shows what is committed.
+    // Nothing to copy or refresh: searches read the table of unlocks and see all committed rows.
     syncUnlocks: async () => undefined,
     refresh: async () => undefined,
     isUp: () =>
@@ -52,6 +55,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
   };
 }
 
+/** Builds the catalog's read methods on a database. */
 const reads = (db: Database): CatalogReads => ({
   search: async (search, slice) => toProspects(await db.search((sql) => selectSlice(sql, search, slice))),
   count: (search) => db.search((sql) => count(sql, search)),
@@ -62,7 +66,7 @@ const reads = (db: Database): CatalogReads => ({
 
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
-/** The table's file: emptied by `truncate`, the table has another one. */
+/** Returns the incarnation of the catalog: the number of the table's file. `truncate` gives the table a new file. */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
   return String(file);
@@ -78,7 +82,10 @@ function selectSlice(sql: Sql, search: Search, { limit, skip = 0, after }: Slice
     offset ${skip}`;
 }
 
-/** Net-new is counted as those that match less those of them that are unlocked, which are mostly few. */
+/**
+ * Counts the matching prospects. A net-new count subtracts the unlocked ones: mostly these are few, so that is faster
+ * than a look-up for each prospect.
+ */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });
   const unlocked =
@@ -98,7 +105,7 @@ async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' 
 async function selectSuggestions(sql: Sql, { source, search = '' }: SuggestionQuery): Promise<Suggestion[]> {
   const patterns = wordPatterns(search);
   if (!patterns) return [];
-  // Words hold letters, marks and digits only; the quotes keep them from being read as anything else.
+  // Words only contain letters, marks and digits. In quotes they cannot be read as operators.
   const prefixes = patterns.map((word) => `'${word}':*`).join(' & ');
   return sql<Suggestion[]>`
     select member as type, value

@@ -1,18 +1,24 @@
-/** Random numbers from a seed: the same seed gives the same ones everywhere. */
+/** A seeded random number generator. The same seed gives the same numbers on every machine. */
 export interface Random {
-  /** From 0 up to, not including, 1. */
+  /** Returns a number from 0 (included) to 1 (excluded). */
   next(): number;
-  /** A whole number from 0 up to, not including, `below`. */
+  /** Returns a whole number from 0 (included) to `below` (excluded). */
   below(below: number): number;
-  /** One of them, each as likely. */
+  /** Returns one of the items, all with the same probability. */
   pick<T>(among: readonly T[]): T;
-  /** One of them, the n-th about n times rarer than the first: as names, titles and cities are (Zipf's law). */
+  /**
+   * Returns one of the items. The n-th is about n times rarer than the first (Zipf's law), like names, titles and
+   * cities.
+   */
   pickZipf<T>(among: readonly T[]): T;
-  /** The same for a rank from 0 up to, not including, `below`. */
+  /**
+   * Returns a whole number from 0 (included) to `below` (excluded), with the probabilities of Zipf's law: 0 is most
+   * likely.
+   */
   zipf(below: number): number;
 }
 
-/** Chris Doty-Humphrey's sfc32, from PractRand: small, fast, and good enough for made-up people. */
+/** Creates a random number generator from a seed. It is sfc32 of PractRand, by Chris Doty-Humphrey: small and fast. */
 export function seeded(seed: number): Random {
   let [a, b, c, d] = [0x9e3779b9, 0x243f6a88, seed | 0, 1];
   const next = (): number => {
@@ -26,7 +32,7 @@ export function seeded(seed: number): Random {
   };
   for (let i = 0; i < 16; i += 1) next();
   const below = (limit: number): number => Math.floor(next() * limit);
-  // The inverse of the distribution's own function, which for Zipf's exponent 1 is a power of the number of ranks.
+  // Inverse transform sampling. For Zipf's exponent 1 the inverse of the distribution function is a power of the limit.
   const zipf = (limit: number): number => Math.floor((limit + 1) ** next()) - 1;
   return {
     next,

@@ -6,19 +6,25 @@ import { toDocument, type CatalogDocument } from './document.ts';
 import { BadRecord, readPerson, type GivenPerson } from './person.ts';
 import type { RawRecord } from './records.ts';
 
+/** The format of an imported file: one JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
 
-/**
- * Makes a document of each record of a file, in their order from the first one.
- * @returns a document; a text that says why the record is none; undefined for a record that says nothing
- */
+/** Parses the records of one file, in order from the first one. */
 export interface RecordReader {
+  /**
+   * Parses a record.
+   * @returns the document; a text if the record is bad, which says why; undefined for a blank record or the CSV header
+   * @throws DomainError `validation_failed` if the CSV header is unusable
+   */
   read(record: RawRecord): CatalogDocument | string | undefined;
-  /** The columns are not named yet: a record must be read even if it was read before an interruption. */
+  /** Returns whether the CSV header is still missing. A resumed import must read records until it is found. */
   isAtHeader(): boolean;
 }
 
-/** @param importedAt stands for a missing `date_verified` */
+/**
+ * Creates a reader for the records of one file.
+ * @param importedAt used for people without `date_verified`
+ */
 export function readerOf(format: Format, importedAt: string): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
   const toGiven = (text: string): GivenPerson | undefined => (header ? header.read(text) : readJson(text));
@@ -28,7 +34,7 @@ export function readerOf(format: Format, importedAt: string): RecordReader {
       const text = textOf(record);
       if (text === undefined || text.trim() === '') {
         const fault = text === undefined ? faultOf(record) : undefined;
-        // What follows would be read by the wrong columns.
+        // Without its header, the rest of the file would be read with the wrong columns.
         if (fault !== undefined && header?.isMissing) throw badHeader(fault);
         return fault;
       }
@@ -64,7 +70,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The first record of a CSV file, which names the columns of the others. */
+/** The header of a CSV file: its first record, which names the columns. */
 class CsvHeader {
   #columns: string[] | undefined;
   #text = '';
@@ -73,7 +79,7 @@ class CsvHeader {
     return this.#columns === undefined;
   }
 
-  /** Returns a record by the names of its columns; nothing for the header itself. */
+  /** Returns a record's values by column name, or undefined if the record is the header. */
   read(text: string): GivenPerson | undefined {
     const fields = parseCsvRecord(text);
     if (!this.#columns) {
@@ -93,7 +99,7 @@ function columnsOf(fields: string[]): string[] {
   if (fields.some((field) => field.includes('\r')))
     throw badHeader('ends its lines with CR alone; they must end with LF or CR LF');
   const columns = fields.map((field) => field.trim());
-  if (!columns.some(isMember)) throw badHeader('names no member of a prospect');
+  if (!columns.some(isMember)) throw badHeader('names no field of a prospect');
   const twice = columns.find((column, i) => isMember(column) && columns.indexOf(column) !== i);
   if (twice !== undefined) throw badHeader(`names ${twice} twice`);
   return columns;

@@ -2,34 +2,40 @@ import { createGunzip } from 'node:zlib';
 import { pipeline } from 'node:stream';
 import type { Readable } from 'node:stream';
 
-/** One record of a file: its bytes without the line break, or what keeps it from being one. */
+/** One record of a file: either its bytes or a fault. */
 export interface RawRecord {
-  /** Of its first line, from 1. */
+  /** The number of the record's first line, from 1. */
   line: number;
-  /** How many bytes of the (unpacked) file have passed with it. */
+  /** The position in the unpacked file after this record (bytes). */
   end: number;
+  /** The record without its line break. */
   bytes?: Buffer;
+  /** Why the record cannot be read. */
   fault?: string;
 }
 
-/** A record may not be longer, in bytes: what is held at a time is bounded. */
+/** The maximum length of a record (bytes). It bounds the memory of an import. */
 export const longestRecord = 1024 * 1024;
 
-/** Finds where the record at the start of the bytes ends: the index of its line break, that there is none yet, or why it is none. */
+/**
+ * Finds the end of the first record in the bytes. Returns the index of its line break, `'more'` if the record is
+ * incomplete, or a fault if it is invalid.
+ * @param isLast whether the bytes are the last ones of the file
+ */
 export type FindEnd = (bytes: Buffer, isLast: boolean) => number | 'more' | { fault: string };
 
 const lineBreak = 0x0a;
 
-/** A record a line. */
+/** Finds the end of an NDJSON record: the next line break. */
 export const endOfLine: FindEnd = (bytes) => {
   const end = bytes.indexOf(lineBreak);
   return end < 0 ? 'more' : end;
 };
 
 /**
- * Splits a stream into records, holding one record and one chunk at most. A record that is none costs its first line only:
- * reading goes on with the next.
- * @param findEnd makes the splitter of a format; called anew for each record
+ * Splits a stream into records. Holds at most one record and one chunk in memory. If a record is invalid, only its
+ * first line is skipped, and reading continues with the next line.
+ * @param findEnd finds the end of a record in this file's format
  */
 export async function* splitRecords(chunks: AsyncIterable<Buffer>, findEnd: FindEnd): AsyncGenerator<RawRecord[]> {
   const splitter = new Splitter(findEnd);
@@ -42,7 +48,7 @@ class Splitter {
   #rest: Buffer = Buffer.alloc(0);
   #line = 1;
   #passed = 0;
-  /** Inside a line that is too long to be held. */
+  /** Whether the current line is being skipped, because a fault was already reported for it. */
   #skipping = false;
 
   constructor(findEnd: FindEnd) {
@@ -78,13 +84,14 @@ class Splitter {
     return this.#rest.length > longestRecord ? this.#refuse('is too long, or a quote is never closed') : 'more';
   }
 
-  /** Gives up the first line. */
+  /** Reports a fault and skips the first line. */
   #refuse(fault: string): RawRecord {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
     return this.#pass(end < 0 ? this.#rest.length : end + 1, { fault })!;
   }
 
+  /** Skips the rest of a line whose fault was reported. Returns `'more'` if its end has not arrived yet. */
   #skip(): 'more' | undefined {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
@@ -92,6 +99,7 @@ class Splitter {
     return end < 0 ? 'more' : undefined;
   }
 
+  /** Consumes bytes and counts their lines. Returns them as a record, or undefined if they are skipped. */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);
     const line = this.#line;
@@ -118,7 +126,7 @@ function withoutLineBreak(bytes: Buffer): Buffer {
   return bytes.subarray(0, bytes[end - 1] === 0x0d ? end - 1 : end);
 }
 
-/** The bytes of a stream, unpacked when they are gzip's (RFC 1952), whatever the file is called. */
+/** Yields the bytes of a stream. Unpacks them if they begin as gzip (RFC 1952) does; the file name does not matter. */
 export async function* unpacked(stream: Readable): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const first = await firstBytes(chunks);
@@ -127,7 +135,7 @@ export async function* unpacked(stream: Readable): AsyncGenerator<Buffer> {
   yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
 }
 
-/** Enough to recognise a format by. */
+/** Reads at least two bytes, if there are any: enough to recognise gzip. */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);
   while (bytes.length < 2) {
@@ -138,6 +146,7 @@ async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   return bytes;
 }
 
+/** Yields the first bytes, then the rest of the stream. */
 async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
   if (first.length > 0) yield first;
   for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;

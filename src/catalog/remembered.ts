@@ -1,9 +1,12 @@
-/** How much a function remembers: at least so many texts, at most twice as many, none longer than this (UTF-16 units). */
+/**
+ * The size of a cache: it holds the last `most` texts, at most twice as many, and no text longer than `longest` (UTF-16
+ * units).
+ */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * The same function, with a memory of what it made lately: names, titles and places repeat. The older half is forgotten at
- * a time. What is made is shared, and must not depend on anything but the text.
+ * Wraps a pure function of a text with a cache of recent results, because names, titles and places repeat. When the
+ * cache is full, its older half is dropped. Callers share the results and must not change them.
  */
 export function remembered<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let lately = new Map<string, T>();
@@ -11,10 +14,10 @@ export function remembered<T extends string | object>(make: (text: string) => T)
   return (text) => {
     const known = lately.get(text);
     if (known !== undefined) return known;
-    const made = before.get(text) ?? make(text);
-    if (text.length > limits.longest) return made;
+    const result = before.get(text) ?? make(text);
+    if (text.length > limits.longest) return result;
     if (lately.size >= limits.most) [lately, before] = [new Map(), lately];
-    lately.set(text, made);
-    return made;
+    lately.set(text, result);
+    return result;
   };
 }

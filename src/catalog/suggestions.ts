@@ -1,29 +1,33 @@
 import { fold, words } from '../fold.ts';
 import type { TextMember } from '../schemas/prospects.ts';
 
-/** How many people have a member spelled so. */
+/** One spelling of a field's value, and the number of people who have exactly this spelling. */
 export interface Spelling {
   folded: string;
   value: string;
   people: number;
 }
 
-/** A value to suggest: all spellings of one folded form, shown as the most frequent of them. */
+/** A suggested value. It stands for all spellings with the same folded form, and shows the most frequent one. */
 export interface SuggestedValue extends Spelling {
   member: TextMember;
   words: string[];
 }
 
 /**
- * The words that values must have words beginning with; none asks for no word in particular. Undefined when the text has
- * no word to look for, though it is not empty.
+ * Splits a search text into word prefixes. For each prefix a suggested value must have a word that begins with it.
+ * Returns an empty array for an empty text, which matches every value; undefined for a text without words (`"'*"`),
+ * which matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
   return found.length === 0 && fold(search) !== '' ? undefined : found;
 }
 
-/** Gathers spellings, which come in order of their folded form, into values; nothing but the current one is kept. */
+/**
+ * Groups spellings by folded form into suggested values. Holds only the current group in memory.
+ * @param spellings in order of their folded form
+ */
 export async function* gatherValues(
   member: TextMember,
   spellings: AsyncIterable<Spelling>,
@@ -48,15 +52,15 @@ export async function* gatherValues(
   if (best) yield value(best);
 }
 
-/** Of spellings as frequent as each other the first in code point order is shown. */
+/** Returns whether the first spelling is more frequent, or equally frequent and earlier in code point order. */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
-/** Code point by code point, as UTF-8 bytes compare; JavaScript's own comparison goes by UTF-16 units. */
+/** Compares two texts by code points, like their UTF-8 bytes. JavaScript's own comparison uses UTF-16 units instead. */
 export const compareCodePoints = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** Puts what comes one by one into arrays of a size. */
+/** Groups items into arrays of `size` items. The last array may be shorter. */
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];
   for await (const item of items) {

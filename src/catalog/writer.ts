@@ -3,40 +3,45 @@ import { Arena } from './arena.ts';
 import type { Catalog, EncodedPerson } from './catalog.ts';
 import type { CatalogDocument } from './document.ts';
 
+/** The position in the input up to which everything is written, and the counts of lines up to there. */
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** People in one write, and writes under way at once: what a load holds at a time. */
+/** The number of people in one write. */
 const batchSize = 1_000;
+/** The maximum number of writes at the same time. With `batchSize` it bounds the memory of an import. */
 const mostUnderWay = 6;
-/** Bytes of a batch that are kept in memory used again: of a thousand people several times the usual. */
+/** The size of a batch's reusable memory (bytes): several times what a thousand people usually need. */
 const arenaSize = 3 * 1024 * 1024;
-/** Between two notes of how far a load has come. */
+/** The shortest time between two saves of an import's position. */
 const saveEveryMs = 500;
 
+/** A batch that is being written. */
 interface Batch {
-  /** Of its people. */
+  /** The ids of its people. */
   ids: ReadonlySet<string>;
-  /** Written, or failed for good. */
+  /** Resolves when the batch is written or has failed. */
   ended: Promise<void>;
 }
 
 /**
- * Writes people in batches, several at a time, waiting when the catalog is slower than the reader. Of the same id the
- * last one given wins: within a batch it replaces, and two batches that share an id are never under way together. A batch
- * that takes long holds up no other (a cluster has the thread of one write flush for all, for seconds); how far everything
- * is written is reported in the order of the input.
+ * Writes people to the catalog in batches, several at the same time. Waits if the catalog is slower than the reader.
+ *
+ * If an id occurs twice, the later person wins: it replaces the earlier one in the same batch, and two batches with a
+ * common id are never written at the same time. A slow batch does not block other batches. (Elasticsearch sometimes
+ * lets the thread of one write flush for all, which takes seconds.) The saved position is the end of the batches that
+ * are written without a gap, in the order of the input.
  */
 export class Writer {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
-  /** Not in use. */
+  /** Arenas that no batch uses. */
   readonly #arenas: Arena[] = [];
   #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** By where the load is when a batch and all before it are written. */
+  /** The batches that are being written, by the position at their end. */
   readonly #underWay = new Map<Reached, Batch>();
-  /** Of all batches from the first that is under way, in the order of the input. */
+  /** The end positions of all batches from the first unwritten one on, in the order of the input. */
   readonly #ahead: Reached[] = [];
   /** The first write that failed. */
   #failed: Promise<void> | undefined;
@@ -48,7 +53,11 @@ export class Writer {
     this.#reached = start;
   }
 
-  /** Takes what was read: a document, or a bad record when there is none. */
+  /**
+   * Adds a record: a person to write, or a bad record if `document` is undefined. Waits while too many writes are
+   * running.
+   * @throws the error of an earlier write that failed
+   */
   async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
     const { loaded, bad } = this.#reached;
     this.#reached = {
@@ -61,7 +70,7 @@ export class Writer {
     if (this.#people.size >= batchSize) await this.#send();
   }
 
-  /** Writes the rest and answers how far that is. */
+  /** Writes the remaining people, waits for all writes, and saves and returns the end position. */
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
     while (this.#underWay.size > 0) await this.#settle();
@@ -69,11 +78,13 @@ export class Writer {
     return this.#reached;
   }
 
+  /** Adds a person to the current batch. */
   #keep(document: CatalogDocument): void {
     const { id } = document;
     this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
   }
 
+  /** Starts to write the current batch. First waits for a free write, and for batches that share an id with it. */
   async #send(): Promise<void> {
     const people = this.#people;
     this.#people = new Map();
@@ -105,7 +116,10 @@ export class Writer {
     await this.#note();
   }
 
-  /** Saves now and then how far all are written without a gap. When a write has failed the others are the last. */
+  /**
+   * Saves the position up to which all batches are written without a gap, but not more often than every `saveEveryMs`.
+   * After a failed write, waits for the other writes, saves the position, and throws the error.
+   */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#underWay.values().map(({ ended }) => ended));
     const gap = this.#ahead.findIndex((reached) => this.#underWay.has(reached));
