@@ -1,22 +1,22 @@
 import { parseEnvelope } from '@haraka/email-address';
 
-/** An e-mail address, as a mail server is asked for it. */
+/** A parsed e-mail address, in the form that is sent to mail servers. */
 export interface Address {
-  /** As it was given: only its own mail server knows whether case matters. */
+  /** The part before the `@`, unchanged: only its mail server knows whether case matters. */
   local: string;
-  /** In lower case, its labels in ASCII (RFC 5890); `[…]` around the number of a machine. */
+  /** The domain in lower case and in ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
-  /** Whether its local part needs a mail server that speaks SMTPUTF8 (RFC 6531). */
+  /** Whether the local part has non-ASCII characters, so that the mail server must support SMTPUTF8 (RFC 6531). */
   isInternational: boolean;
 }
 
-/** A text is no e-mail address; the message says why. */
+/** A text is not an e-mail address. The message says why. */
 export class SyntaxFault extends Error {}
 
 /**
- * Reads an address by the grammar of the SMTP envelope: RFC 5321, with RFC 6531 for other scripts. Its domain has to be
- * fully qualified (RFC 5321, 2.3.5) and no longer than a name may be (RFC 1035).
- * @throws SyntaxFault
+ * Parses an e-mail address by the grammar of the SMTP envelope: RFC 5321, with RFC 6531 for non-ASCII characters. The
+ * domain must be fully qualified (RFC 5321, 2.3.5) and within the length limits of DNS names (RFC 1035).
+ * @throws SyntaxFault if the text is not such an address
  */
 export function parseAddress(text: string): Address {
   const { user, host } = parse(text);
@@ -30,12 +30,12 @@ export function parseAddress(text: string): Address {
 }
 
 function parse(text: string): { user: string; host: string } {
-  // The envelope's grammar also has a form in angle brackets, which is none of a bare address.
-  if (text.startsWith('<')) throw new SyntaxFault('it stands in angle brackets');
-  if (!text.isWellFormed()) throw new SyntaxFault('it is no text in Unicode');
+  // The envelope's grammar also allows angle brackets around an address. They are not part of an address.
+  if (text.startsWith('<')) throw new SyntaxFault('it has angle brackets around it');
+  if (!text.isWellFormed()) throw new SyntaxFault('it is not valid Unicode');
   try {
     return parseEnvelope(text);
   } catch (error) {
-    throw new SyntaxFault(error instanceof Error ? error.message : 'it cannot be read', { cause: error });
+    throw new SyntaxFault(error instanceof Error ? error.message : 'it cannot be parsed', { cause: error });
   }
 }

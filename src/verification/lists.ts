@@ -2,15 +2,18 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
-/** Lists of what may well be delivered, and yet reaches no person for long. */
+/** Lists of disposable domains and role accounts: mail there may be delivered, but does not reach a person for long. */
 export interface Lists {
-  /** The listed domain that hands out mailboxes to throw away: the address's own, or one above it. */
+  /** Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. */
   disposableDomain(address: Address): string | undefined;
-  /** The listed account that belongs to a task; what follows a `+` only sorts its mail. */
+  /**
+   * Returns the listed role account of the address, such as `info` or `sales`, or undefined. Ignores case, quotes and a
+   * tag after `+`.
+   */
   roleAccount(address: Address): string | undefined;
 }
 
-/** Reads the lists. */
+/** Loads the lists of disposable domains and role accounts. */
 export function openLists(): Lists {
   const domains = disposableEmailBlocklistSet();
   const accounts = new Set(roleAccounts);
@@ -23,7 +26,7 @@ export function openLists(): Lists {
   };
 }
 
-/** A domain and those above it: `a.b.c`, `b.c`, `c`. */
+/** Returns a domain and its parent domains: `a.b.c`, `b.c`, `c`. */
 function suffixes(domain: string): string[] {
   const labels = domain.split('.');
   return labels.map((_, i) => labels.slice(i).join('.'));

@@ -2,39 +2,51 @@ import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 
-/** Where the mail of a domain goes. */
+/** The mail servers of a domain, as the DNS names them. */
 export type MailHosts =
+  /** The names of the hosts, the preferred one first. */
   | { status: 'found'; hosts: readonly string[] }
-  /** It goes nowhere, for certain. */
+  /** The domain certainly accepts no mail. */
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
-  /** Who was asked did not say. */
+  /** The resolver failed or did not respond. */
   | { status: 'unknown'; reason: string };
 
-/** The addresses of a host; none, for certain, when empty. */
+/** The IP addresses of a host. If `addresses` is empty, the host certainly has none. */
 export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
+/** Options of the DNS resolver. */
 export interface DnsOptions {
-  /** `address` or `address:port` of the servers to ask; the system's when empty. */
+  /** The name servers, as `address` or `address:port`. Empty: those of the system. */
   servers: readonly string[];
-  /** How long one try may take (ms), and how many there are. */
+  /** Timeout of one try (ms). */
   timeoutMs: number;
+  /** The maximum number of tries for each query. */
   tries: number;
 }
 
-/** Asks the DNS. What it said is kept for a while, and what is being asked already is not asked again. */
+/** A DNS resolver with a cache. Concurrent queries for the same name share one look-up. */
 export interface Dns {
+  /** Returns the mail servers of a domain. */
   mailHosts(domain: string): Promise<MailHosts>;
+  /** Returns the IP addresses of a host. */
   addresses(host: string): Promise<HostAddresses>;
+  /** Cancels all running queries. */
   close(): void;
 }
 
+/** The maximum number of cached answers of each kind. */
 const keptAnswers = 10_000;
+/** How long an answer is cached. */
 const keptMs = 5 * 60_000;
-/** That there was no answer is kept just so long that those who wait together do not ask one after the other. */
+/** How long a failure is cached: just long enough that callers who waited together do not each try again. */
 const keptUnknownMs = 5_000;
+/** The maximum number of mail hosts that are used for a domain. */
 const hostsOfDomain = 8;
 
-/** Opens a resolver of our own: what the system keeps in files, and the names it completes, are not the mail's concern. */
+/**
+ * Opens a DNS resolver with a cache. It does not use the system's resolver functions, because hosts files and search
+ * domains do not apply to mail.
+ */
 export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
   if (servers.length > 0) resolver.setServers(servers);
@@ -47,12 +59,12 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   };
 }
 
-/** Keeps answers, the latest used longest, and lets everybody who asks the same at once have the same one. */
+/** Creates an LRU cache for answers. Concurrent calls with the same name share one query. */
 const keep = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
     max: keptAnswers,
     ttl: keptMs,
-    // One that is crowded out while it is asked is still answered to those who wait for it.
+    // An entry that is evicted during its query still returns the answer to its callers.
     ignoreFetchAbort: true,
     fetchMethod: async (name, _stale, { options }) => {
       const answer = await ask(name);
@@ -61,7 +73,10 @@ const keep = <T extends { status: string }>(ask: (name: string) => Promise<T>) =
     },
   });
 
-/** RFC 5321, 5.1: the MX records; where there are none, the domain itself is the host. RFC 7505: one that is empty is a no. */
+/**
+ * Looks up the mail hosts of a domain: its MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain
+ * with an empty MX record accepts no mail (RFC 7505).
+ */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
   const records = await asked(resolver.resolveMx(domain));
   if (records === 'no_domain') return { status: 'none', reason: 'no_domain' };
@@ -73,6 +88,7 @@ async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHo
   return { status: 'found', hosts: named.slice(0, hostsOfDomain).map(({ exchange }) => exchange.toLowerCase()) };
 }
 
+/** Returns the domain itself as its mail host, if it has an IP address. */
 async function findImplicitHost(resolver: Resolver, domain: string): Promise<MailHosts> {
   const found = await findAddresses(resolver, domain);
   if (found.status === 'unknown') return found;
@@ -81,7 +97,7 @@ async function findImplicitHost(resolver: Resolver, domain: string): Promise<Mai
 }
 
 async function findAddresses(resolver: Resolver, host: string): Promise<HostAddresses> {
-  // An MX record names a host; a number in its place is a mistake that mail servers do not follow.
+  // An MX record must name a host. If it contains an IP address, that is a mistake, and mail servers ignore it too.
   if (isIP(host)) return { status: 'found', addresses: [] };
   const answers = await Promise.all([asked(resolver.resolve4(host)), asked(resolver.resolve6(host))]);
   const addresses = answers.flatMap((answer) => (Array.isArray(answer) ? answer : []));
@@ -91,7 +107,9 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
   return { status: 'found', addresses: [] };
 }
 
-/** An answer; that there is none, for certain; or what kept it away. */
+/**
+ * Converts the result of a DNS query: its records, that the domain or the records certainly do not exist, or a failure.
+ */
 async function asked<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {
     return await answer;

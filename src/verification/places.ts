@@ -1,22 +1,26 @@
 import PQueue from 'p-queue';
 
+/** The limits on connections to mail servers. */
 export interface PlaceLimits {
-  /** Works at once, of one domain and of all. */
+  /** The maximum number of tasks at the same time for one domain. */
   perDomain: number;
+  /** The maximum number of tasks at the same time for all domains together. */
   overall: number;
-  /** Shortest time between the beginnings of two works of one domain (ms); 0: none. */
+  /** The shortest time between the starts of two tasks for one domain (ms). 0: no limit. */
   domainIntervalMs: number;
 }
 
-/** Who wants a place. */
+/** The owner of a task, and its signal. */
 export interface Claim {
-  /** Those who want many places share them: each has its turn as often as any other. */
+  /** The owner whom the task is for. If owners wait for the same domain, they take turns. */
   owner: string;
-  /** Whoever waits when it is aborted is sent away with its reason; what has begun is done to its end. */
+  /**
+   * When aborted, a waiting task is dropped and its promise rejects with the signal's reason. A started task runs on.
+   */
   signal?: AbortSignal | undefined;
 }
 
-/** Lets work at a domain begin when there is a place for it, whoever it is for: the limits hold for all owners together. */
+/** Runs tasks under limits for each domain and for all domains together. The limits apply to all owners together. */
 export class Places {
   readonly #limits: PlaceLimits;
   readonly #domains = new Map<string, Line>();
@@ -27,12 +31,12 @@ export class Places {
     this.#overall = new Line({ concurrency: limits.overall });
   }
 
-  /** Domains that are remembered. */
+  /** The number of domains that have a queue now. */
   get domains(): number {
     return this.#domains.size;
   }
 
-  /** Does the work when there is a place for it. */
+  /** Runs the task when the limits of its domain and the overall limit allow it. */
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
     const line = this.#domains.get(domain) ?? this.#open(domain);
     try {
@@ -42,6 +46,7 @@ export class Places {
     }
   }
 
+  /** Creates the queue of a domain. */
   #open(domain: string): Line {
     const { perDomain, domainIntervalMs } = this.#limits;
     const pace = domainIntervalMs > 0 ? { interval: domainIntervalMs, intervalCap: 1, strict: true } : {};
@@ -50,7 +55,9 @@ export class Places {
     return line;
   }
 
-  /** Not at once: a new line would not know when the last work began. */
+  /**
+   * Deletes an idle queue after `domainIntervalMs`. Not earlier: a new queue would not know when the last task started.
+   */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
       if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
@@ -59,10 +66,13 @@ export class Places {
   }
 }
 
-/** Waiting works. An owner's first one waits behind the first ones of others, not behind all that they want. */
+/**
+ * A queue of tasks that is fair between owners. An owner's n-th waiting task comes after the n-th tasks of other
+ * owners, not after all of their tasks.
+ */
 class Line {
   readonly #queue: PQueue;
-  /** How many works of an owner wait. */
+  /** The number of waiting tasks of each owner. */
   readonly #waiting = new Map<string, number>();
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {
@@ -73,10 +83,12 @@ class Line {
     return this.#queue.size === 0 && this.#queue.pending === 0;
   }
 
+  /** Runs a task when it is its turn. */
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
     const leave = this.#join(owner);
-    // The queue gives up the place of work whose signal is aborted, though the work goes on: it hears only of those who wait.
+    // PQueue also frees the slot of a running task when its signal aborts, though the task runs on. So it gets its own
+    // signal, which aborts only while the task waits.
     const waiting = new AbortController();
     const giveUp = () => waiting.abort(signal?.reason);
     signal?.addEventListener('abort', giveUp, { once: true });
@@ -93,7 +105,9 @@ class Line {
     }
   }
 
-  /** Counts one more that waits. Returns what counts it out, once. */
+  /**
+   * Counts one more waiting task of an owner. Returns a function that undoes this; only its first call has an effect.
+   */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);
     let isIn = true;

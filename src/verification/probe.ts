@@ -7,29 +7,36 @@ import { isPublic } from './public-address.ts';
 import { SmtpDialog } from './smtp-dialog.ts';
 import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 
+/** Options of the SMTP probe. */
 export interface ProbeOptions {
   port: number;
-  /** Whom the mail would be from; nobody (`<>`) when absent. */
+  /** The address in `MAIL FROM`. Empty (`<>`) if absent. */
   sender?: string | undefined;
-  /** What this machine calls itself; its number when absent. */
+  /** The host name in `EHLO`. The local IP address if absent. */
   name?: string | undefined;
-  /** Longest wait for a connection and for each reply (ms). */
+  /** Timeout for the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Whether machines outside the public net may be called. */
+  /** Whether to connect to IP addresses that are not public. */
   allowPrivate: boolean;
 }
 
-/** What was seen of a mailbox at its mail servers. */
+/** The result of the SMTP check of one address. */
 export type SmtpCheck = VerificationChecks['smtp'];
 
-/** Asks the mail servers for the mailbox, in their order, until one says; mail is never sent. */
+/**
+ * Asks the mail servers whether a mailbox exists, one after the other, until one gives a definite reply. Never sends
+ * mail. When the signal aborts, the result is `unknown`.
+ */
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
+/** The maximum number of servers that are called for one address. */
 const serversAtMost = 6;
+/** The maximum number of domains whose catch-all result is cached. */
 const keptDomains = 10_000;
+/** How long the catch-all result of a domain is cached. */
 const keptMs = 10 * 60_000;
 
-/** Opens what asks mail servers. That a domain takes mail for anybody, or not, is kept for a while and not asked again. */
+/** Opens the SMTP probe. It caches for each domain whether the domain accepts mail for any mailbox (catch-all). */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: keptDomains, ttl: keptMs });
 
@@ -66,6 +73,7 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   }
 }
 
+/** A mail server: a host and one of its IP addresses. */
 interface Server {
   host: string;
   address?: string;
@@ -73,7 +81,7 @@ interface Server {
   reason?: string;
 }
 
-/** The servers behind the hosts, each host asked for when its turn comes. */
+/** Yields the servers of the hosts, at most six. Looks up a host's IP addresses only when its turn comes. */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
   for (const host of hosts) {
@@ -90,9 +98,10 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
 }
 
 /**
- * EHLO, MAIL, RCPT; and where the mailbox is taken, RCPT once more for one that cannot be there.
- * @param takesAny what is known already
- * @throws SmtpFault
+ * Runs the SMTP dialog: EHLO, MAIL, RCPT. If the server accepts the mailbox, sends a second RCPT with a random mailbox
+ * to detect a catch-all domain.
+ * @param takesAny whether the domain is known to accept any mailbox; undefined if that is not known yet
+ * @throws SmtpFault if the server breaks the protocol or the connection fails
  */
 async function ask(
   dialog: SmtpDialog,
@@ -116,7 +125,11 @@ async function ask(
   return askForNobody(dialog, address.domain, reply);
 }
 
-/** Whether the server takes mail for anybody: then that it takes it for one says nothing. */
+/**
+ * Asks for a random mailbox that cannot exist. If the server accepts it, the domain is catch-all (`accept_all`), and
+ * its acceptance of the real mailbox proves nothing.
+ * @param taken the reply that accepted the real mailbox
+ */
 async function askForNobody(
   dialog: SmtpDialog,
   domain: string,
@@ -130,7 +143,7 @@ async function askForNobody(
   return { status: takesAny ? 'accept_all' : 'passed', ...codesOf(taken), takesAny };
 }
 
-/** Servers of before 1995 know HELO only. */
+/** Greets the server with EHLO. If the server rejects that, uses HELO: servers from before 1995 do not know EHLO. */
 async function greet(dialog: SmtpDialog, name: string): Promise<Reply> {
   const reply = await dialog.command(`EHLO ${name}`);
   return reply.code >= 500 ? dialog.command(`HELO ${name}`) : reply;

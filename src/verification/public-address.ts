@@ -1,11 +1,12 @@
 import ipaddr from 'ipaddr.js';
 
-// What is handed out for use in the whole net; the rest of IPv6 is not, whatever else is known of it.
+// The only IPv6 range that IANA allocates for global unicast.
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
 /**
- * Whether an IP address is a machine's in the public net: none that is private, this machine's, of the local link, of many,
- * shared by a carrier, for documentation, or that stands for another (IPv4 in IPv6). By the registries of IANA.
+ * Returns whether an IP address belongs to one machine on the public internet, by the registries of IANA. False for
+ * private, loopback, link-local, multicast, carrier-shared and documentation addresses, and for IPv4 addresses embedded
+ * in IPv6.
  */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;

@@ -1,5 +1,5 @@
 declare module 'role-based-email-addresses' {
-  /** Local parts, in lower case. */
+  /** Local parts of role accounts such as `info`, in lower case. */
   const accounts: readonly string[];
   export default accounts;
 }

@@ -1,22 +1,25 @@
 import { createConnection, isIPv6, type Socket } from 'node:net';
 import { replyLimits, ReplyReader, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/** More than a whole dialog needs; a server that says more is left. */
+/**
+ * The maximum size of all replies in a dialog (bytes). No real dialog needs as much. Past it the connection is closed.
+ */
 const dialogBytes = 64 * 1024;
-/** How long a server may take to say goodbye (ms). */
+/** How long to wait for the server to close the connection after QUIT. */
 const goodbyeMs = 1_000;
 
+/** Options of an SMTP dialog. */
 export interface DialogOptions {
   port: number;
-  /** Longest wait for the connection and for each reply (ms). */
+  /** Timeout for the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Ends the dialog, whatever it is at. */
+  /** When aborted, ends the dialog at once. */
   signal: AbortSignal;
 }
 
 /**
- * A dialog with a mail server: one command, one reply. Written here because the libraries for SMTP send mail, and have no
- * way to leave after RCPT.
+ * An SMTP dialog with a mail server: one command, one reply. SMTP libraries are of no use here: they send mail and
+ * cannot stop after RCPT.
  */
 export class SmtpDialog {
   readonly #socket: Socket;
@@ -25,12 +28,13 @@ export class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Called when more was said, or the dialog is over. */
+  /** Called when more bytes have arrived or the dialog has ended. */
   #wake: (() => void) | undefined;
 
   /**
-   * Calls the server; it speaks first: see `reply`.
-   * @param address an IP address, so that nobody is asked for it, and what was checked is what is called
+   * Connects to the server. The server speaks first: read its greeting with `reply`.
+   * @param address an IP address, not a host name: so no DNS look-up can lead to another address than the one that was
+   *   checked
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
     this.#timeoutMs = timeoutMs;
@@ -41,7 +45,7 @@ export class SmtpDialog {
     this.#socket.on('close', () => this.#end('closed'));
   }
 
-  /** What this machine is called where it has no name: the number it calls from (RFC 5321, 4.1.4). */
+  /** The local IP address of the connection in `[…]`, for EHLO without a host name (RFC 5321, 4.1.4). */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
     return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
@@ -49,10 +53,10 @@ export class SmtpDialog {
 
   /**
    * Sends a command and waits for its reply.
-   * @throws SmtpFault
+   * @throws SmtpFault if the server breaks the protocol or the connection fails
    */
   async command(line: string): Promise<Reply> {
-    // A reply that came before its question is none of it; nor would the next ones be.
+    // The server has sent a reply before this command. Replies and commands would not match any more.
     if (this.#text !== '') this.#leave('garbage');
     if (this.#fault) throw this.#fault;
     this.#socket.write(`${line}\r\n`);
@@ -60,8 +64,8 @@ export class SmtpDialog {
   }
 
   /**
-   * Waits for what the server says next.
-   * @throws SmtpFault
+   * Waits for the server's next reply.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails
    */
   async reply(): Promise<Reply> {
     const timer = setTimeout(() => this.#leave('timeout'), this.#timeoutMs);
@@ -77,7 +81,7 @@ export class SmtpDialog {
     }
   }
 
-  /** Says goodbye and leaves, without waiting long for an answer. */
+  /** Sends QUIT and closes the connection. Waits at most one second for the server. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = new Promise((resolve) => this.#socket.once('close', resolve));
@@ -90,7 +94,7 @@ export class SmtpDialog {
 
   #hear(data: Buffer): void {
     this.#bytes += data.length;
-    // Bytes, not characters: whatever the script, what decides is ASCII.
+    // One character for each byte. The parts of a reply that matter are ASCII.
     this.#text += data.toString('latin1');
     if (this.#bytes > dialogBytes) this.#leave('garbage');
     this.#wake?.();
@@ -122,13 +126,14 @@ export class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /** The first fault is the one that counts. */
+  /** Records why the dialog ended. Only the first reason counts. */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
   }
 }
 
+/** The `reason` of a failed check, by the error code of the socket. Other codes are `unreachable`. */
 const reasons: Record<string, string> = {
   ABORT_ERR: 'deadline',
   ECONNREFUSED: 'refused',

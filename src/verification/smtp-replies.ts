@@ -1,13 +1,13 @@
 /** A reply of a mail server (RFC 5321, 4.2). */
 export interface Reply {
   code: number;
-  /** Its enhanced status code (RFC 3463), if it gives one. */
+  /** The enhanced status code (RFC 3463), if the reply has one. */
   enhanced?: string;
-  /** What each of its lines says after the code. */
+  /** The text of each line, after the code. */
   lines: string[];
 }
 
-/** A mail server did not do what it has to; `reason` says what, in one word. */
+/** A mail server broke the protocol, or the connection to it failed. `reason` says why, in one word. */
 export class SmtpFault extends Error {
   readonly reason: string;
 
@@ -17,18 +17,20 @@ export class SmtpFault extends Error {
   }
 }
 
-/** More than any reply needs: RFC 5321 asks for 512 characters, of which some servers make more. */
+/**
+ * The maximum size of a reply: characters in a line, and lines. RFC 5321 allows 512 characters; some servers send more.
+ */
 export const replyLimits = { lineLength: 2_048, lines: 64 };
 
-/** Puts a reply together, line by line. */
+/** Parses replies line by line. */
 export class ReplyReader {
   #code: number | undefined;
   #lines: string[] = [];
 
   /**
-   * Takes the next line.
-   * @returns the reply, when this was its last line
-   * @throws SmtpFault when this is no line of a reply
+   * Adds the next line.
+   * @returns the whole reply if this was its last line, otherwise undefined
+   * @throws SmtpFault if the line is not part of a valid reply
    */
   take(line: string): Reply | undefined {
     const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
@@ -44,27 +46,34 @@ export class ReplyReader {
   }
 }
 
+/** Returns the enhanced status code at the start of a reply's text, if its class matches the code's first digit. */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
   return enhanced?.startsWith(`${code}`[0]!) ? { enhanced } : {};
 }
 
-/** Says that there is no such mailbox, or none any more: RFC 3463; 5.4.1 is how Exchange Online refuses unknown recipients. */
+/**
+ * Enhanced status codes that mean that the mailbox does not exist or is disabled (RFC 3463). Exchange Online uses 5.4.1
+ * for unknown recipients.
+ */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
-/** Where the code does not say: these words tell of who asks, or of the hour, not of who is asked for. */
+/**
+ * Words in a rejection without an enhanced code that show a cause other than the mailbox: the sender's reputation, a
+ * limit, or a temporary problem.
+ */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * What a reply to RCPT says of the mailbox. Only what speaks of the mailbox itself decides; what may be about us, about the
- * hour or about a limit does not.
+ * Judges a reply to RCPT: `taken` if the server accepts the mailbox, `refused` if the mailbox does not exist. Other
+ * rejections are `undecided`: they may be caused by the sender, a limit or a temporary problem.
  */
 export function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';
   if (code < 500) return 'undecided';
   if (enhanced !== undefined) return noMailbox.has(enhanced) ? 'refused' : 'undecided';
   const isOfMailbox = code === 550 || code === 551 || code === 553;
-  // An address that is repeated may hold any word.
+  // Removes addresses that the reply repeats, because they may contain any word.
   const words = lines.join(' ').replaceAll(/\S*@\S*/g, '');
   return isOfMailbox && !notOfMailbox.test(words) ? 'refused' : 'undecided';
 }

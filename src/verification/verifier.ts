@@ -9,17 +9,18 @@ import { openProbe, type SmtpCheck } from './probe.ts';
 /** Verifies e-mail addresses. */
 export interface Verifier {
   /**
-   * Verifies one address. Whatever becomes of it, of the DNS or of the mail servers, is in what it answers; trouble is
-   * `unknown`. Begun, it ends within the deadline.
-   * @param signal when aborted, an address that still waits for its turn at its domain is given up: rejects with its reason
-   * @param owner whom it is for: where many wait for a domain, each owner has its turn
+   * Verifies one e-mail address. Failures of the DNS or of mail servers do not throw: the result is `unknown`. All
+   * checks together take at most `VERIFY_DEADLINE_MS`, not counting the wait for a turn at the domain.
+   * @param signal when aborted while the address waits for its turn at its domain, the promise rejects with the
+   *   signal's reason
+   * @param owner the customer whom the verification is for; if owners wait for the same domain, they take turns
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
-  /** Ends what is under way: the rest of it ends as `unknown`. */
+  /** Ends running verifications. Their unfinished checks are `unknown`. */
   close(): Promise<void>;
 }
 
-/** Opens the verifier of this process. What it knows and its limits are for all customers together. */
+/** Opens the verifier of this process. All customers share its caches and its limits. */
 export function openVerifier(config: Config): Verifier {
   const lists = openLists();
   const dns = openDns({
@@ -49,7 +50,7 @@ export function openVerifier(config: Config): Verifier {
       const begun = performance.now();
       const found = await findHosts(address);
       const checks = { ...listed(lists, address), mx: mxCheck(found) };
-      // Who is not to be written to, or cannot be, is not asked for.
+      // If an earlier check has failed, mail servers are not asked.
       if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
         return verification(checks);
       const left = config.VERIFY_DEADLINE_MS - (performance.now() - begun);
@@ -62,7 +63,10 @@ export function openVerifier(config: Config): Verifier {
     },
   };
 
-  /** No longer than the deadline: the same question may be waited for by many, each with a deadline of their own. */
+  /**
+   * Looks up the mail hosts, within the deadline. Several verifications may share a DNS query; each has its own
+   * deadline.
+   */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
     const late = { status: 'unknown', reason: 'deadline' } as const;
@@ -75,7 +79,11 @@ export function openVerifier(config: Config): Verifier {
   }
 }
 
-/** What work answers, or `late` when the time is over first; work is told. */
+/**
+ * Returns the result of the work, or `late` if the time is over or `closing` aborts first. Then the work's signal is
+ * aborted.
+ * @param ms the time limit (ms)
+ */
 async function within<T>(
   ms: number,
   closing: AbortSignal,
@@ -117,11 +125,12 @@ function listed(lists: Lists, address: Address): Pick<VerificationChecks, 'synta
 
 function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['mx'] {
   if (found.status === 'found') return { status: 'passed', host: found.hosts[0]! };
-  // Correct by RFC 5321, but no domain that could name its mail servers: nobody's address in business.
+  // An IP address in place of the domain is valid by RFC 5321, but nobody uses it for business mail, and it has no MX.
   if (found.status === 'literal') return { status: 'failed', reason: 'address_literal' };
   return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
 }
 
+/** All checks in the state `not_checked`. */
 const unchecked: VerificationChecks = {
   syntax: { status: 'not_checked' },
   disposable: { status: 'not_checked' },
@@ -135,7 +144,10 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
   checks: { ...unchecked, ...checks },
 });
 
-/** The first check that decides, in this order; what was not checked does not. */
+/**
+ * Returns the overall status. The first check that failed or is unknown decides, in this order; missing checks are
+ * ignored.
+ */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
   if (disposable?.status === 'failed') return 'disposable';
