@@ -19,41 +19,44 @@ import { patientDatabase } from '../patient-database.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
-/** `catalog import|generate|reindex|remove|status` */
+/** Defines the command `catalog` with `import`, `generate`, `reindex`, `remove` and `status`. */
 export function define(command: Command): void {
   command
     .command('import <file>')
     .description(
-      'load people from NDJSON or CSV, packed with gzip or not; - is standard input. Run again after an interruption, it goes on',
+      'import people from NDJSON or CSV, gzipped or not; - is standard input. After an interruption, the same command resumes',
     )
-    .option('--format <format>', 'ndjson or csv, where the name of the file does not tell', asFormat)
-    .option('--strict', 'exit 1 when there were bad lines; all good ones are loaded all the same')
-    .option('--restart', 'start over instead of going on with an interrupted import of this file')
+    .option('--format <format>', 'ndjson or csv; needed if the file name does not show it', asFormat)
+    .option('--strict', 'exit with 1 at the end if there were bad lines; good lines are imported anyway')
+    .option('--restart', 'start over instead of resuming an interrupted import of this file')
     .action(importAndAnswer);
 
   command
     .command('generate')
-    .description('make up people, as NDJSON')
-    .requiredOption('--count <count>', 'how many', asInteger(1, 1_000_000_000))
-    .option('--seed <seed>', 'the same seed makes the same people', asInteger(0, 4_294_967_295), 1)
-    .option('--output <file>', 'where to; standard output when left out')
+    .description('generate fictional people as NDJSON')
+    .requiredOption('--count <count>', 'number of people', asInteger(1, 1_000_000_000))
+    .option('--seed <seed>', 'seed; the same count and seed give the same people', asInteger(0, 4_294_967_295), 1)
+    .option('--output <file>', 'file to write; default: standard output')
     .action(generate);
 
   command
     .command('reindex')
-    .description('derive everything that is searched anew from the people kept, while the service goes on answering')
+    .description('rebuild the search index from the stored people; the service keeps working meanwhile')
     .action(answer(reindex, ({ people }) => `Reindexed ${people} people`));
 
   command
     .command('remove')
-    .description('take people out of the catalog; who has unlocked them stays noted')
-    .requiredOption('--id <id>', 'whom; repeat for more', (id: string, ids?: string[]) => [...(ids ?? []), asUuid(id)])
+    .description('remove people from the catalog; their unlocks are kept')
+    .requiredOption('--id <id>', 'person id; repeatable', (id: string, ids?: string[]) => [...(ids ?? []), asUuid(id)])
     .action(answer(remove, ({ removed }) => `Removed ${removed} people`));
 
-  command.command('status').description('show what the catalog is at').action(answer(status, printStatus));
+  command.command('status').description('show the state of the catalog').action(answer(status, printStatus));
 }
 
-/** With --strict bad lines are a failure, told after the report. */
+/**
+ * Runs an import and prints its report. With `--strict`, then fails if there were bad lines.
+ * @throws Error with the number of bad lines
+ */
 async function importAndAnswer(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
   const run = async (): Promise<LoadReport> => {
@@ -76,10 +79,13 @@ function asFormat(value: string): Format {
   return value;
 }
 
-/** Loads and reindexes take statements that no request would be allowed. */
+/** The statement timeout for catalog commands. Imports and reindexes run longer statements than requests may. */
 const longestStatementMs = 3_600_000;
 
-/** @param asWanted the database as the work shall have it: imports and reindexing wait for one that is away */
+/**
+ * Opens the services, runs work on the catalog, and closes the services.
+ * @param asWanted wraps the database; imports and reindexes use it to wait while the database is unavailable
+ */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
   asWanted?: (db: SharedDatabase) => SharedDatabase,
@@ -93,8 +99,8 @@ async function withCatalog<T>(
 }
 
 /**
- * Keeps V8's heap small. Left to itself the young generation doubles again and again while millions pass through, to
- * 128 MB, and the old one grows to four times what lives in it, though the load holds no more than at first.
+ * Limits the growth of V8's heap. By default, while millions of objects pass through, the young generation grows to 128
+ * MB and the old generation to four times its live data, although an import always holds the same amount of data.
  */
 function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -117,6 +123,7 @@ async function importFile(file: string, options: ImportOptions): Promise<LoadRep
   }
 }
 
+/** The input, progress display, format and options of a running import. */
 interface Importing {
   input: Input;
   progress: Progress;
@@ -136,12 +143,15 @@ async function load(
     source: input.source,
     onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
     onProgress: ({ loaded, bad }) => progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad),
-    // One that cannot be written ends the process with exit 1, as any output does.
+    // A note that cannot be written ends the process with exit 1, as for any output.
     onNote: (text) => void progress.line(text).catch(() => undefined),
   });
 }
 
-/** Interrupted imports that nobody will continue: of this file as it was before, and with --restart of this very file. */
+/**
+ * Deletes the state of interrupted imports that cannot or must not be resumed: those of an earlier version of this
+ * file, and with `--restart` that of the file itself.
+ */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
   await db.transaction(async (sql) => {
@@ -154,18 +164,20 @@ function formatOf(file: string): Format {
   const name = file.replace(/\.gz$/i, '');
   if (/\.csv$/i.test(name)) return 'csv';
   if (file === '-' || /\.(ndjson|jsonl|json)$/i.test(name)) return 'ndjson';
-  throw new UsageError('say with --format whether the file is ndjson or csv');
+  throw new UsageError('the file name does not show the format: add --format ndjson or --format csv');
 }
 
+/** The input of an import: a file or standard input. */
 interface Input {
-  /** Unpacked. */
+  /** The unpacked bytes. */
   chunks: AsyncIterable<Buffer>;
+  /** The file's path, or undefined for standard input. */
   path: string | undefined;
-  /** What makes the same file recognised: changed, it is another. */
+  /** An id of the unchanged file: path, size and time of change. Undefined for standard input. */
   source: string | undefined;
-  /** Bytes; unknown of a stream. */
+  /** The size of the file before unpacking (bytes), or undefined for standard input. */
   size: number | undefined;
-  /** Bytes read so far. */
+  /** Returns the number of bytes read so far, before unpacking. 0 for standard input. */
   read: () => number;
   close: () => Promise<void>;
 }
@@ -193,7 +205,11 @@ async function openInput(file: string): Promise<Input> {
   };
 }
 
-/** A file that was written to meanwhile may have been read in part as it was before, and in part as it is now. */
+/**
+ * Yields the chunks of a file, then checks that the file did not change while it was read. A changed file may have been
+ * read partly in its old state and partly in its new one.
+ * @throws Error if the file changed
+ */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
   yield* chunks;
   if (!(await isUnchanged())) throw new Error('The file changed while it was read. Import it again');
@@ -202,7 +218,7 @@ async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Pro
 const printReport = ({ loaded, bad, resumed_at_line, people }: LoadReport): string =>
   [
     `Loaded ${loaded} people, ${bad} bad lines`,
-    ...(resumed_at_line === null ? [] : [`went on at line ${resumed_at_line}`]),
+    ...(resumed_at_line === null ? [] : [`resumed at line ${resumed_at_line}`]),
     `the catalog holds ${people} people`,
   ].join('; ');
 
@@ -213,7 +229,7 @@ interface GenerateOptions {
   json?: boolean;
 }
 
-/** NDJSON; with --json and no file the one JSON value is the array of them. */
+/** Writes generated people as NDJSON. With `--json` and without `--output`, writes one JSON array instead. */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
@@ -222,6 +238,7 @@ async function generate({ count, seed, output, json }: GenerateOptions): Promise
   process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
 }
 
+/** Yields the JSON of generated people in chunks of about 64 KiB. */
 function* textOf(count: number, seed: number, asArray: boolean): Generator<string> {
   const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let text = open;
@@ -236,7 +253,7 @@ function* textOf(count: number, seed: number, asArray: boolean): Generator<strin
   yield text + close;
 }
 
-/** A reader that has seen enough is no failure. */
+/** Ignores the error of a closed pipe: the reader of the output has stopped, which is no failure. */
 function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
@@ -269,18 +286,18 @@ const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
 interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
-  /** Unlocks that the search cluster has not been told of for certain; of the Postgres engine always 0. */
+  /** The number of unlocks that may not be indexed yet in the search cluster. Always 0 with Postgres. */
   unlocks_behind: number;
 }
 
 const status = (): Promise<Status> =>
   withCatalog(async ({ db, catalog }) => {
-    const kept = await catalog.status();
+    const stored = await catalog.status();
     const [known, unfinished] = await db.lookup((sql) =>
       Promise.all([knownCatalog(sql, catalog.name), unfinishedImports(sql)]),
     );
     const unlocks_behind = catalog.engine === 'postgres' ? 0 : await db.search(countUntold);
-    return { ...kept, imported_at: known?.imported_at ?? null, unfinished_imports: [...unfinished], unlocks_behind };
+    return { ...stored, imported_at: known?.imported_at ?? null, unfinished_imports: [...unfinished], unlocks_behind };
   });
 
 const printStatus = ({
@@ -299,8 +316,8 @@ const printStatus = ({
     `imported at  ${imported_at ?? 'never'}`,
     ...unfinished_imports.map(
       ({ source, line }) =>
-        `unfinished   ${source.replace(/:\d+:[\d.]+$/, '')} at line ${line}; import it again to go on`,
+        `unfinished   ${source.replace(/:\d+:[\d.]+$/, '')} at line ${line}; run the same import again to resume`,
     ),
-    ...(unlocks_behind > 0 ? [`unlocks the cluster does not know of yet: ${unlocks_behind}`] : []),
+    ...(unlocks_behind > 0 ? [`unlocks not yet indexed: ${unlocks_behind}`] : []),
     ...Object.entries(details).map(([name, value]) => `${name.padEnd(12)} ${value}`),
   ].join('\n');

@@ -1,24 +1,34 @@
-/** Shows how far a long work is: a bar that is drawn over on a terminal, now and then a line elsewhere. */
+/** Displays the progress of a long task: on a terminal a bar that is redrawn, elsewhere a line every five seconds. */
 export interface Progress {
   /**
-   * @param done of the total, in its unit
-   * @param text what to say of it
-   * @param items what the rate is of
+   * Updates the display. Does nothing if the last update was only a moment ago.
+   * @param done the part of `total` that is done, in the same unit
+   * @param text shown beside the bar
+   * @param items the number of items done, to show items per second
+   * @param total overrides the total given to `progressOn`
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Says something that stays. Resolves when the reader has caught up, so that what is not read yet stays little.
-   * @throws what keeps it from being written, unless it is that nobody reads any more
+   * Writes a line that stays, above the bar. Resolves when the stream has taken it, so that unread output does not fill
+   * the memory.
+   * @throws the error of the stream, except if its reader has closed it
    */
   line(text: string): Promise<void>;
+  /** Removes the bar. */
   end(): void;
 }
 
+/** The shortest time between two updates of the bar. */
 const onTerminalMs = 100;
+/** The shortest time between two progress lines if the stream is no terminal. */
 const elsewhereMs = 5_000;
+/** The width of the bar (characters). */
 const width = 24;
 
-/** @param total what `done` goes up to, where it is known from the start */
+/**
+ * Creates a progress display on a stream.
+ * @param total the final value of `done`, if it is known from the start
+ */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
   const startedAt = performance.now();
   const isTerminal = stream.isTTY;
@@ -63,11 +73,13 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
   };
 }
 
+/** Draws the bar. */
 function drawn(share: number): string {
   const full = Math.round(Math.min(share, 1) * width);
   return `[${'='.repeat(full)}${' '.repeat(width - full)}] ${Math.floor(Math.min(share, 1) * 100)} %`;
 }
 
+/** Estimates the remaining time, as `m:ss left`. Returns an empty array if it is unknown. */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {
   if (!total || done <= 0) return [];
   const left = Math.round((seconds * Math.max(total - done, 0)) / done);
