@@ -56,13 +56,13 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
   if (indexes.length === 0) return [];
   const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
   // Read before the unlocks: every unlock that is unindexed now is among those read below.
-  const untold = await catalog.db.search((sql) => untoldUnlocks(sql, ids));
+  const unindexed = await catalog.db.search((sql) => untoldUnlocks(sql, ids));
   const customers = await unlocksOf(catalog, ids);
   const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
   // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
   await noteTold(
     catalog,
-    untold.filter(({ prospect_id }) => !left.has(prospect_id)),
+    unindexed.filter(({ prospect_id }) => !left.has(prospect_id)),
   );
   return [...left];
 }

@@ -10,19 +10,22 @@ import { textMembers, type Prospect, type ProspectFilters, type SuggestionQuery 
 import { Model } from './model.ts';
 import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';
 
-/** A catalog of one's own, empty, and the database with the unlocks. */
+/** An empty catalog that no other test file uses, and the database with its unlocks. */
 export interface Opened {
   catalog: Catalog;
   db: Database;
 }
 
-/** What every engine guarantees. The whole suite works on one catalog, emptied before each test. */
+/**
+ * Declares the tests that every engine must pass. All tests use one catalog; each test replaces its people.
+ * @param runs number of random catalogs to try
+ */
 export function conforms({ catalog, db }: Opened, runs = 40): void {
   let present: string[] = [];
 
   beforeAll(() => catalog.prepare());
 
-  /** Exactly these people, seen. */
+  /** Replaces all people of the catalog by these, and makes them visible. */
   async function hold(people: Prospect[]): Promise<void> {
     if (present.length > 0) await catalog.remove(present);
     if (people.length > 0) await writePeople(catalog, people);
@@ -47,7 +50,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
   const find = async (filters: ProspectFilters): Promise<string[]> =>
     ids(await catalog.search(matching(filters), { limit: 100 }));
 
-  test('a person is answered exactly as it was written', async () => {
+  test('a person is returned exactly as it was written', async () => {
     const people = [
       person(),
       person({
@@ -65,7 +68,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     );
   });
 
-  test('writing a person again replaces it, and who has unlocked it stays', async () => {
+  test('writing a person again replaces the person and keeps the unlocks', async () => {
     const [customer, ada, bob] = [randomUUID(), person(), person({ first_name: 'Bob' })];
     await hold([ada, bob]);
     await unlock(customer, [ada._id]);
@@ -76,7 +79,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(ids(await catalog.search(toSearch(customer, {}), { limit: 10 }))).toEqual([bob._id]);
   });
 
-  test('a person taken out is gone from lists, counts, look-ups and suggestions', async () => {
+  test('a removed person is missing from lists, counts, look-ups and suggestions', async () => {
     const [ada, bob] = [person(), person({ first_name: 'Bob' })];
     await hold([ada, bob]);
     expect(await catalog.remove([ada._id, randomUUID()])).toBe(1);
@@ -86,7 +89,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(await catalog.suggest({ source: 'first_name' })).toEqual([{ type: 'first_name', value: 'Bob' }]);
   });
 
-  test('names, places and postal codes match as a whole, without regard to case and accents', async () => {
+  test('names, places and postal codes match as whole texts; case and accents are ignored', async () => {
     const zoe = person({ first_name: 'Zoë', last_name: 'Weiß', location_postal_code: null });
     await hold([zoe, person()]);
     for (const filters of [
@@ -109,7 +112,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     for (const job_title of [['hea'], ['head of nothing'], ['email']]) expect(await find({ job_title })).toEqual([]);
   });
 
-  test('empty arrays and empty ranges ask nothing', async () => {
+  test('empty arrays and empty ranges exclude nobody', async () => {
     await hold([person()]);
     const nothing = {
       ...Object.fromEntries(textMembers.map((member) => [member, []])),
@@ -128,7 +131,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(await find({ date_verified: { gte: '2026-01-02T03:04:05.679Z' } })).toHaveLength(0);
   });
 
-  test('what a customer has unlocked is left out for that customer only, in lists and counts', async () => {
+  test('net-new lists and counts exclude the people that this customer has unlocked, and nobody else', async () => {
     const people = Array.from({ length: 5 }, (_, i) => person({ score: i }));
     const [one, other] = [randomUUID(), randomUUID()];
     await hold(people);
@@ -145,7 +148,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     }
   });
 
-  test('two customers who unlock the same people at once are both known of', async () => {
+  test('when several customers unlock the same people at once, no unlock is lost', async () => {
     const people = Array.from({ length: 20 }, () => person());
     const customers = Array.from({ length: 8 }, () => randomUUID());
     await hold(people);
@@ -153,7 +156,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     for (const customer of customers) expect(await catalog.count(toSearch(customer, {}))).toBe(0);
   });
 
-  test('people written while they are unlocked stay unlocked', async () => {
+  test('people who are written while they are being unlocked are unlocked afterwards', async () => {
     const people = Array.from({ length: 30 }, () => person());
     const customers = Array.from({ length: 6 }, () => randomUUID());
     await hold(people);
@@ -185,7 +188,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     ]);
   });
 
-  test('reindexing changes nothing that is seen', async () => {
+  test('a reindex does not change the results of searches', async () => {
     const people = Array.from({ length: 30 }, (_, i) => person({ score: i % 7, first_name: `Name ${i % 5}` }));
     const customer = randomUUID();
     await hold(people);
@@ -200,7 +203,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(await look()).toEqual(before);
   });
 
-  test('while it is reindexed every search is answered the same, and whoever unlocks meanwhile is known', async () => {
+  test('during a reindex searches return the same results, and no unlock is lost', async () => {
     const people = Array.from({ length: 2_500 }, (_, i) => person({ score: i % 101 }));
     await hold(people);
     const look = async () => [
@@ -227,7 +230,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
   });
 
   describe('random catalogs', () => {
-    test('answer random questions as the plain model does: the same people in the same order, counts, pages and suggestions', async () => {
+    test('return the same people, order, counts, pages and suggestions as the model for random searches', async () => {
       const question = fc.record({
         filters: anyFilters,
         order: anyOrder,
@@ -292,7 +295,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
       );
     }, 300_000);
 
-    /** By cursor, from the first page to the last. */
+    /** Reads all pages by cursor. Returns the ids of all people. */
     async function walk(search: Search, limit: number): Promise<string[]> {
       const seen: string[] = [];
       for (let after: ReturnType<typeof positionOf> | undefined; ;) {

@@ -6,7 +6,10 @@ import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import type { TestApp } from '../setup/app.ts';
 
-/** Sends a request to the search cluster itself, past the service. */
+/**
+ * Sends a request directly to the search cluster, not through the service. Returns the parsed body.
+ * @throws Error if the status is not 2xx
+ */
 export async function askCluster(url: string, method: string, path: string, body?: object): Promise<unknown> {
   const answer = await fetch(`${url}/${path}`, {
     method,
@@ -18,13 +21,13 @@ export async function askCluster(url: string, method: string, path: string, body
   return text === '' ? undefined : JSON.parse(text);
 }
 
-/** The names of the indexes behind an alias. */
+/** Returns the names of the indexes that have an alias. */
 export async function indexesBehind(url: string, alias: string): Promise<string[]> {
   const found = (await (await fetch(`${url}/_alias/${alias}`)).json()) as object;
   return 'error' in found ? [] : Object.keys(found);
 }
 
-/** An import as the command line does it; also tells what it noted. */
+/** Imports people as the command line does. Returns the report with the import's notes. */
 export async function importPeople(
   { db, catalog }: { db: Database; catalog: Catalog },
   people: Prospect[],
@@ -44,7 +47,7 @@ export async function importPeople(
   return { ...report, notes };
 }
 
-/** Who has unlocked whom, person by person, as the search cluster has it. */
+/** Reads from the search cluster which customers have unlocked each person: customer ids by person id. */
 export async function unlockedInCluster({ config }: Pick<TestApp, 'config'>): Promise<Record<string, string[]>> {
   const [url] = config.ELASTICSEARCH_URL!.split(',');
   const request = { size: 10_000, _source: ['unlocked_by'], query: { exists: { field: 'unlocked_by' } } };
@@ -55,7 +58,7 @@ export async function unlockedInCluster({ config }: Pick<TestApp, 'config'>): Pr
   return Object.fromEntries(hits.hits.map(({ _id, _source }) => [_id, _source.unlocked_by.toSorted()]));
 }
 
-/** The same as Postgres has it, of people who are in the catalog. */
+/** Reads from Postgres which customers have unlocked each person of the catalog: customer ids by person id. */
 export async function unlockedInPostgres({ db, catalog }: TestApp): Promise<Record<string, string[]>> {
   const rows = await db.lookup(
     (sql) => sql<{ prospect_id: string; customers: string[] }[]>`

@@ -21,7 +21,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
   const people = Array.from({ length: 40 }, (_, i) => person({ score: i, last_name: 'Kept' }));
 
   beforeAll(async () => {
-    // A load waits for five minutes for what passes; here nothing does by itself.
+    // An import waits up to five minutes for faults that pass by themselves. The faults in this file do not.
     environment = await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
     t = await startApp({ ...environment, RATE_LIMITS: 'off' });
     url = environment['ELASTICSEARCH_URL']!;
@@ -38,7 +38,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
   const ready = async (): Promise<string> => (await inject(t.app, 'GET', '/readyz')).body.checks.catalog;
   const unlockBody = { filters: {}, total_records: 5 };
 
-  /** The status of each call that needs the catalog; the breaker is given the time to let one through. */
+  /** Returns the HTTP status of each call that needs the catalog. */
   async function statuses(): Promise<Record<string, number>> {
     const calls = {
       list: () => customer.post('/prospect/list', { all_contacts: true }),
@@ -58,23 +58,23 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
   const allUnavailable = { list: 503, metadata: 503, filters: 503, dryRun: 503, drySelected: 503, start: 503 };
   const peopleUnavailable = { ...allUnavailable, filters: 201 };
 
-  /** An unlock that nobody has told the cluster of. */
+  /** Inserts an unlock that is not indexed yet. Returns the id of the person. */
   async function unlockOne(): Promise<string[]> {
     const ids = [people[Math.floor(Math.random() * people.length)]!._id];
     await t.db.transaction((sql) => insertUnlocks(sql, randomUUID(), ids));
     return ids;
   }
 
-  const tell = (ids: string[]): Promise<string> =>
+  const sync = (ids: string[]): Promise<string> =>
     t.catalog.syncUnlocks(ids).then(
-      () => 'told',
-      (error: { code?: string }) => error.code ?? 'an error that does not pass',
+      () => 'synced',
+      (error: { code?: string }) => error.code ?? 'another error',
     );
-  const untold = (): Promise<string[]> => t.db.lookup((sql) => untoldProspects(sql, 10));
+  const unindexed = (): Promise<string[]> => t.db.lookup((sql) => untoldProspects(sql, 10));
 
   const added = () => person({ last_name: 'Added' });
   const counted = async (one: Catalog = t.catalog): Promise<number> => one.count({ criteria: [] });
-  /** The breaker lets nobody through for a second after some failures. */
+  /** Waits until all calls succeed. The circuit breaker may stay open for a second after failures. */
   const answersAgain = async () => {
     await expect.poll(statuses, { timeout: 60_000, interval: 300 }).toEqual(allAnswer);
     await expect.poll(ready, { timeout: 60_000, interval: 300 }).toBe('up');
@@ -91,52 +91,52 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     'is made read-only': { hurt: () => block('read_only', true), seen: allAnswer },
     'shares its alias with another index': {
       hurt: () => ask('PUT', `${alias}-other`, { aliases: { [alias]: {} } }),
-      // Where nothing in the other index can match, it is not even asked: what is found is whole.
+      // Elasticsearch skips the other index if nothing there can match, so these reads are complete.
       seen: { ...peopleUnavailable, drySelected: 200, start: 200 },
     },
   };
   for (const [name, { hurt, seen }] of Object.entries(damages))
-    test(`and ${name} is a fault of the cluster until an import brings it back with all it held`, async () => {
+    test(`that ${name} is reported as a fault of the cluster until an import repairs it, with all its people`, async () => {
       await importPeople(t, [added()]);
       const before = await counted();
       await hurt();
       expect(await statuses()).toEqual(seen);
       expect(await ready()).toBe('degraded');
       const ids = await unlockOne();
-      const told = tell(ids);
-      expect(await untold()).toEqual(ids);
+      const synced = sync(ids);
+      expect(await unindexed()).toEqual(ids);
       const report = await importPeople(t, [added()]);
       expect(report.people).toBe(before + 1);
       expect(report.notes).not.toEqual([]);
       await answersAgain();
       expect(await counted()).toBe(before + 1);
-      expect(await told).toBeOneOf(['told', 'unavailable']);
-      expect(await tell(ids)).toBe('told');
-      expect(await untold()).toEqual([]);
+      expect(await synced).toBeOneOf(['synced', 'unavailable']);
+      expect(await sync(ids)).toBe('synced');
+      expect(await unindexed()).toEqual([]);
       await fetch(`${url}/${alias}-other`, { method: 'DELETE' });
     });
 
-  test('and whose disk is nearly full waits, and goes on when there is room', async () => {
+  test('whose disk is nearly full accepts writes again when there is space', async () => {
     await block('read_only_allow_delete', true);
     onTestFinished(async () => void (await block('read_only_allow_delete', null).catch(() => undefined)));
     expect(await statuses()).toEqual(allAnswer);
     expect(await ready()).toBe('degraded');
     const ids = await unlockOne();
-    const told = tell(ids);
-    expect(await untold()).toEqual(ids);
+    const synced = sync(ids);
+    expect(await unindexed()).toEqual(ids);
     await block('read_only_allow_delete', null);
-    expect(await told).toBe('told');
-    expect(await untold()).toEqual([]);
+    expect(await synced).toBe('synced');
+    expect(await unindexed()).toEqual([]);
     await answersAgain();
   });
 
-  test('and is deleted is a fault of the cluster, not an empty catalog, until an import has made it anew', async () => {
+  test('that is deleted is reported as a fault of the cluster, not as empty, until an import has restored it', async () => {
     const ids = await unlockOne();
-    expect(await tell(ids)).toBe('told');
+    expect(await sync(ids)).toBe('synced');
     await ask('DELETE', await index());
     expect(await statuses()).toEqual(peopleUnavailable);
     expect(await ready()).toBe('degraded');
-    expect(await tell(ids)).toBe('unavailable');
+    expect(await sync(ids)).toBe('unavailable');
     await expect(t.catalog.reindex(() => undefined)).rejects.toMatchObject({ code: 'unavailable' });
     expect(await statuses(), 'a part of the people is not the catalog').toEqual(peopleUnavailable);
     expect((await importPeople(t, people)).people).toBe(40);
@@ -148,7 +148,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     expect(await t.catalog.count({ criteria: [], netNewFor: unlocker!.customer_id })).toBe(39);
   });
 
-  test('and whose name another index has is brought back by an import, and the other index keeps what it holds', async () => {
+  test('whose name another index has taken is restored by an import, and the other index keeps its documents', async () => {
     await ask('DELETE', await index());
     await ask('PUT', `${alias}/_doc/1?refresh`, { id_high: '1', score: 1, note: 'of somebody' });
     expect(await statuses()).toEqual(peopleUnavailable);
@@ -161,7 +161,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     expect(await ask('GET', `${aside}/_doc/1`)).toMatchObject({ _source: { note: 'of somebody' } });
   });
 
-  test('and whose suggestions are deleted has them again after an import', async () => {
+  test('whose suggestions are deleted has them again after an import', async () => {
     const [values] = await indexesBehind(url, namesOf(t.config).values);
     await ask('DELETE', values!);
     expect(await statuses()).toEqual({ ...allAnswer, filters: 503 });
@@ -170,10 +170,10 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     await answersAgain();
   });
 
-  describe('in the middle of an import', () => {
+  describe('during an import', () => {
     const many = Array.from({ length: 5_000 }, (_, i) => person({ score: i % 101, last_name: 'Many' }));
 
-    /** Hurts the catalog when some batches are written. */
+    /** Returns the services of an app; their catalog runs `hurt` before it writes the third batch. */
     function hurting(one: TestApp, hurt: () => Promise<unknown>): { db: TestApp['db']; catalog: Catalog } {
       let writes = 0;
       const write = async (batch: Parameters<Catalog['write']>[0]): Promise<void> => {
@@ -184,7 +184,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     }
     const interrupt = () => Promise.reject(new Error('interrupted'));
 
-    test('the catalog is deleted: the import fails, no other index is made of its name, and the next starts over', async () => {
+    test('that is deleted: the import fails, no index is created under its name, and the next import starts over', async () => {
       const doomed = hurting(t, async () => ask('DELETE', await index()));
       await expect(importPeople(doomed, many, 'doomed')).rejects.toMatchObject({ code: 'unavailable' });
       const left = (await ask('GET', `${environment['ELASTICSEARCH_INDEX']}*?expand_wildcards=all`)) as object;
@@ -194,7 +194,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
       expect(await counted()).toBe(5_000);
     });
 
-    test('an interrupted import into another index starts over there, and says so', async () => {
+    test('that is another one than before: an interrupted import starts over and reports it', async () => {
       const other = await startApp({
         ...environment,
         ELASTICSEARCH_INDEX: `${environment['ELASTICSEARCH_INDEX']}-other`,
@@ -208,7 +208,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
       expect(await counted(catalog)).toBe(5_000);
     });
 
-    test('one that replaces a lost catalog is resumed, and shows nothing before its end', async () => {
+    test('that was lost before: an interrupted import is resumed, and searches see nothing before its end', async () => {
       await ask('DELETE', await index());
       await expect(importPeople(hurting(t, interrupt), many, 'resumed')).rejects.toThrow('interrupted');
       expect((await statuses())['list']).toBe(503);
@@ -219,7 +219,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
       expect(await counted()).toBe(5_000);
     });
 
-    test('its alias is moved elsewhere: nothing is reported as loaded, and the next import finds the index', async () => {
+    test('whose alias is moved to another index: the import fails, and the next import finds the right index', async () => {
       const { catalog } = hurting(t, async () => {
         const [before] = await indexesBehind(url, alias);
         const actions = [{ remove: { index: before, alias } }, { add: { index: `${alias}-1`, alias } }];
@@ -250,7 +250,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was never imported ${need}`, as
   });
 });
 
-describe('an answer of the cluster that is not whole', () => {
+describe('an incomplete response of the cluster', () => {
   const page = { hits: { hits: [], total: { value: 0, relation: 'eq' } } };
   for (const [name, body] of Object.entries({
     'because a shard failed': {
@@ -258,10 +258,14 @@ describe('an answer of the cluster that is not whole', () => {
       timed_out: false,
       _shards: { total: 3, successful: 2, skipped: 0, failed: 1 },
     },
-    'because a shard was not asked': { ...page, _shards: { total: 3, successful: 2, skipped: 0, failed: 0 } },
-    'because it was cut off': { ...page, timed_out: true, _shards: { total: 3, successful: 3, skipped: 0, failed: 0 } },
+    'because a shard did not respond': { ...page, _shards: { total: 3, successful: 2, skipped: 0, failed: 0 } },
+    'because the search timed out': {
+      ...page,
+      timed_out: true,
+      _shards: { total: 3, successful: 3, skipped: 0, failed: 0 },
+    },
   }))
-    test(`${name} is 503`, async () => {
+    test(`${name} returns 503`, async () => {
       const server = createServer((request, response) => {
         request.resume().on('end', () => {
           const headers = { 'content-type': 'application/json', 'x-elastic-product': 'Elasticsearch' };

@@ -8,12 +8,13 @@ import { parseConfig } from '../../src/config.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { anyPerson, person } from './people.ts';
 
+/** Converts a prospect to its source and back. */
 const keptAndRead = (prospect: Prospect): Prospect => {
   const source = JSON.stringify(toSource(toDocument(prospect), []));
   return fromSource(prospect._id, JSON.parse(source) as PersonSource);
 };
 
-it('whoever is kept in the cluster is read from it to the letter', () => {
+it('a person that was converted to a source and back is exactly the same', () => {
   fc.assert(
     fc.property(anyPerson, (prospect) => {
       expect(keptAndRead(prospect)).toEqual(prospect);
@@ -22,21 +23,21 @@ it('whoever is kept in the cluster is read from it to the letter', () => {
   );
 });
 
-it('what nobody has a spelling of stays missing', () => {
+it('null fields and empty texts stay as they are', () => {
   const nothing = person({ location_postal_code: null, mobile_phone: null, profnet_url: null, first_name: '' });
   expect(keptAndRead(nothing)).toEqual(nothing);
 });
 
-it('a change of how people are kept comes with a new layout', () => {
+it('the layout version increases when the index format changes', () => {
   const config = parseConfig({});
   const example = person({ _id: '01234567-89ab-4def-8123-456789abcdef', last_name: 'de Lovelace' });
   const kept = [peopleIndex(config).mappings, toSource(toDocument(example), [])];
   const digest = createHash('sha256').update(JSON.stringify(kept)).digest('hex').slice(0, 12);
-  // Where only the digest differs, the layout must go up.
+  // If only the digest differs, increase `layout` in elasticsearch-index.ts.
   expect(`${namesOf(config).people} ${digest}`).toBe('sales-data-prospects-v1 f2b6a8ec1d87');
 });
 
-// Catalogs hold texts of which only the folded form was kept: another usual spelling would change who people are.
+// Catalogs store many texts only in their folded form. If the usual spelling changed, these stored texts would change.
 it.each([
   ['', ''],
   ['ada', 'Ada'],
@@ -50,6 +51,6 @@ it.each([
   ['ʼaə bəy ədə', 'ʼaə Bəy ədə'],
   ['ֆոլդ დავით 東京 x東', 'ֆոլդ დავით 東京 X東'],
   ['[a]{b}`c@d:e', '[A]{B}`C@D:E'],
-])('%j is spelled %j as ever', (folded, usual) => {
+])('the usual spelling of %j is %j', (folded, usual) => {
   expect(usualSpelling(folded)).toBe(usual);
 });

@@ -17,7 +17,7 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
   const services = await startApp(environment);
   conforms(services, 20);
 
-  test('an interrupted reindex leaves searches as they were, and the next load takes away what it left', async () => {
+  test('an interrupted reindex does not change searches, and the next import deletes its incomplete index', async () => {
     const { catalog, config } = services;
     const url = `${environment['ELASTICSEARCH_URL']}/_alias/${namesOf(config).everywhere}`;
     const built = async (): Promise<number> => Object.keys((await (await fetch(url)).json()) as object).length;
@@ -27,7 +27,7 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     );
     await catalog.refresh();
     const before = await catalog.count({ criteria: [] });
-    // The first thousand are in the new index by then.
+    // At that time the first thousand people are in the new index.
     const interrupt = (done: number): void => {
       if (done > 1_000) throw new Error('interrupted');
     };
@@ -40,7 +40,7 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     expect(await catalog.count({ criteria: [] })).toBe(before);
   });
 
-  test('after a load an unlock is seen soon, though nobody asks for it', async () => {
+  test('after an import the index is refreshed by itself, so searches see a new unlock soon', async () => {
     const { catalog, db } = services;
     const [customer, ada] = [randomUUID(), person({ last_name: 'Soon' })];
     await catalog.prepare();
@@ -53,14 +53,14 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     await expect.poll(() => catalog.count(search), { timeout: 30_000 }).toBe(0);
   });
 
-  test('an unlock counts as told when every index has it, not when the first has', async () => {
+  test('an unlock is marked as indexed when every index has it, not when the first one has it', async () => {
     const { catalog, db, config } = services;
     const [customer, ada] = [randomUUID(), person({ last_name: 'Everywhere' })];
     const { people, everywhere } = namesOf(config);
     await catalog.prepare();
     await writePeople(catalog, [ada]);
     await db.transaction((sql) => insertUnlocks(sql, customer, [ada._id]));
-    const untold = () => db.lookup((sql) => untoldProspects(sql, 10));
+    const unindexed = () => db.lookup((sql) => untoldProspects(sql, 10));
     const other = newIndex(people);
     const ask = async (method: string, path: string): Promise<void> => {
       const { ok } = await fetch(`${environment['ELASTICSEARCH_URL']}/${other}${path}`, { method });
@@ -71,17 +71,17 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     await ask('PUT', `/_alias/${everywhere}`);
     await ask('POST', '/_close');
     await expect(catalog.syncUnlocks([ada._id])).rejects.toMatchObject({ code: 'unavailable' });
-    expect(await untold()).toEqual([ada._id]);
+    expect(await unindexed()).toEqual([ada._id]);
     await ask('POST', '/_open');
     await catalog.syncUnlocks([ada._id]);
-    expect(await untold()).toEqual([]);
+    expect(await unindexed()).toEqual([]);
   });
 
-  test('suggestions are the same, however few values are counted at a time', async () => {
+  test('suggestions do not depend on the number of values counted per request', async () => {
     const { catalog, config } = services;
     const spellings = ['Zoë', 'zoe', 'ZOE', 'Zoe', 'Zoe', 'Zoe', 'Yara', 'yara', 'YARA', 'Xena', 'Will', 'Vera', 'Una'];
     const mostlyLast = ['QUINN', 'QUinn', 'QuINN', 'Quinn', 'quinn', 'quinn'];
-    // Nobody of the random catalogs is called so.
+    // No person of the random catalogs has such a name.
     const names = [...spellings, ...mostlyLast].map((name) => `Paged ${name}`);
     const people = names.map((last_name) => person({ last_name, job_title: last_name }));
     await writePeople(catalog, people);

@@ -6,7 +6,7 @@ import { HungUp } from '../../src/requester.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 
-/** How a server answers: a search by its body, a question for a sign of life without one. */
+/** The behaviour of a fake cluster. `search` is the body of a search, or undefined for a health probe. */
 type Behaviour = (response: ServerResponse, search: string | undefined) => void;
 
 const answer = (response: ServerResponse, status: number, body: object): void =>
@@ -21,11 +21,14 @@ interface Scene {
   test: TestApp;
   one: TestCustomer;
   other: TestCustomer;
-  /** Searches by `one` that the server has seen so far. */
+  /** The number of `one`'s searches that the server has received, and how many of their responses are closed. */
   heavy: { sent: number; closed: number };
 }
 
-/** The app with a search cluster that does as it is told, and two customers. Searches by `one` are told by their filter. */
+/**
+ * Starts the app with a fake search cluster and two customers.
+ * @param behaviour how the cluster responds. It recognises the searches of `one` by their filter, see `isHeavy`
+ */
 async function play(behaviour: Behaviour, environment: Record<string, string> = {}): Promise<Scene> {
   const heavy = { sent: 0, closed: 0 };
   const receive = (response: ServerResponse, search: string | undefined): void => {
@@ -52,7 +55,7 @@ const list = async (customer: TestCustomer, body: object = {}): Promise<number> 
 const lists = (count: number, customer: TestCustomer, body?: object): Promise<number[]> =>
   Promise.all(Array.from({ length: count }, () => list(customer, body)));
 
-test("a hundred pages of one customer at once leave room for another's, and no page is sent twice", async () => {
+test('a customer that requests a hundred pages at once does not block another one, and no page is sent twice', async () => {
   const held: ServerResponse[] = [];
   let isHeld = true;
   const { one, other, heavy } = await play((response, search) => {
@@ -61,7 +64,7 @@ test("a hundred pages of one customer at once leave room for another's, and no p
     else nothingFound(response);
   });
   const pages = lists(100, one, heavyPage);
-  await expect.poll(() => heavy.sent, { timeout: 10_000 }).toBe(4); // half of the places
+  await expect.poll(() => heavy.sent, { timeout: 10_000 }).toBe(4); // half of the slots
   for (let i = 0; i < 4; i += 1) expect(await list(other)).toBe(201);
   isHeld = false;
   held.forEach(nothingFound);
@@ -69,7 +72,7 @@ test("a hundred pages of one customer at once leave room for another's, and no p
   expect(heavy.sent).toBe(statuses.filter((status) => status === 201).length);
 });
 
-test('a slow read is not sent again, and that one customer has many of them shuts nobody out', async () => {
+test('a slow read is not retried, and many slow reads of one customer do not block others', async () => {
   const { one, other, heavy } = await play(
     (response, search) => {
       if (search === undefined) alive(response);
@@ -84,7 +87,7 @@ test('a slow read is not sent again, and that one customer has many of them shut
   expect(heavy.sent).toBe(8);
 });
 
-test("that the cluster finds one customer's queries too large shuts nobody out", async () => {
+test("when the cluster rejects one customer's queries as too large, other customers are not blocked", async () => {
   const { one, other } = await play((response, search) => {
     if (search === undefined) alive(response);
     else if (isHeavy(search)) answer(response, 429, refusal('circuit_breaking_exception'));
@@ -94,7 +97,7 @@ test("that the cluster finds one customer's queries too large shuts nobody out",
   expect(await list(other)).toBe(201);
 });
 
-test('a cluster whose queues are full is spared for a while, and back by itself', async () => {
+test('a cluster whose queues are full gets no reads for a while, and recovers by itself', async () => {
   let isFull = true;
   let searches = 0;
   const { one, other } = await play((response, search) => {
@@ -109,7 +112,7 @@ test('a cluster whose queues are full is spared for a while, and back by itself'
   await expect.poll(() => list(one), { timeout: 10_000 }).toBe(201);
 });
 
-test('a cluster that gives no sign of life is not asked by the next caller', async () => {
+test('after a cluster has failed to respond, the next callers get 503 without asking it', async () => {
   let searches = 0;
   let isSilent = true;
   const { one, other } = await play(
@@ -123,12 +126,12 @@ test('a cluster that gives no sign of life is not asked by the next caller', asy
   );
   expect(await list(one)).toBe(503);
   expect(await lists(20, other)).toEqual(Array.from({ length: 20 }, () => 503));
-  expect(searches, 'once more for each second at most').toBeLessThan(5);
+  expect(searches, 'at most one more search per second').toBeLessThan(5);
   isSilent = false;
   await expect.poll(() => list(other), { timeout: 10_000 }).toBe(201);
 });
 
-test('a read that nobody waits for any more is ended in the cluster, and says nothing about it', async () => {
+test('an aborted read is cancelled in the cluster, and does not count as a failure of the cluster', async () => {
   const {
     test: t,
     other,

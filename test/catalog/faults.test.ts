@@ -18,7 +18,7 @@ runAlone();
 
 const patience = 180_000;
 
-/** A lost node is given up sooner than by default. */
+/** Cluster settings: the cluster drops a lost node sooner than by default. */
 const impatient = Object.fromEntries(
   ['follower_check', 'leader_check'].flatMap((check) => [
     [`cluster.fault_detection.${check}.timeout`, '3s'],
@@ -50,7 +50,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
 
   afterAll(() => cluster.stop());
 
-  // Also after a failure, so that the next test has three nodes to hurt.
+  // Also after a failed test, so that the next test starts with three nodes.
   afterEach(async () => {
     await cluster.revive();
   }, patience);
@@ -62,7 +62,10 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     .slice(0, 50)
     .map(({ _id }) => _id);
 
-  /** Searches without a pause until told to stop; answers how many there were and what was wrong with any. */
+  /**
+   * Searches without pause. Returns a function that stops this and returns the number of searches and all wrong
+   * results.
+   */
   function keepSearching(callers: number): () => Promise<{ searches: number; wrong: unknown[] }> {
     const stop = new AbortController();
     let searches = 0;
@@ -83,7 +86,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
     };
   }
 
-  /** Loads people and hurts the cluster when a part of them is written. */
+  /** Imports people and calls `hurt` when some of them are written. Returns all their ids. */
   async function loadWhile(seed: number, hurt: () => Promise<void> | void): Promise<string[]> {
     const people = [...generatePeople(12_000, seed)];
     const lines = people.map((one) => `${JSON.stringify(one)}\n`);
@@ -96,7 +99,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       onProgress: ({ loaded }) => void (hurting ??= loaded > 0 ? Promise.resolve(hurt()) : undefined),
     });
     await hurting;
-    expect(hurting, 'it was hurt on the way').toBeDefined();
+    expect(hurting, '`hurt` was called during the import').toBeDefined();
     expect(report).toMatchObject({ loaded: 12_000, bad: 0 });
     return people.map(({ _id }) => _id);
   }
@@ -107,7 +110,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   }
 
   test(
-    'a node killed in the middle of searches and of an import loses no search and no person',
+    'when a node is killed during searches and an import, no search fails and no person is lost',
     { timeout: patience },
     async () => {
       const stop = keepSearching(4);
@@ -120,7 +123,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   );
 
   test(
-    'a node frozen in the middle of searches and of an import loses no search and no person',
+    'when a node freezes during searches and an import, no search fails and no person is lost',
     { timeout: patience },
     async () => {
       const stop = keepSearching(4);
@@ -133,7 +136,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   );
 
   test(
-    'an unlock of somebody whom only a lost node has counts as told when it is back, not before',
+    'an unlock of a person whose only copy is on a lost node is marked as indexed when the node is back, not before',
     { timeout: patience },
     async () => {
       const { catalog, db } = await startApp({
@@ -152,7 +155,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       await db.transaction((sql) => insertUnlocks(sql, customer, ids));
       await cluster.kill(1);
       await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
-      // What the other shards hold is not the catalog.
+      // Results from the other shards alone would be incomplete.
       for (const read of [
         () => catalog.count({ criteria: [] }),
         () => catalog.search({ criteria: [], order: bestFirst }, { limit: 100 }),
@@ -160,18 +163,20 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
         () => catalog.status(),
       ])
         await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
-      const untold = () => db.lookup((sql) => untoldProspects(sql, 100));
-      expect((await untold()).length, 'of a third or so').toSatisfy((count: number) => count > 0 && count < 60);
+      const unindexed = () => db.lookup((sql) => untoldProspects(sql, 100));
+      expect((await unindexed()).length, 'about a third of the unlocks').toSatisfy(
+        (count: number) => count > 0 && count < 60,
+      );
       await cluster.revive();
-      await catalog.syncUnlocks(await untold());
-      expect(await untold()).toEqual([]);
+      await catalog.syncUnlocks(await unindexed());
+      expect(await unindexed()).toEqual([]);
       await catalog.refresh();
       expect(await catalog.count({ criteria: [], netNewFor: customer })).toBe(0);
     },
   );
 
   test(
-    'two of three nodes lost are waited for: the one that is left has no master',
+    'while two of three nodes are lost, calls return 503 because there is no master, and they succeed again afterwards',
     { timeout: patience },
     async () => {
       await Promise.all([cluster.kill(1), cluster.kill(2)]);
@@ -191,7 +196,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
   );
 
   test(
-    'a whole cluster that holds its sockets and answers nothing is 503 in bounded time, here only, and back by itself',
+    'while the whole cluster is frozen, prospect calls alone return 503, in bounded time, and they recover by themselves',
     { timeout: patience },
     async () => {
       for (const node of [0, 1, 2]) cluster.freeze(node);
@@ -222,7 +227,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
 });
 
 describe('a search cluster', () => {
-  test('that is not there is 503 at once', async () => {
+  test('that refuses connections causes 503 at once', async () => {
     const t = await startApp({ ELASTICSEARCH_URL: 'http://127.0.0.1:1' });
     const customer = await t.customer();
     for (let i = 0; i < 8; i += 1) {
@@ -232,7 +237,7 @@ describe('a search cluster', () => {
     expect((await inject(t.app, 'GET', '/readyz')).status).toBe(200);
   });
 
-  test('that answers 429 is 503, is not asked again for the same request, and is back by itself', async () => {
+  test('that returns 429 causes 503, gets no retry of the same request, and recovers by itself', async () => {
     let asked = 0;
     let busy = true;
     const server = createServer((request, response) => {
@@ -252,7 +257,7 @@ describe('a search cluster', () => {
     expect((await customer.post('/prospect/list', {})).status).toBe(503);
     expect(asked).toBe(1);
     for (let i = 0; i < 10; i += 1) await customer.post('/prospect/list', {});
-    expect(asked, 'after some failures nobody is let through for a while').toBeLessThan(8);
+    expect(asked, 'after some failures the circuit breaker is open for a while').toBeLessThan(8);
     busy = false;
     await expect.poll(async () => (await customer.post('/prospect/list', {})).status, { timeout: 5_000 }).toBe(201);
     server.close();

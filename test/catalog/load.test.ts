@@ -38,7 +38,7 @@ const line = (name: string, more: object = {}) =>
   JSON.stringify({ profnet_url: `https://p.example/${name}`, first_name: name, ...more });
 
 describe('NDJSON', () => {
-  test('good lines are loaded, bad ones reported with their number and reason', async () => {
+  test('good lines are imported; bad lines are reported with their number and the reason', async () => {
     const lines = [
       '\ufeff' + line('a'),
       'not json',
@@ -67,7 +67,7 @@ describe('NDJSON', () => {
     expect((await byUrl('i'))!.emails).toEqual(['a@x.example', 'b@x.example']);
   });
 
-  test('an id is the given one, or made of the trimmed, lower-cased profile, or else of the e-mail', async () => {
+  test('the id is the given one, else derived from the trimmed lower-case profile URL, else from the e-mail address', async () => {
     // Python: uuid.uuid5(uuid.NAMESPACE_URL, 'https://example.com/in/ada'), and of 'mailto:ada@example.com'.
     expect(uuidOfUrl('https://example.com/in/ada')).toBe('7b7691d0-e081-5afe-995a-bbabef46cdce');
     await load(
@@ -87,13 +87,13 @@ describe('NDJSON', () => {
     expect(found).toHaveLength(3);
   });
 
-  test('of the same id the last line wins, however far apart', async () => {
+  test('if lines have the same id, the last one wins, however far apart they are', async () => {
     const lines = Array.from({ length: 5_000 }, (_, i) => line(`same-${i % 7}`, { score: i % 101 }));
     expect(await load(lines.join('\n'))).toMatchObject({ loaded: 5_000 });
     for (let i = 4_993; i < 5_000; i += 1) expect((await byUrl(`same-${i % 7}`))!.score).toBe(i % 101);
   });
 
-  test('a line that is too long costs itself only', async () => {
+  test('a line that is too long is skipped, and the next lines are imported', async () => {
     const text = [line('x1'), `"${'x'.repeat(longestRecord * 3)}"`, line('x2')].join('\n');
     expect(await load(text, { chunks: chunked(text, 65_536) })).toMatchObject({
       loaded: 2,
@@ -102,7 +102,7 @@ describe('NDJSON', () => {
     });
   });
 
-  test('bytes that are no UTF-8 make a bad line', async () => {
+  test('a line that is not valid UTF-8 is a bad line', async () => {
     const bytes = Buffer.concat([
       Buffer.from('{"work_email":"'),
       Buffer.from([0xff, 0xfe]),
@@ -116,7 +116,7 @@ describe('NDJSON', () => {
     expect((await byUrl('packed'))!.first_name).toBe('packed');
   });
 
-  test('a missing date_verified is the time of the import', async () => {
+  test('a missing date_verified becomes the time of the import', async () => {
     const before = Date.now() - 60_000;
     await load(line('undated'));
     expect(Date.parse((await byUrl('undated'))!.date_verified)).toBeGreaterThan(before);
@@ -124,7 +124,7 @@ describe('NDJSON', () => {
 });
 
 describe('CSV', () => {
-  test('columns are named by the first line; quotes, commas and line breaks within quotes belong to the value', async () => {
+  test('the first line names the columns; quotes, commas and line breaks within quotes belong to the value', async () => {
     const text = [
       '\ufeffprofnet_url,first_name,job_title,emails,score,unknown',
       'https://p.example/csv1,"O""Neil, ""Pat""","Head of\nSales","a@x.example;b@x.example",7,',
@@ -146,7 +146,7 @@ describe('CSV', () => {
     expect(await byUrl('csv4')).toMatchObject({ first_name: 'Last' });
   });
 
-  test('a first line that names no member of a prospect is refused', async () => {
+  test('a file whose first line names no field of a prospect is rejected', async () => {
     await expect(load('a,b\n1,2\n', { format: 'csv' })).rejects.toMatchObject({ code: 'validation_failed' });
   });
 
@@ -155,12 +155,12 @@ describe('CSV', () => {
     ['names first_name twice', 'work_email,first_name, first_name \nada@x.example,Ada,Eda\n'],
     ['is not valid UTF-8', Buffer.from([0xff, 0x0a, 0x61, 0x0a])],
     ['has a quote that is never closed', '"first_name,work_email\nAda,ada@x.example\n'],
-  ])('a first line that %s is refused, and nobody is loaded', async (fault, text) => {
+  ])('a file whose first line %s is rejected, and nobody is imported', async (fault, text) => {
     await expect(load(text, { format: 'csv' })).rejects.toThrow(fault);
     expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
   });
 
-  test('a first line that comes again, as in files put together, is a bad line', async () => {
+  test('a repeated first line, as in concatenated files, is a bad line', async () => {
     const [first, one, two] = ['profnet_url,first_name', 'https://p.example/t1,One', 'https://p.example/t2,Two'];
     expect(await load([first, one, first, two].join('\n'), { format: 'csv' })).toMatchObject({
       loaded: 2,
@@ -169,7 +169,7 @@ describe('CSV', () => {
     });
   });
 
-  test('the columns of an interrupted load are those of the first line, though blank ones stand before it', async () => {
+  test('a resumed import uses the columns of the first line, even if blank lines come before it', async () => {
     const rows = Array.from({ length: 3_000 }, (_, i) => `https://p.example/blank${i},Name ${i}`);
     const text = `\n\nprofnet_url,first_name\n${rows.join('\n')}`;
     let batches = 0;
@@ -185,7 +185,7 @@ describe('CSV', () => {
     expect((await byUrl('blank2999'))!.first_name).toBe('Name 2999');
   });
 
-  test('whatever the values and wherever the chunks are cut, records come out as they went in', async () => {
+  test('records are parsed correctly for any values and any chunk size', async () => {
     const value = fc.string({ unit: fc.constantFrom('a', 'é', '"', ',', '\n', '\r', '東', ' ') });
     await fc.assert(
       fc.asyncProperty(
@@ -203,7 +203,7 @@ describe('CSV', () => {
   });
 });
 
-test('lines come out as they went in, wherever the chunks are cut, with their numbers and ends', async () => {
+test('lines are split correctly for any chunk size, with their numbers and end positions', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ unit: fc.constantFrom('a', 'é', '東') })),
@@ -220,7 +220,7 @@ test('lines come out as they went in, wherever the chunks are cut, with their nu
   );
 });
 
-test('an interrupted load goes on where everything before was in the catalog for certain', async () => {
+test('an interrupted import resumes after the last confirmed batch', async () => {
   const people = [...generatePeople(6_000, 11)];
   const text = `bad\n${people.map((one) => JSON.stringify(one)).join('\n')}`;
   let batches = 0;
@@ -246,7 +246,7 @@ test('an interrupted load goes on where everything before was in the catalog for
   });
 });
 
-test('an interrupted load into a table that was emptied since starts over, and says so', async () => {
+test('an interrupted import starts over and reports it if the table was emptied meanwhile', async () => {
   const people = [...generatePeople(3_000, 12)];
   const text = people.map((one) => JSON.stringify(one)).join('\n');
   let batches = 0;
@@ -270,19 +270,19 @@ test('an interrupted load into a table that was emptied since starts over, and s
   expect(notes.join()).toContain('starting over');
 });
 
-test('what is reported to be in the catalog is counted there: lines of the same person are one', async () => {
+test('the reported number of people is counted in the catalog: several lines of one person count once', async () => {
   await owner`truncate prospects`;
   expect(await load([line('one'), line('one'), line('two')].join('\n'))).toMatchObject({ loaded: 3, people: 2 });
 });
 
-test('one load at a time', async () => {
+test('only one import runs at a time', async () => {
   await withLoadLock(db, async () => {
     await expect(load(line('late'))).rejects.toMatchObject({ code: 'conflict' });
   });
   expect(await load(line('late'))).toMatchObject({ loaded: 1 });
 });
 
-test('generated people are the same for the same seed, valid, and spread as real ones', () => {
+test('generated people are the same for the same seed, have distinct ids, and some titles are far more frequent than others', () => {
   const people = [...generatePeople(3_000, 5)];
   expect(people).toEqual([...generatePeople(3_000, 5)]);
   expect(people.slice(0, 10)).not.toEqual([...generatePeople(10, 6)]);

@@ -1,7 +1,7 @@
 import { fold, words } from '../../src/fold.ts';
 import { textMembers, type Prospect, type ProspectFilters, type Suggestion } from '../../src/schemas/prospects.ts';
 
-/** The catalog as decisions §4 describes it, in memory and in the plainest way: what both engines are held against. */
+/** A simple in-memory implementation of the catalog by decisions §4. The tests compare both engines with it. */
 export class Model {
   readonly people = new Map<string, Prospect>();
   readonly unlocked = new Map<string, Set<string>>();

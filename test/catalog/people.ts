@@ -6,7 +6,7 @@ import { textMembers, type Prospect, type ProspectFilters } from '../../src/sche
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 
-/** A person of whom only what a test cares about is said. */
+/** Creates a person with default values. A test only gives the fields that it is about. */
 export const person = (more: Partial<Prospect> = {}): Prospect => ({
   _id: randomUUID(),
   first_name: 'Ada',
@@ -30,11 +30,11 @@ export const person = (more: Partial<Prospect> = {}): Prospect => ({
   ...more,
 });
 
-/** Writes people into a catalog. */
+/** Encodes people and writes them into a catalog. */
 export const writePeople = (catalog: Pick<Catalog, 'encode' | 'write'>, people: Iterable<Prospect>): Promise<void> =>
   catalog.write(Array.from(people, (one) => ({ id: one._id, bytes: Buffer.from(catalog.encode(toDocument(one))) })));
 
-/** Few texts, so that random people share them, in spellings that fold alike and in several scripts. */
+/** A few texts, so that random people share them. Several have the same folded form, and they use several scripts. */
 const texts = [
   '', 'Zoë', 'zoe', 'ZOË ', 'Straße', 'STRASSE', 'Σίσυφος', 'σισυφοσ', 'İstanbul', 'istanbul', 'ﬁne  print', 'Fine Print', "O'Neil", 'o’neil',
   'foo_bar', 'Foo Bar', 'e-mail', 'C++', 'C#', '東京', '東京都', 'हिन्दी', 'हिंदी', 'Łódź', 'lodz', '👩‍💻 Dev', 'dev', '𝔘nicode', 'a', 'ab', 'abc', 'ß', '½', '10', '१०', '', 'Ａ',
@@ -52,7 +52,7 @@ const phrase = fc.oneof(
   },
 );
 
-/** As an import would keep it. */
+/** A random text as an import stores it: trimmed. */
 const keptText = phrase.map((text) => text.trim());
 
 const instant = fc.date({

@@ -5,9 +5,9 @@ import { toDocument } from '../../src/catalog/document.ts';
 import { Writer } from '../../src/catalog/writer.ts';
 import { person } from './people.ts';
 
-test('what is under way stays as it was given, however late it is read and however long people are', async () => {
+test('the bytes of a batch do not change before its write has ended, however late they are read and however long texts are', async () => {
   const kept = new Map<string, string>();
-  // Engines answer when they like; here the bytes are read at the very last.
+  // An engine may read the bytes at any time during the write. This one reads them as late as possible.
   const catalog = {
     encode: (document: { person: object }) => JSON.stringify(document.person),
     write: async (people: EncodedPerson[]) => {
@@ -17,7 +17,7 @@ test('what is under way stays as it was given, however late it is read and howev
   };
   const writer = new Writer(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, () => Promise.resolve());
   const expected = new Map<string, string>();
-  // Ten of a batch's thousand are so long that its memory is too small for them all; every tenth person comes twice.
+  // Ten people of each thousand are so long that the arena is too small for the batch. Every tenth person occurs twice.
   const people = Array.from({ length: 8_000 }, (_, i) =>
     person({ job_title: `Zoë ${i} ${'東京'.repeat(i % 100 === 0 ? 60_000 : 20)}` }),
   );
@@ -33,7 +33,7 @@ test('what is under way stays as it was given, however late it is read and howev
   expect([...kept].filter(([id, text]) => text !== expected.get(id))).toEqual([]);
 });
 
-test('a write that takes long holds up no other, but is not passed by in the note of how far all is written', async () => {
+test('a slow write does not block others, but the saved position does not pass it', async () => {
   const first = person({});
   const noted: number[] = [];
   const written: string[][] = [];
@@ -46,7 +46,7 @@ test('a write that takes long holds up no other, but is not passed by in the not
         noted.push(-1);
       } else await sleep(1);
       written.push(people.map(({ id }) => id));
-      // More than may be under way at once: they can only have been begun as others ended.
+      // This is more than the number of concurrent writes, so some of these started after others had ended.
       if (written.length === 20) others.resolve();
     },
   };
@@ -57,11 +57,11 @@ test('a write that takes long holds up no other, but is not passed by in the not
     await writer.take({ line, end: line }, toDocument(one));
   await writer.end();
   expect(written.flat()).toHaveLength(25_001);
-  expect(noted[0], 'noted before the first batch was written').toBe(-1);
+  expect(noted[0], 'no position was saved before the first batch was written').toBe(-1);
   expect(noted.at(-1)).toBe(25_000);
 });
 
-test('of two batches that have a person in common the later waits for the earlier, however long that takes', async () => {
+test('if two batches contain the same person, the later batch waits for the earlier one', async () => {
   const twice = person({});
   const kept: string[] = [];
   const catalog = {

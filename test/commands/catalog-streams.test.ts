@@ -11,7 +11,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/catalog/generate.ts';
 import { startApp } from '../setup/app.ts';
 
-// What becomes of an import whose file, output or database is in trouble. Linux tells how large a process is.
+// Catalog commands with a faulty file, output or database. They need /proc, so they run on Linux only.
 
 const folder = await mkdtemp(join(tmpdir(), 'streams-'));
 afterAll(() => rm(folder, { recursive: true }));
@@ -22,7 +22,7 @@ const cli = join(import.meta.dirname, '../../src/cli.ts');
 const start = (words: string[], stdio: ('ignore' | 'pipe' | number)[] = ['ignore', 'pipe', 'pipe']): ChildProcess =>
   spawn(process.execPath, [cli, 'catalog', ...words], { env: environment, stdio });
 
-/** Reads what it writes from now on, until it ends. */
+/** Collects the output of a process until it ends. Returns its exit code and the output. */
 async function watch(child: ChildProcess): Promise<{ code: number; stdout: string; stderr: string }> {
   const said = { stdout: '', stderr: '' };
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
@@ -31,13 +31,13 @@ async function watch(child: ChildProcess): Promise<{ code: number; stdout: strin
   return { code, ...said };
 }
 
-/** Processor time it has used, in ticks. */
+/** Returns the CPU time that a process has used (clock ticks). */
 async function ticks({ pid }: ChildProcess): Promise<number> {
   const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]!.split(' ');
   return Number(fields[11]) + Number(fields[12]);
 }
 
-/** Waits until it has begun to write, and then does nothing, because nobody reads. */
+/** Waits until a process has written to stderr and then uses no more CPU time, because its output is not read. */
 async function stalled(child: ChildProcess): Promise<void> {
   await once(child.stderr!, 'readable');
   for (let before = -1, now = await ticks(child); now !== before; now = await ticks(child)) {
@@ -46,11 +46,12 @@ async function stalled(child: ChildProcess): Promise<void> {
   }
 }
 
+/** Returns the peak memory of a process (MiB). */
 const peakMegabytes = async ({ pid }: ChildProcess): Promise<number> =>
   Number(/VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))![1]) / 1024;
 
 describe.skipIf(process.platform !== 'linux')('an import', () => {
-  test('waits for who reads its bad lines, holding none of them meanwhile, and tells all', async () => {
+  test('waits for a slow reader of its messages with bounded memory, and reports every bad line', async () => {
     const lines = 400_000;
     const path = join(folder, 'bomb.ndjson.gz');
     await writeFile(path, gzipSync('x\n'.repeat(lines)));
@@ -62,7 +63,7 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
     expect(stderr.match(/is not valid JSON/g)).toHaveLength(lines);
   });
 
-  test('of a file that is written to meanwhile fails, and says so', async () => {
+  test('of a file that changes meanwhile fails and says so', async () => {
     const path = join(folder, 'growing.ndjson');
     await writeFile(path, 'x\n'.repeat(30_000));
     const child = start(['import', path]);
@@ -73,7 +74,7 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
     expect(stderr).toMatch(/\nerror: The file changed while it was read. Import it again\n$/);
   });
 
-  test('whose connections to the database are cut again and again loads everybody', async () => {
+  test('imports everybody although its database connections are cut repeatedly', async () => {
     const people = 20_000;
     const path = join(folder, 'cut.ndjson');
     await writeFile(path, [...generatePeople(people, 8)].map((one) => `${JSON.stringify(one)}\n`).join(''));
@@ -98,7 +99,7 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
 });
 
 describe.skipIf(process.platform !== 'linux')('output that cannot be written', () => {
-  /** Runs with a stream on a device that is always full. */
+  /** Runs a catalog command with stdout (1) or stderr (2) on a device that is always full. */
   async function onFullDisk(words: string[], full: 1 | 2): Promise<{ code: number; stdout: string; stderr: string }> {
     const device = openSync('/dev/full', 'w');
     const stdio = ['ignore', 'pipe', 'pipe'].map((usual, fd) => (fd === full ? device : usual)) as 'pipe'[];
@@ -108,25 +109,25 @@ describe.skipIf(process.platform !== 'linux')('output that cannot be written', (
   }
 
   test.each([[['generate', '--count', '100000']], [['status']]])(
-    'is one line and exit 1: catalog %s',
+    'causes a one-line error and exit 1: catalog %s',
     async (words) => {
       const { code, stderr } = await onFullDisk(words, 1);
       expect([code, stderr]).toEqual([1, expect.stringMatching(/^error: The output cannot be written: .*ENOSPC.*\n$/)]);
     },
   );
 
-  test('so is a file that cannot be written', async () => {
+  test('causes a one-line error and exit 1 for --output too', async () => {
     const { code, stdout, stderr } = await watch(start(['generate', '--count', '100000', '--output', '/dev/full']));
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(/^error: .*disk is full.*\n$/)]);
   });
 
-  test('ends an import that has bad lines to tell', async () => {
-    const path = join(folder, 'untold.ndjson');
+  test('ends an import that cannot report its bad lines', async () => {
+    const path = join(folder, 'unreported.ndjson');
     await writeFile(path, 'x\n'.repeat(50));
     expect(await onFullDisk(['import', path], 2)).toMatchObject({ code: 1, stdout: '' });
   });
 
-  test('because nobody reads any more is no failure', async () => {
+  test('because its reader has closed it is no failure', async () => {
     const child = start(['generate', '--count', '1000000']);
     await once(child.stdout!, 'readable');
     child.stdout!.destroy();

@@ -30,7 +30,7 @@ describe('catalog on Postgres', async () => {
     return { code, stderr, answer: stdout === '' ? undefined : (JSON.parse(stdout) as Record<string, unknown>) };
   };
 
-  test('import reads a file, a packed file and standard input, and tells what became of the lines', async () => {
+  test('import reads a file, a gzipped file and standard input, and reports the numbers of lines', async () => {
     const lines = ndjson(30, 1);
     const plain = await fileOf('a.ndjson', [...lines.slice(0, 10), 'bad\n'].join(''));
     expect(await run(['import', plain])).toEqual({
@@ -44,14 +44,14 @@ describe('catalog on Postgres', async () => {
     expect((await run(['status'])).answer).toMatchObject({ engine: 'postgres', people: 30, unfinished_imports: [] });
   });
 
-  test('with --strict bad lines exit 1, and the good ones are loaded all the same', async () => {
+  test('with --strict an import with bad lines exits 1, but imports the good lines', async () => {
     const before = await catalog.count({ criteria: [] });
     const path = await fileOf('strict.ndjson', ['bad\n', ...ndjson(3, 2)].join(''));
     expect(await run(['import', path, '--strict'])).toMatchObject({ code: 1, answer: { loaded: 3, bad: 1 } });
     expect(await catalog.count({ criteria: [] })).toBe(before + 3);
   });
 
-  test('used wrongly it exits 2 and says how', async () => {
+  test('with wrong arguments it exits 2 and prints an error', async () => {
     for (const words of [
       ['import'],
       ['import', join(folder, 'none.ndjson')],
@@ -66,7 +66,7 @@ describe('catalog on Postgres', async () => {
     }
   });
 
-  test('generate writes what import takes, the same for the same seed', async () => {
+  test('generate writes people that import accepts, the same for the same seed', async () => {
     const { stdout } = await runCli(['catalog', 'generate', '--count', '50', '--seed', '3'], environment);
     expect(stdout).toBe(ndjson(50, 3).join(''));
     expect((await run(['generate', '--count', '50', '--seed', '3'])).answer).toEqual([...generatePeople(50, 3)]);
@@ -79,7 +79,7 @@ describe('catalog on Postgres', async () => {
     expect(await run(['import', output])).toMatchObject({ answer: { loaded: 50, bad: 0 } });
   });
 
-  test('remove takes people out, reindex keeps them', async () => {
+  test('remove deletes people, and reindex keeps all others', async () => {
     const [one] = await catalog.search({ criteria: [], order: [] }, { limit: 1 });
     expect((await run(['remove', '--id', one!._id])).answer).toEqual({ removed: 1 });
     const people = await catalog.count({ criteria: [] });
@@ -87,7 +87,7 @@ describe('catalog on Postgres', async () => {
   });
 
   test(
-    'an import killed on the way goes on with nothing lost or doubled',
+    'a killed import resumes, and no person is lost or duplicated',
     () => expectToSurviveKills(environment),
     240_000,
   );
@@ -102,12 +102,12 @@ describe.skipIf(noElasticsearch)(`catalog on Elasticsearch ${need}`, async () =>
   });
 
   test(
-    'an import killed on the way goes on with nothing lost or doubled',
+    'a killed import resumes, and no person is lost or duplicated',
     () => expectToSurviveKills(environment),
     240_000,
   );
 
-  test('status tells of the cluster', async () => {
+  test('status shows the state of the cluster', async () => {
     const { stdout } = await runCli(['catalog', 'status', '--json'], environment);
     expect(JSON.parse(stdout)).toMatchObject({
       engine: 'elasticsearch',
@@ -117,9 +117,11 @@ describe.skipIf(noElasticsearch)(`catalog on Elasticsearch ${need}`, async () =>
   });
 });
 
-/** Kills an import each time it has come a little further, until one gets through; then everybody must be there once. */
+/**
+ * Kills an import twice, each time after it has saved some progress. Then expects a third run to import everybody once.
+ */
 async function expectToSurviveKills(environment: Record<string, string>): Promise<void> {
-  const count = 40_000; // so many that it lasts longer than the command that tells how far it is
+  const count = 40_000; // so many that the import takes longer than `catalog status`, which reads its progress
   const path = await fileOf(
     `kill-${environment['ELASTICSEARCH_INDEX'] ?? 'postgres'}.ndjson`,
     ndjson(count, 4).join(''),
@@ -135,7 +137,7 @@ async function expectToSurviveKills(environment: Record<string, string>): Promis
     const reached = await Promise.race([ended.then(() => undefined), advanced(environment, line)]);
     child.kill('SIGKILL');
     await ended;
-    expect(reached, 'it was killed before its end').toBeDefined();
+    expect(reached, 'the import was killed before its end').toBeDefined();
     line = reached!;
   }
   const { code, stdout } = await runCli(['catalog', ...words], environment);
@@ -157,7 +159,7 @@ async function status(environment: Record<string, string>): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-/** Waits until the import is noted to be further than a line. */
+/** Waits until the import's saved position is beyond a line. Returns the new line. */
 async function advanced(environment: Record<string, string>, line: number): Promise<number> {
   for (;;) {
     const [unfinished] = (await status(environment)).unfinished_imports;

@@ -15,7 +15,7 @@ it.each([
   ['用户@例子.广告', '用户', 'xn--fsqu00a.xn--4rr70v'],
   ['a@[192.0.2.1]', 'a', '[192.0.2.1]'],
   ['a@[IPv6:2001:db8::1]', 'a', '[ipv6:2001:db8::1]'],
-])('%s is an address', (text, local, domain) => {
+])('%s is an e-mail address', (text, local, domain) => {
   expect(parseAddress(text)).toMatchObject({ local, domain });
 });
 
@@ -58,11 +58,11 @@ it.each([
   `a@${'ü'.repeat(60)}.example`,
   '\ud800@example.com',
   'a@\ud800.example',
-])('%j is none', (text) => {
+])('%j is not an e-mail address', (text) => {
   expect(() => parseAddress(text)).toThrow(SyntaxFault);
 });
 
-it.each(['8.8.8.8', '1.1.1.1', '2001:4860:4860::8888', '2a00:1450:4001::1'])('%s is in the public net', (address) => {
+it.each(['8.8.8.8', '1.1.1.1', '2001:4860:4860::8888', '2a00:1450:4001::1'])('%s is a public IP address', (address) => {
   expect(isPublic(address)).toBe(true);
 });
 
@@ -114,6 +114,6 @@ it.each([
   '0x7f.1',
   'localhost',
   '',
-])('%j is not', (address) => {
+])('%j is not a public IP address', (address) => {
   expect(isPublic(address)).toBe(false);
 });

@@ -11,7 +11,7 @@ const loopback = { a: ['127.0.0.1'] };
 const opened: Verifier[] = [];
 afterAll(() => Promise.all(opened.map((verifier) => verifier.close())));
 
-/** A verifier that asks the name server of this file, and mail servers on loopback where it may. */
+/** Opens a verifier that uses the name server of this file. */
 function open(environment: Record<string, string> = {}): Verifier {
   const defaults = { VERIFY_DNS_SERVERS: names.address, VERIFY_DOMAIN_INTERVAL_MS: '0' };
   const verifier = openVerifier(parseConfig({ ...defaults, ...environment }));
@@ -19,7 +19,7 @@ function open(environment: Record<string, string> = {}): Verifier {
   return verifier;
 }
 
-/** The same, with mail servers asked at a port. */
+/** Opens a verifier with SMTP checks, which calls mail servers at a port on loopback. */
 const asking = (port: number, environment: Record<string, string> = {}) =>
   open({
     VERIFY_SMTP: 'on',
@@ -29,21 +29,22 @@ const asking = (port: number, environment: Record<string, string> = {}) =>
     ...environment,
   });
 
-/** A domain whose mail goes to the server on loopback. */
+/** Registers a new domain whose mail host is on loopback. */
 const mailDomain = () => {
   const host = names.name(loopback);
   return { host, domain: names.name({ mx: [[10, host]] }) };
 };
 
+/** The reply of a mail server whose only mailbox is `ada`: undefined means accepted. */
 const takeAda = (recipient: string) =>
   recipient.startsWith('ada@') ? undefined : { code: 550, text: '5.1.1 No such user here' };
 
-describe('without asking mail servers', () => {
+describe('without SMTP checks', () => {
   const verifier = open();
   const impatient = open({ VERIFY_DNS_TIMEOUT_MS: '200' });
   const status = async (address: string) => (await verifier.verify(address)).status;
 
-  it('an address is verified when its domain names a mail server, whatever the case and the white space around it', async () => {
+  it('an address is verified if its domain has a mail host; case and surrounding white space are ignored', async () => {
     const { domain, host } = mailDomain();
     expect(await verifier.verify(` Ada@${domain.toUpperCase()} `)).toEqual({
       status: 'verified',
@@ -57,7 +58,7 @@ describe('without asking mail servers', () => {
     });
   });
 
-  it('the host of the lowest preference is the first', async () => {
+  it('the host with the lowest MX preference comes first', async () => {
     const domain = names.name({
       mx: [
         [20, 'second.test'],
@@ -68,7 +69,7 @@ describe('without asking mail servers', () => {
   });
 
   it.each([{ a: ['127.0.0.1'] }, { aaaa: ['::1'] }])(
-    'a domain with an address and no MX is its own host: %j',
+    'a domain with an IP address and without MX is its own mail host: %j',
     async (answer) => {
       const domain = names.name(answer);
       expect(await verifier.verify(`a@${domain}`)).toMatchObject({
@@ -78,7 +79,7 @@ describe('without asking mail servers', () => {
     },
   );
 
-  it('a domain that names no mail server by an empty MX takes no mail, though it has an address (RFC 7505)', async () => {
+  it('a domain with an empty MX accepts no mail, even if it has an IP address (RFC 7505)', async () => {
     const domain = names.name({ mx: [[0, '']], ...loopback });
     expect(await verifier.verify(`a@${domain}`)).toMatchObject({
       status: 'invalid',
@@ -86,14 +87,14 @@ describe('without asking mail servers', () => {
     });
   });
 
-  it('a domain that is not there, or has neither MX nor address, takes no mail', async () => {
+  it('a domain that does not exist, or has neither MX nor IP address, accepts no mail', async () => {
     expect((await verifier.verify(`a@${randomDomain()}`)).checks.mx).toEqual({ status: 'failed', reason: 'no_domain' });
     const empty = await verifier.verify(`a@${names.name({})}`);
     expect(empty).toMatchObject({ status: 'invalid', checks: { mx: { status: 'failed', reason: 'no_records' } } });
   });
 
   it.each(['silent', 'servfail', 'refused', 'garbage'] as const)(
-    'a resolver that is %s makes it unknown, never invalid',
+    'if the name server is %s, the result is unknown, never invalid',
     async (answer) => {
       const { status, checks } = await impatient.verify(`a@${names.name(answer)}`);
       expect(status).toBe('unknown');
@@ -101,12 +102,12 @@ describe('without asking mail servers', () => {
     },
   );
 
-  it('so does one that is not there at all', async () => {
+  it('if the name server refuses connections, the result is unknown', async () => {
     const alone = open({ VERIFY_DNS_SERVERS: '127.0.0.1:1' });
     expect((await alone.verify(`a@${randomDomain()}`)).status).toBe('unknown');
   });
 
-  it('and one that takes longer than the deadline', async () => {
+  it('if the name server takes longer than the deadline, the result is unknown', async () => {
     const hurried = open({ VERIFY_DNS_TIMEOUT_MS: '60000', VERIFY_DEADLINE_MS: '100' });
     expect(await hurried.verify(`a@${names.name('silent')}`)).toMatchObject({
       status: 'unknown',
@@ -114,7 +115,7 @@ describe('without asking mail servers', () => {
     });
   });
 
-  it('what is no address is invalid, and nobody is asked', async () => {
+  it('a text that is not an address is invalid, and no server is asked', async () => {
     const { status, checks } = await verifier.verify('no address');
     expect(status).toBe('invalid');
     expect(checks).toMatchObject({
@@ -123,21 +124,21 @@ describe('without asking mail servers', () => {
     });
   });
 
-  it('the number of a machine is no domain that takes mail', async () => {
+  it('an address with an IP address instead of a domain is invalid', async () => {
     expect(await verifier.verify('a@[127.0.0.1]')).toMatchObject({
       status: 'invalid',
       checks: { syntax: { status: 'passed' }, mx: { status: 'failed', reason: 'address_literal' } },
     });
   });
 
-  it('a domain in another script is asked for in its ASCII form', async () => {
+  it('a domain with non-ASCII characters is looked up in its ASCII form', async () => {
     const name = randomDomain();
     const ascii = new URL(`http://bü${name}`).hostname;
     names.name({ mx: [[10, 'mail.test']] }, ascii);
     expect(await status(`a@bü${name}`)).toBe('verified');
   });
 
-  it('a disposable domain is known by its name and by the names below it, whatever the DNS says', async () => {
+  it('a disposable domain and its subdomains are recognised, whatever the DNS says', async () => {
     expect(await verifier.verify('info@mailinator.com')).toMatchObject({
       status: 'disposable',
       checks: { disposable: { status: 'failed', domain: 'mailinator.com' }, mx: { status: 'failed' } },
@@ -146,7 +147,7 @@ describe('without asking mail servers', () => {
     expect(await status(`ada@${randomDomain().replace('.test', '')}mailinator.com`)).toBe('invalid');
   });
 
-  it('a role account is not to be mailed, whatever its case and tag, whether its domain takes mail or not', async () => {
+  it('a role account is do_not_mail, whatever its case and tag, and whether or not its domain accepts mail', async () => {
     const { domain } = mailDomain();
     for (const local of ['info', 'INFO', 'sales+spring', 'postmaster', 'abuse', 'no-reply', '"admin"'])
       expect(await status(`${local}@${domain}`), local).toBe('do_not_mail');
@@ -157,14 +158,14 @@ describe('without asking mail servers', () => {
     expect(await status(`informant@${domain}`)).toBe('verified');
   });
 
-  it('many addresses of one domain ask once, at the same time and afterwards', async () => {
+  it('many addresses of one domain cause a single DNS query, concurrently and afterwards', async () => {
     const { domain } = mailDomain();
     await Promise.all(Array.from({ length: 1_000 }, (_, i) => verifier.verify(`a${i}@${domain}`)));
     await verifier.verify(`b@${domain}`);
     expect(names.asked(domain)).toEqual(['MX']);
   });
 
-  it('that there was no answer is shared by those who wait for it together', async () => {
+  it('concurrent verifications share the failure of a DNS query', async () => {
     const domain = names.name('silent');
     const all = await Promise.all(Array.from({ length: 1_000 }, (_, i) => impatient.verify(`a${i}@${domain}`)));
     expect(new Set(all.map(({ status }) => status))).toEqual(new Set(['unknown']));
@@ -172,8 +173,8 @@ describe('without asking mail servers', () => {
   });
 });
 
-describe('asking a mail server that behaves', () => {
-  it('tells the mailbox that is there from the one that is not, says goodbye and sends no mail', async () => {
+describe('with a mail server that follows the protocol', () => {
+  it('an existing mailbox is verified, another one is invalid, and no mail is sent', async () => {
     const server = await startMailServer(takeAda);
     const verifier = asking(server.port, {
       VERIFY_SMTP_SENDER: 'probe@example.org',
@@ -196,13 +197,13 @@ describe('asking a mail server that behaves', () => {
     expect(server.gotMail).toBe(false);
   });
 
-  it('without a name and a sender it is the number it calls from, and nobody', async () => {
+  it('without a configured name and sender, EHLO has the local IP address and MAIL FROM is empty', async () => {
     const server = await startMailServer(takeAda);
     expect((await asking(server.port).verify(`ada@${mailDomain().domain}`)).status).toBe('verified');
     expect([server.senders, server.names]).toEqual([[''], ['[127.0.0.1]']]);
   });
 
-  it('a domain that takes any mailbox is accept_all, which is asked once', async () => {
+  it('a domain that accepts any mailbox is accept_all, and the server is called only once', async () => {
     const server = await startMailServer(() => undefined);
     const verifier = asking(server.port);
     const { domain } = mailDomain();
@@ -214,7 +215,7 @@ describe('asking a mail server that behaves', () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it('that a domain does not take any mailbox is asked once too', async () => {
+  it('a domain that does not accept any mailbox gets the catch-all check only once', async () => {
     const server = await startMailServer((one) =>
       /^[a-z]{3}@/.test(one) ? undefined : { code: 550, text: 'No such user' },
     );
@@ -225,7 +226,7 @@ describe('asking a mail server that behaves', () => {
     expect(server.recipients).toHaveLength(4);
   });
 
-  it('who is disposable, a role, or cannot be mailed is not asked for', async () => {
+  it('the mail server is not called for role accounts and for domains that accept no mail', async () => {
     const server = await startMailServer(() => undefined);
     const verifier = asking(server.port);
     const { domain } = mailDomain();
@@ -245,7 +246,7 @@ describe('asking a mail server that behaves', () => {
     [552, '5.2.2 Mailbox full'],
     [550, '5.1.8 Sender unknown'],
     [503, 'Bad sequence'],
-  ])('%i %s says nothing of the mailbox: unknown', async (code, text) => {
+  ])('the reply %i %s does not tell whether the mailbox exists: unknown', async (code, text) => {
     const server = await startMailServer(() => ({ code, text }));
     const { status, checks } = await asking(server.port).verify(`ada@${mailDomain().domain}`);
     expect(status).toBe('unknown');
@@ -259,18 +260,18 @@ describe('asking a mail server that behaves', () => {
     [553, 'Mailbox name not allowed'],
     [554, '5.1.1 Unknown'],
     [550, '5.2.1 Disabled'],
-  ])('%i %s refuses the mailbox: invalid', async (code, text) => {
+  ])('the reply %i %s means that the mailbox does not exist: invalid', async (code, text) => {
     const server = await startMailServer(() => ({ code, text }));
     expect((await asking(server.port).verify(`ada@${mailDomain().domain}`)).status).toBe('invalid');
   });
 
-  it('a mailbox that is taken where nobody says of a random one is unknown', async () => {
+  it('an accepted mailbox is unknown if the reply for a random mailbox is undecided', async () => {
     const server = await startMailServer((one) => (one.startsWith('ada@') ? undefined : { code: 451, text: 'Later' }));
     const { status, checks } = await asking(server.port).verify(`ada@${mailDomain().domain}`);
     expect([status, checks.smtp.reason]).toEqual(['unknown', 'catch_all_undecided']);
   });
 
-  it('a local part in another script is asked for where that is spoken, else unknown', async () => {
+  it('a local part with non-ASCII characters is checked if the server supports SMTPUTF8, otherwise it is unknown', async () => {
     const { domain } = mailDomain();
     const deaf = await startMailServer(() => undefined, { hideSMTPUTF8: true });
     expect(await asking(deaf.port).verify(`δοκιμή@${domain}`)).toMatchObject({
@@ -283,7 +284,7 @@ describe('asking a mail server that behaves', () => {
     expect((await asking(server.port).verify(`δοκιμή@${domain}`)).status).toBe('verified');
   });
 
-  it('goes on with the next server where one does not say', async () => {
+  it('if a server does not respond, the next one is asked', async () => {
     const server = await startMailServer(takeAda);
     const [first, second, third] = [names.name('servfail'), names.name({ a: ['127.0.0.2'] }), names.name(loopback)];
     const domain = names.name({
@@ -299,7 +300,7 @@ describe('asking a mail server that behaves', () => {
     });
   });
 
-  it('a temporary refusal by one server is not the last word', async () => {
+  it('after a temporary rejection by one server, the next one is asked', async () => {
     const server = await startRudeServer((socket, call) =>
       scripted('220 hi\r\n', {
         EHLO: '250 hi\r\n',
@@ -317,7 +318,7 @@ describe('asking a mail server that behaves', () => {
     expect(server.calls).toBe(2);
   });
 
-  it('an old server is greeted the old way', async () => {
+  it('a server that does not know EHLO is greeted with HELO', async () => {
     const server = await startRudeServer(
       scripted('220-well\r\n220 met\r\n', {
         EHLO: '502 what?\r\n',
@@ -331,13 +332,13 @@ describe('asking a mail server that behaves', () => {
   });
 });
 
-describe('machines outside the public net', () => {
+describe('IP addresses that are not public', () => {
   it.each([
     { a: ['127.0.0.1'] },
     { a: ['10.0.0.1', '192.168.0.1'] },
     { a: ['169.254.169.254'] },
     { aaaa: ['::1', '::ffff:127.0.0.1'] },
-  ])('are never called: %j', async (answer) => {
+  ])('are never connected to: %j', async (answer) => {
     const server = await startMailServer(() => undefined);
     const verifier = asking(server.port, { VERIFY_PRIVATE_ADDRESSES: 'off' });
     const host = names.name(answer);
@@ -349,7 +350,7 @@ describe('machines outside the public net', () => {
     expect(server.calls).toHaveLength(0);
   });
 
-  it('are not called by number in an MX record either', async () => {
+  it('are not connected to if they stand in an MX record either', async () => {
     const server = await startMailServer(() => undefined);
     const domain = names.name({ mx: [[1, '127.0.0.1']] });
     expect((await asking(server.port).verify(`ada@${domain}`)).status).toBe('unknown');
@@ -357,7 +358,7 @@ describe('machines outside the public net', () => {
   });
 });
 
-describe('asking a server that misbehaves', () => {
+describe('a mail server', () => {
   const good = { EHLO: '250 hi\r\n', MAIL: '250 ok\r\n', RCPT: '250 ok\r\n' };
   const endless = (piece: string) => (socket: Socket) => {
     const much = piece.repeat(4_000);
@@ -368,14 +369,14 @@ describe('asking a server that misbehaves', () => {
     more();
   };
   const cases: Record<string, [reason: string, behave: Parameters<typeof startRudeServer>[0]]> = {
-    'that says nothing': ['timeout', () => undefined],
-    'that hangs up at once': ['closed', (socket) => socket.end()],
-    'that resets at once': ['closed', (socket) => socket.resetAndDestroy()],
-    'that does not serve': ['not_served', scripted('554 go away\r\n', good)],
-    'that is busy': ['not_served', scripted('421 later\r\n', good)],
-    'that says half a line': ['timeout', scripted('220 almo', good)],
-    'that speaks another language': ['garbage', scripted('SSH-2.0-OpenSSH_9.9\r\n', good)],
-    'that speaks in bytes': [
+    'that sends nothing': ['timeout', () => undefined],
+    'that closes the connection at once': ['closed', (socket) => socket.end()],
+    'that resets the connection at once': ['closed', (socket) => socket.resetAndDestroy()],
+    'that greets with 554': ['not_served', scripted('554 go away\r\n', good)],
+    'that greets with 421': ['not_served', scripted('421 later\r\n', good)],
+    'that sends half a line': ['timeout', scripted('220 almo', good)],
+    'that speaks another protocol': ['garbage', scripted('SSH-2.0-OpenSSH_9.9\r\n', good)],
+    'that sends binary data': [
       'garbage',
       scripted(Buffer.from([0, 255, 128, 10, 13, 0]).toString('latin1') + '\r\n', good),
     ],
@@ -388,38 +389,44 @@ describe('asking a server that misbehaves', () => {
         socket.on('close', () => clearInterval(timer));
       },
     ],
-    'that replies in a row before it is asked': [
+    'that sends all replies before the commands': [
       'garbage',
       scripted('220 hi\r\n250 ok\r\n250 ok\r\n250 ok\r\n250 ok\r\n', {}),
     ],
-    'that changes its code in a reply': ['garbage', scripted('220 hi\r\n', { ...good, EHLO: '250-hi\r\n550 no\r\n' })],
-    'with a code of no meaning': ['garbage', scripted('220 hi\r\n', { ...good, RCPT: '999 hm\r\n' })],
+    'that changes the code within a reply': [
+      'garbage',
+      scripted('220 hi\r\n', { ...good, EHLO: '250-hi\r\n550 no\r\n' }),
+    ],
+    'with an undefined code': ['garbage', scripted('220 hi\r\n', { ...good, RCPT: '999 hm\r\n' })],
     'that asks for data': ['temporary', scripted('220 hi\r\n', { ...good, RCPT: '354 go on\r\n' })],
-    'that refuses the greeting': [
+    'that rejects the greeting': [
       'not_served',
       scripted('220 hi\r\n', { ...good, EHLO: '550 no\r\n', HELO: '550 no\r\n' }),
     ],
-    'that refuses the sender': [
+    'that rejects the sender': [
       'sender_refused',
       scripted('220 hi\r\n', { ...good, MAIL: '550 5.1.1 no such sender\r\n' }),
     ],
     'that is silent at EHLO': ['timeout', scripted('220 hi\r\n', {})],
     'that is silent at MAIL': ['timeout', scripted('220 hi\r\n', { EHLO: '250 hi\r\n' })],
     'that is silent at RCPT': ['timeout', scripted('220 hi\r\n', { EHLO: '250 hi\r\n', MAIL: '250 ok\r\n' })],
-    'that hangs up at EHLO': ['closed', scripted('220 hi\r\n', { EHLO: (socket) => socket.end() })],
-    'that hangs up at MAIL': ['closed', scripted('220 hi\r\n', { ...good, MAIL: (socket) => socket.destroy() })],
-    'that hangs up at RCPT': [
+    'that closes the connection at EHLO': ['closed', scripted('220 hi\r\n', { EHLO: (socket) => socket.end() })],
+    'that closes the connection at MAIL': [
+      'closed',
+      scripted('220 hi\r\n', { ...good, MAIL: (socket) => socket.destroy() }),
+    ],
+    'that resets the connection at RCPT': [
       'closed',
       scripted('220 hi\r\n', { ...good, RCPT: (socket) => socket.resetAndDestroy() }),
     ],
-    'that hangs up in a reply': [
+    'that closes the connection within a reply': [
       'closed',
       scripted('220 hi\r\n', { ...good, RCPT: (socket) => socket.end('550-5.1.1 no') }),
     ],
     'with an endless reply': ['garbage', scripted('220 hi\r\n', { ...good, RCPT: endless('250-yes\r\n') })],
   };
 
-  it.each(Object.entries(cases))('%s makes it unknown, in time', async (_name, [reason, behave]) => {
+  it.each(Object.entries(cases))('%s makes the result unknown within the timeout', async (_name, [reason, behave]) => {
     const server = await startRudeServer(behave);
     const verifier = asking(server.port, { VERIFY_SMTP_TIMEOUT_MS: '300' });
     const { status, checks } = await verifier.verify(`ada@${mailDomain().domain}`);
@@ -428,14 +435,14 @@ describe('asking a server that misbehaves', () => {
     await expect.poll(() => server.callers.size).toBe(0);
   });
 
-  it('nobody who answers is unknown', async () => {
+  it('that refuses connections makes the result unknown', async () => {
     expect(await asking(1).verify(`ada@${mailDomain().domain}`)).toMatchObject({
       status: 'unknown',
       checks: { smtp: { reason: 'refused' } },
     });
   });
 
-  it('a host without an address, or whose address the resolver does not say, is unknown', async () => {
+  it('without an IP address, or whose look-up fails, makes the result unknown', async () => {
     const verifier = asking(1);
     for (const [answer, reason] of [
       ['nxdomain', 'no_address'],
@@ -447,7 +454,7 @@ describe('asking a server that misbehaves', () => {
       });
   });
 
-  it('a server that does not let go of the dialog costs no more than the deadline', async () => {
+  it('that does not reply costs no more time than the deadline', async () => {
     const server = await startRudeServer(
       scripted('220 hi\r\n', { EHLO: '250 hi\r\n', MAIL: '250 ok\r\n', RCPT: () => undefined }),
     );
@@ -466,7 +473,7 @@ describe('the limits of a domain', () => {
     return takeAda(recipient);
   };
 
-  it('hold for all who ask at once', async () => {
+  it('apply to all concurrent verifications', async () => {
     const crowd = gather(3);
     const server = await startMailServer(takeAdaWith(crowd));
     const verifier = asking(server.port, { VERIFY_DOMAIN_CONNECTIONS: '3', VERIFY_SMTP_TIMEOUT_MS: '20000' });
@@ -476,7 +483,7 @@ describe('the limits of a domain', () => {
     expect(crowd.mostAtOnce).toBe(3);
   });
 
-  it('hold for all domains together', async () => {
+  it('include a limit for all domains together', async () => {
     const crowd = gather(4);
     const server = await startMailServer(takeAdaWith(crowd));
     const verifier = asking(server.port, { VERIFY_CONNECTIONS: '4', VERIFY_SMTP_TIMEOUT_MS: '20000' });
@@ -485,7 +492,7 @@ describe('the limits of a domain', () => {
     expect(crowd.mostAtOnce).toBe(4);
   });
 
-  it('are shared by those who want many places at a domain, each in turn', async () => {
+  it('are shared fairly: owners who wait for the same domain take turns', async () => {
     const { promise: asked, resolve: answer } = Promise.withResolvers<void>();
     const server = await startMailServer(async () => {
       await asked;
@@ -510,18 +517,18 @@ describe('the limits of a domain', () => {
     ]);
   });
 
-  it('keep their distance in time, also after a pause', async () => {
+  it('keep an interval between calls, also after a pause', async () => {
     const server = await startMailServer(takeAda);
     const verifier = asking(server.port, { VERIFY_DOMAIN_INTERVAL_MS: '300' });
     const { domain } = mailDomain();
     for (let i = 0; i < 3; i += 1) await verifier.verify(`a${i}@${domain}`);
     await Promise.all([3, 4, 5].map((i) => verifier.verify(`a${i}@${domain}`)));
     const distances = server.calls.slice(1).map((time, i) => time - server.calls[i]!);
-    // When a call was seen is not when it began, by what the two ends were late.
+    // The server sees a call a little after it began, so the sum of the intervals may be slightly too short.
     expect(distances.reduce((sum, one) => sum + one, 0)).toBeGreaterThan(5 * 300 - 100);
   });
 
-  it('let those who wait give up, and not those whose turn it is', async () => {
+  it('let a waiting verification be aborted, but not a running one', async () => {
     let answer = () => undefined as void;
     const asked = new Promise<void>((resolve) => (answer = resolve));
     const server = await startMailServer(async () => {
@@ -542,7 +549,7 @@ describe('the limits of a domain', () => {
     expect((await verifier.verify(`eve@${domain}`)).status).toBe('invalid');
   });
 
-  it('end with the verifier', async () => {
+  it('do not delay close: it ends running checks as unknown', async () => {
     const server = await startRudeServer(() => undefined);
     const verifier = asking(server.port, { VERIFY_SMTP_TIMEOUT_MS: '60000' });
     const under = verifier.verify(`ada@${mailDomain().domain}`);
