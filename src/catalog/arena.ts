@@ -7,7 +7,10 @@ export class Arena {
   readonly #bytes: Buffer;
   #used = 0;
 
-  /** @param size in bytes; a text that does not fit gets a buffer of its own */
+  /**
+   * Allocates the buffer.
+   * @param size in bytes; a text that does not fit gets a buffer of its own
+   */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }

@@ -11,6 +11,7 @@ export class Breaker {
   #openUntil = 0;
 
   /**
+   * Creates a closed circuit breaker.
    * @param what name of the service, for the error message
    * @param openMs how long callers are rejected after a failure (ms); then one caller may try
    */
@@ -24,7 +25,10 @@ export class Breaker {
     return this.#isDown && performance.now() < this.#openUntil;
   }
 
-  /** @throws DomainError `unavailable` while the breaker is open */
+  /**
+   * Returns normally if the breaker lets callers through.
+   * @throws DomainError `unavailable` if it is open
+   */
   demandClosed(): void {
     if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
   }

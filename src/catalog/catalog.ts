@@ -53,13 +53,15 @@ export interface CatalogReads {
   /** Returns the prospects with these ids, in no particular order. Unknown ids are skipped. */
   find(ids: string[]): Promise<Prospect[]>;
   /**
-   * Returns at most ten values of one field, or of all fields, the most frequent first. For each word of the search
-   * text a value has a word that begins with it.
+   * Returns at most ten values of one field, or of all fields, the most frequent first. A value matches if it has, for
+   * each word of the search text, a word that begins with it.
    */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }
 
-/** The prospect catalog. Its own read methods are for the service itself: they count in no customer's share. */
+/**
+ * The prospect catalog. Its own read methods are for the service itself; those of `for` count as a customer's reads.
+ */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   /** The name under which Postgres records the catalog's imports. */
@@ -69,7 +71,10 @@ export interface Catalog extends CatalogReads {
   /** Whether reads are refused at the moment without being sent, since the catalog's cluster did not answer. */
   readonly isRefusing: boolean;
 
-  /** Returns the read methods for a requester. They count in its customer's share, and end when its signal aborts. */
+  /**
+   * Returns the read methods for a requester. Its reads use its customer's fair share of the search slots, and end when
+   * the requester's signal aborts.
+   */
   for(requester: Requester): CatalogReads;
 
   /**
@@ -86,7 +91,7 @@ export interface Catalog extends CatalogReads {
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
    * @param say receives a message for each repair
    * @returns the incarnation: an id of the index or table file that all writes go to until the next call. If a later
-   *   call returns another incarnation, what was written before is gone
+   *   call returns another incarnation, the people written before are lost
    */
   prepare(say?: (text: string) => unknown): Promise<string>;
   /** Encodes a person as the text that `write` sends to the engine. */

@@ -63,7 +63,10 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
     String(one) < String(other) ? -1 : 1,
   );
 
-/** Returns whether a condition excludes any prospect. An alternative without words matches everybody. */
+/**
+ * Returns whether a condition can exclude prospects. A range without ends and an alternative without words match
+ * everybody.
+ */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
     ? criterion.alternatives.every((alternative) => alternative.length > 0)

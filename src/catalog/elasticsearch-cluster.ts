@@ -45,7 +45,7 @@ type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** The result of the last health probe. */
+  /** How doubtful the node is, by its last health probe. */
   doubt: Doubt;
   /** Whether the node responded to the last health probe. */
   answers: boolean;
@@ -116,7 +116,10 @@ export class SearchNodes {
     return 2 * (this.#readMs + probeMs);
   }
 
-  /** Returns read access for a requester. Its reads count in its customer's share, and end when its signal aborts. */
+  /**
+   * Returns read access for a requester. Its reads use its customer's fair share of the slots, and end when the
+   * requester's signal aborts.
+   */
   for(requester: Requester): Reader {
     return {
       read: (call) =>
@@ -132,7 +135,7 @@ export class SearchNodes {
     };
   }
 
-  /** Runs a read for the service itself. It counts in no customer's share. */
+  /** Runs a read for the service itself. It does not use a customer's share of the slots. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
@@ -275,7 +278,9 @@ function outcomeOf(error: unknown): string {
   return isTrouble(error) ? 'trouble' : 'error';
 }
 
-/** Asks a node for its own id, which it can tell without other nodes, and records whether it responded. */
+/**
+ * Probes a node and records whether it responds. Asks for its id, which a node knows without contacting other nodes.
+ */
 async function probe(node: Node): Promise<void> {
   try {
     const answer = await node.client.nodes.info(

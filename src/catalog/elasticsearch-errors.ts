@@ -31,7 +31,7 @@ const meanings: Record<string, Meaning> = {
 export const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 
-/** The cluster rejected a request, and a later retry would not help. */
+/** Error for a request that the cluster rejected, where a later retry would not help. */
 export class Refusal extends Error {
   readonly meaning: Exclude<Meaning, 'wait'>;
 
@@ -42,7 +42,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A response is incomplete: some shards failed or did not respond in time. */
+/** Error for an incomplete response: some shards failed or did not respond in time. */
 class PartialAnswer extends Error {}
 
 interface Shards {

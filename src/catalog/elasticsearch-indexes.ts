@@ -82,7 +82,7 @@ export async function findIndexes(
   });
 }
 
-/** Returns what an alias leads to, among these indexes. */
+/** Resolves an alias among the given indexes. Returns the catalog's index, `missing` or `foreign`. */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
   if (!index) return 'missing';

@@ -36,11 +36,11 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** Returns the index field that is compared for a field of a prospect. */
+/** Returns the name of the index field that conditions and orders use for a prospect's field. */
 const fieldOf = (member: SortField | TextMember): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextMember => member in memberLetters;
 
-/** Prints an `equals` condition. A missing value equals an empty one. Only postal codes can be missing. */
+/** Builds an `equals` condition. A missing value equals an empty one. Only postal codes can be missing. */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;

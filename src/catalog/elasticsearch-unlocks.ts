@@ -23,7 +23,8 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Which index must exist for unlocks to count as indexed: `searched`, the one that searches use, or `any` that exist.
+ * The condition for marking unlocks as indexed. `searched`: the index that searches use must exist. `any`: it may be
+ * missing, as during an import that replaces a lost catalog.
  */
 type Demand = 'searched' | 'any';
 

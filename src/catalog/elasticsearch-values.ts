@@ -82,7 +82,10 @@ export async function rebuildValues(
   await show(nodes, names, index);
 }
 
-/** Switches the alias for suggestions to one index. Deletes older indexes that did not have the alias any more. */
+/**
+ * Switches the alias for suggestions to a new index. The previous index stays, because running searches may use it;
+ * indexes from before that are deleted.
+ */
 async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);

@@ -18,7 +18,10 @@ const longestIdleMs = 600_000;
  */
 const regainMs = 60_000;
 
-/** Resolves at once while the lock is held. Waits while a lost lock is being taken again. Rejects if that failed. */
+/**
+ * Waits until this process holds the catalog's lock. Resolves at once while it does, waits while a lost lock is being
+ * taken again, and rejects if that failed.
+ */
 export type StillHeld = () => Promise<void>;
 
 /**
@@ -49,7 +52,7 @@ class LoadLock {
     this.#db = db;
   }
 
-  /** See `StillHeld`. */
+  /** Waits until this process holds the lock, see `StillHeld`. */
   held(): Promise<void> {
     return this.#held.promise;
   }

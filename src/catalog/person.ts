@@ -9,7 +9,7 @@ import { longestFolded } from './document.ts';
 /** The fields of an imported record, unchecked, by the field names of a prospect. */
 export type GivenPerson = Readonly<Record<string, unknown>>;
 
-/** An imported record is invalid. The message says why. */
+/** Error for an invalid imported record. Its message says what is wrong. */
 export class BadRecord extends Error {}
 
 const longest = { text: 255, url: 2048, email: 254, emails: 50 };

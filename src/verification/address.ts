@@ -10,7 +10,7 @@ export interface Address {
   isInternational: boolean;
 }
 
-/** A text is not an e-mail address. The message says why. */
+/** Error for a text that is not an e-mail address. Its message says why. */
 export class SyntaxFault extends Error {}
 
 /**

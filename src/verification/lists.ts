@@ -2,7 +2,10 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
-/** Lists of disposable domains and role accounts: mail there may be delivered, but does not reach a person for long. */
+/**
+ * Lists of disposable domains and role accounts. Mail to them may be delivered, but a disposable mailbox soon ends, and
+ * a role account such as `info` is not a person.
+ */
 export interface Lists {
   /** Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. */
   disposableDomain(address: Address): string | undefined;

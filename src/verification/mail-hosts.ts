@@ -108,7 +108,8 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
 }
 
 /**
- * Converts the result of a DNS query: its records, that the domain or the records certainly do not exist, or a failure.
+ * Waits for a DNS query. Returns its records; `no_domain` or `no_records` if the domain or the records certainly do
+ * not exist; or the failure.
  */
 async function asked<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {

@@ -7,7 +7,7 @@ export interface Reply {
   lines: string[];
 }
 
-/** A mail server broke the protocol, or the connection to it failed. `reason` says why, in one word. */
+/** Error of an SMTP dialog: the server broke the protocol, or the connection failed. `reason` says why, in one word. */
 export class SmtpFault extends Error {
   readonly reason: string;
 
