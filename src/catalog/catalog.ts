@@ -91,7 +91,7 @@ export interface Catalog extends CatalogReads {
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
    * @param say receives a message for each repair
    * @returns the incarnation: an id of the index or table file that all writes go to until the next call. If a later
-   *   call returns another incarnation, the people written before are lost
+   *   call returns another incarnation, people written before may be missing
    */
   prepare(say?: (text: string) => unknown): Promise<string>;
   /** Encodes a person as the text that `write` sends to the engine. */
