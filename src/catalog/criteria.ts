@@ -59,8 +59,8 @@ const haveWords = (member: WordMember, values: string[] = []): Criterion | undef
 
 /** Removes duplicates and sorts, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
-  [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((one, other) =>
-    String(one) < String(other) ? -1 : 1,
+  [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((a, b) =>
+    String(a) < String(b) ? -1 : 1,
   );
 
 /**

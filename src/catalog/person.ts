@@ -82,7 +82,7 @@ function emails(given: unknown): string[] {
 
 function status(given: unknown): Prospect['verification_status'] {
   if (given === undefined || given === null || given === '') return 'unverified';
-  const known = verificationStatuses.find((one) => one === given);
+  const known = verificationStatuses.find((item) => item === given);
   if (!known) throw new BadRecord(`verification_status must be one of ${verificationStatuses.join(', ')}`);
   return known;
 }

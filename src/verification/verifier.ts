@@ -157,4 +157,4 @@ function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationCh
   return smtp?.status === 'accept_all' ? 'accept_all' : 'verified';
 }
 
-const split = (list: string | undefined): string[] => (list ?? '').split(',').flatMap((one) => one.trim() || []);
+const split = (list: string | undefined): string[] => (list ?? '').split(',').flatMap((item) => item.trim() || []);
