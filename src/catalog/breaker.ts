@@ -26,8 +26,8 @@ export class Breaker {
   }
 
   /**
-   * Returns normally if the breaker lets callers through.
-   * @throws DomainError `unavailable` if it is open
+   * Throws if the breaker is open.
+   * @throws DomainError `unavailable`
    */
   demandClosed(): void {
     if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);

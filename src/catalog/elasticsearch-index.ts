@@ -47,7 +47,9 @@ const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
 /** Half of an id, as a number to sort by. It is not searched. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
-/** A small number. A search scans its column; that costs less than an index on it costs an import. */
+/**
+ * A small number with few different values. A search scans its column; building an index on it would cost imports more.
+ */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 /** Returns the index field that holds the folded form of a prospect's text field. */

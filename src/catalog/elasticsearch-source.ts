@@ -12,7 +12,9 @@ export const halvesOf = (id: string): [high: string, low: string] => {
   return [halfOf(digits.slice(0, 16)), halfOf(digits.slice(16))];
 };
 
-/** Returns 16 hexadecimal digits as a signed number, in decimal digits: JavaScript's numbers cannot hold 64 bits. */
+/**
+ * Converts 16 hexadecimal digits to a signed 64-bit number, as decimal text: a JavaScript number cannot hold 64 bits.
+ */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 

@@ -63,7 +63,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
-/** What an alias leads to, the index's name or `none`, its documents and its size in bytes. */
+/** The index behind an alias: its kind, its name or `none`, its number of documents and its size (bytes). */
 interface Counted {
   standing: Standing;
   index: string;

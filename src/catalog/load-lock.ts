@@ -5,16 +5,16 @@ import { conflict, isUnavailable } from '../errors.ts';
 /** The key of the advisory lock: an arbitrary number that no other lock of the service uses. */
 const lockKey = 7_203_466_151;
 
-/** The pause between two statements that keep the lock's transaction active. */
+/** The pause between two statements that keep the lock's transaction active (ms). */
 const heartbeatMs = 1_000;
 /**
- * The server's limit on idleness for the lock's transaction. It is far longer than the heartbeat and than the limit for
- * requests, because a busy machine may stall for longer than requests may.
+ * The server's limit on idleness for the lock's transaction (ms). It is far longer than the heartbeat and than the
+ * limit for requests, because a busy machine may stall for longer than requests may.
  */
 const longestIdleMs = 600_000;
 /**
- * How long to wait for a lock that this process held before: the server may not have noticed yet that the connection is
- * lost.
+ * How long to wait for a lock that this process held before (ms): the server may not have noticed yet that the
+ * connection is lost.
  */
 const regainMs = 60_000;
 

@@ -12,7 +12,7 @@ const batchSize = 1_000;
 const mostUnderWay = 6;
 /** The size of a batch's reusable memory (bytes): several times what a thousand people usually need. */
 const arenaSize = 3 * 1024 * 1024;
-/** The shortest time between two saves of an import's position. */
+/** The shortest time between two saves of an import's position (ms). */
 const saveEveryMs = 500;
 
 /** A batch that is being written. */

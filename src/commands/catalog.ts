@@ -79,7 +79,7 @@ function asFormat(value: string): Format {
   return value;
 }
 
-/** The statement timeout for catalog commands. Imports and reindexes run longer statements than requests may. */
+/** The statement timeout for catalog commands (ms). Imports and reindexes run longer statements than requests may. */
 const longestStatementMs = 3_600_000;
 
 /**

@@ -18,9 +18,9 @@ export interface Progress {
   end(): void;
 }
 
-/** The shortest time between two updates of the bar. */
+/** The shortest time between two updates of the bar (ms). */
 const onTerminalMs = 100;
-/** The shortest time between two progress lines if the stream is no terminal. */
+/** The shortest time between two progress lines if the stream is no terminal (ms). */
 const elsewhereMs = 5_000;
 /** The width of the bar (characters). */
 const width = 24;

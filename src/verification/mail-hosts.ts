@@ -36,9 +36,9 @@ export interface Dns {
 
 /** The maximum number of cached answers of each kind. */
 const keptAnswers = 10_000;
-/** How long an answer is cached. */
+/** How long an answer is cached (ms). */
 const keptMs = 5 * 60_000;
-/** How long a failure is cached: just long enough that callers who waited together do not each try again. */
+/** How long a failure is cached (ms): just long enough that callers who waited together do not each try again. */
 const keptUnknownMs = 5_000;
 /** The maximum number of mail hosts that are used for a domain. */
 const hostsOfDomain = 8;

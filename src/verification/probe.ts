@@ -33,7 +33,7 @@ export type Probe = (address: Address, hosts: readonly string[], signal: AbortSi
 const serversAtMost = 6;
 /** The maximum number of domains whose catch-all result is cached. */
 const keptDomains = 10_000;
-/** How long the catch-all result of a domain is cached. */
+/** How long the catch-all result of a domain is cached (ms). */
 const keptMs = 10 * 60_000;
 
 /** Opens the SMTP probe. It caches for each domain whether the domain accepts mail for any mailbox (catch-all). */

@@ -5,7 +5,7 @@ import { replyLimits, ReplyReader, SmtpFault, type Reply } from './smtp-replies.
  * The maximum size of all replies in a dialog (bytes). No real dialog needs as much. Past it the connection is closed.
  */
 const dialogBytes = 64 * 1024;
-/** How long to wait for the server to close the connection after QUIT. */
+/** How long to wait for the server to close the connection after QUIT (ms). */
 const goodbyeMs = 1_000;
 
 /** Options of an SMTP dialog. */
