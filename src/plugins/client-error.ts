@@ -1,4 +1,5 @@
-import { STATUS_CODES, type Server, type ServerResponse } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 import { randomUUID } from 'node:crypto';
@@ -16,9 +17,21 @@ const malformed: Refusal = [400, 'validation_failed', 'The request is not valid 
 /** The answer to the latest request of each connection. */
 const latest = new WeakMap<Duplex, ServerResponse>();
 
-/** Notes each request, so that none gets a second answer. */
-export function watchRequests(server: Server): void {
-  server.on('request', (request, response) => latest.set(request.socket, response));
+/** Node publishes each request of each HTTP server of the process here, before any handler runs. */
+const requestStart = 'http.server.request.start';
+
+/**
+ * Notes each request, so that none gets a second answer. An event of the main server would not do: with HOST=localhost
+ * Fastify opens a second server for the other address.
+ * @returns a function that ends this
+ */
+export function watchRequests(): () => void {
+  const note = (message: unknown): void => {
+    const { request, response } = message as { request: IncomingMessage; response: ServerResponse };
+    latest.set(request.socket, response);
+  };
+  subscribe(requestStart, note);
+  return () => void unsubscribe(requestStart, note);
 }
 
 /**

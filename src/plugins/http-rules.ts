@@ -12,7 +12,8 @@ export default fp(
       if (fault) void reply.header('connection', 'close'); // where the next request begins may be in dispute
       done(fault);
     });
-    watchRequests(app.server);
+    const unwatch = watchRequests();
+    app.addHook('onClose', async () => unwatch());
     // Node destroys the socket when nobody listens, and so do errors that nobody listens to.
     app.server.on('connect', (request, socket) => {
       socket.on('error', () => socket.destroy());

@@ -1,15 +1,23 @@
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { appWithoutDatabase } from '../contract/declared.ts';
+import { answerClientError } from '../../src/plugins/client-error.ts';
 
 const app = appWithoutDatabase();
+app.get('/half', { config: { access: { public: true } } }, (_request, reply) => {
+  reply.hijack();
+  reply.raw.write('half an answer');
+});
 beforeAll(() => app.listen({ host: '127.0.0.1', port: 0 }));
 afterAll(() => app.close());
 
 /** Sends bytes over a socket of its own and reads until the server ends it; each after the answer to those before. */
-async function talk(...bytes: string[]): Promise<string> {
-  const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+const talk = (...bytes: string[]): Promise<string> => talkTo(app.server, ...bytes);
+
+async function talkTo(server: Pick<typeof app.server, 'address'>, ...bytes: string[]): Promise<string> {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   const heard: Buffer[] = [];
   const closed = once(socket, 'close');
   socket.on('data', (data: Buffer) => heard.push(data));
@@ -106,6 +114,20 @@ describe('no request gets two answers, and none that of another', () => {
     ['a length that does not say where the body ends', [`${get('/healthz', 'transfer-encoding: gzip')}{}`], [400]],
   ])('%s', async (_what, bytes, statuses) => {
     expect(statusesIn(await talk(...bytes))).toEqual(statuses);
+  });
+
+  test('a fault behind an answer that has begun ends the connection without another answer', async () => {
+    const answers = await talk(get('/half'), 'nonsense\r\n\r\n');
+    expect(answers).toContain('half an answer');
+    expect(statusesIn(answers)).toEqual([200]);
+  });
+
+  test('the same on a second server of the app, as Fastify opens for HOST=localhost', async () => {
+    const second = createServer(app.routing).on('clientError', answerClientError as never);
+    await once(second.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void second.close());
+    expect(statusesIn(await talkTo(second, get('/half'), 'nonsense\r\n\r\n'))).toEqual([200]);
+    expect(statusesIn(await talkTo(second, get('/healthz'), 'nonsense\r\n\r\n'))).toEqual([200, 400]);
   });
 });
 
