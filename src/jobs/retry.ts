@@ -2,6 +2,7 @@ import type { Transaction } from '../db.ts';
 import { conflict } from '../errors.ts';
 import { queueOf } from '../queues.ts';
 import { reserveCredits } from '../queries/credits.ts';
+import { isRetained } from '../queries/job-retention.ts';
 import { findRetry, insertRest } from '../queries/job-retries.ts';
 import { insertJob, readJob, setTotal, type JobRow } from '../queries/jobs.ts';
 import { lockJob } from '../queries/service-jobs.ts';
@@ -13,7 +14,7 @@ import { wake } from './wake.ts';
  * Has the rest of a job done. One that has ended stays as it is, and what it did not settle becomes a new job with a reservation
  * of its own, at the price of the first. One that has not ended is worked at anyway; a worker is woken for it.
  * @returns the job that does it
- * @throws not_found; conflict when nothing is left, or another job does it already; InsufficientCredits
+ * @throws not_found; conflict when nothing is left, another job does it already, or its inputs are no longer kept; InsufficientCredits
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const status = await lockJob(sql, customerId, id, jobTypes);
@@ -53,14 +54,24 @@ const unlockRest: TakeRest = async (_sql, job) => {
   return { total, payable: total };
 };
 
+/**
+ * Copies the inputs without a result from a job to the job `to`.
+ * @throws conflict if the inputs are no longer stored, because the job ended too long ago
+ */
+async function takeInputs(sql: Transaction, job: JobRow, to: string) {
+  if (!(await isRetained(sql, job.customer_id, job.id)))
+    throw conflict('The job ended more than 30 days ago: its inputs are no longer kept');
+  return insertRest(sql, job.customer_id, { from: job.id, to });
+}
+
 const unlockSelectedRest: TakeRest = async (sql, job, to) => {
-  const { total, items } = await insertRest(sql, job.customer_id, { from: job.id, to });
+  const { total, items } = await takeInputs(sql, job, to);
   const free = await unlockedAmong(sql, job.customer_id, items);
   return { total, payable: items.length - free.size };
 };
 
 const verifyRest: TakeRest = async (sql, job, to) => {
-  const { total, items } = await insertRest(sql, job.customer_id, { from: job.id, to });
+  const { total, items } = await takeInputs(sql, job, to);
   return { total, payable: items.length };
 };
 

@@ -3,6 +3,19 @@ import type { Transaction } from '../db.ts';
 /** How long what a job was given and what became of it are kept after its end. */
 const retention = '30 days';
 
+/**
+ * Whether what a job was given, and what became of it, are still complete. The job is locked, so it stays so until the
+ * transaction ends. While they are being removed, an item whose result is gone looks like one that was never done.
+ */
+export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
+  const [job] = await sql<{ is_retained: boolean }[]>`
+    select finished_at > clock_timestamp() - ${retention}::interval and purged_at is null as is_retained
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${jobId}`;
+  return job!.is_retained;
+}
+
 /** Rows of each kind that one transaction removes. */
 const batchSize = 5_000;
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { retryJob } from '../../src/jobs/retry.ts';
 import { finish } from '../../src/jobs/settle.ts';
+import { purgeEndedJob } from '../../src/queries/job-retention.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
@@ -81,6 +82,20 @@ describe('jobs', () => {
     const jobs = await t.owner`select id from jobs where customer_id = ${customer.id}`;
     expect(jobs).toHaveLength(2);
     expect(await entriesOf(t, made[0]!)).toEqual(['reserve 3']);
+  });
+
+  test('retry is refused once the job ended 30 days ago, also while its inputs and results are being removed', async () => {
+    const customer = await t.customer();
+    const job = await begin(t, customer, 12_000);
+    await turn(customer, 9_000);
+    await fail(customer, job);
+    // As when items were settled out of order: the first 5,000 inputs and the first 5,000 results are not of the same items.
+    await t.owner`delete from job_results where job_id = ${job} and position <= 3000`;
+    await t.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${job}`;
+    const refused = { code: 1, stdout: '', stderr: expect.stringContaining('no longer kept') };
+    for (let isMore = true; isMore; isMore = await t.db.transaction(purgeEndedJob))
+      expect(await run(['jobs', 'retry', '--job', job])).toMatchObject(refused);
+    expect(await t.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(1);
   });
 
   test('retry of a cancelled job processes the skipped items, if there are enough credits', async () => {
