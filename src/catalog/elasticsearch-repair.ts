@@ -35,6 +35,7 @@ export async function repairPeople(indexes: Indexes, say: Say): Promise<Target |
   if (target.isSearched && !target.aliases.includes(names.people))
     say(`The index ${target.name} had lost the alias ${names.people}; it has it again`);
   await open(nodes, target, say);
+  await startShards(nodes, target, say);
   await giveAliases(indexes, target);
   if (target.isSearched) await deleteLeftovers(nodes, names, found, target);
   await noteTarget(indexes, target);
@@ -84,6 +85,30 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
   if (!isClosed) return;
   await nodes.work((client, options) => client.indices.open({ index: name }, options));
   say(`The index ${name} was closed; it is open again`);
+}
+
+/**
+ * Asks the cluster to start shards again that it has given up: after five failures, for example on a full disk, it does
+ * not try again by itself. Does its best only: without the right to ask, an import waits for somebody who has it.
+ */
+async function startShards(nodes: SearchNodes, { name }: FoundIndex, say: Say): Promise<void> {
+  const failed = await countFailed(nodes, name).catch(() => 0);
+  if (failed === 0) return;
+  await nodes
+    .ask((client, options) => client.cluster.reroute({ retry_failed: true, metric: 'none' }, options))
+    .then(
+      () => say(`The cluster had given up ${failed} of the shards of ${name}; it was asked to start them again`),
+      () =>
+        say(`The cluster has given up ${failed} of the shards of ${name}: POST /_cluster/reroute?retry_failed=true`),
+    );
+}
+
+/** How many shards of an index are not there because they failed to start. */
+async function countFailed(nodes: SearchNodes, index: string): Promise<number> {
+  const h = ['state', 'unassigned.reason'];
+  const shards = await nodes.ask((client, options) => client.cat.shards({ index, h, format: 'json' }, options));
+  return shards.filter((shard) => shard.state === 'UNASSIGNED' && shard['unassigned.reason'] === 'ALLOCATION_FAILED')
+    .length;
 }
 
 async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliases }: Target): Promise<void> {

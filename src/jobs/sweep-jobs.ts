@@ -1,4 +1,5 @@
 import type { Sql } from '../db.ts';
+import { isUnavailable } from '../errors.ts';
 import { customersSettling } from '../queries/company-settlements.ts';
 import { customersFilling } from '../queries/list-fills.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
@@ -56,18 +57,37 @@ async function purge({ db, stopping }: JobContext): Promise<number> {
   return steps;
 }
 
-/** What a turn could not tell because it died, or the cluster was down. If it still is, the next sweep tries again. */
-async function tellCatalog({ db, catalog, stopping }: JobContext): Promise<number> {
-  let told = 0;
+/** Unlocks that the catalog is told of together: if it cannot write one of them, the others of the batch may wait too. */
+const unlocksAtOnce = 500;
+
+/** Milliseconds that a sweep spends on unlocks that cannot be written. */
+const mostStuckMs = 30_000;
+
+/**
+ * Tells the catalog of unlocks that a turn could not write, because it died or the cluster was down. Those that still
+ * cannot be written are passed over, so that they do not keep others waiting. The next sweep tries them again.
+ * @returns how many prospects the catalog was told of
+ */
+async function tellCatalog({ db, catalog, log, stopping }: JobContext): Promise<number> {
+  const stuck: string[] = [];
+  let [told, stuckMs] = [0, 0];
   let first: string | undefined;
-  // The other engine reads the truth itself, and nothing is told to it.
-  while (catalog.engine === 'elasticsearch' && !stopping.aborted) {
-    const prospects = await db.search((sql) => untoldProspects(sql, batchSize));
-    // The same again: there is no index that could be told.
+  // The other engine reads the unlocks from Postgres and is told nothing.
+  while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < mostStuckMs) {
+    const prospects = await db.search((sql) => untoldProspects(sql, unlocksAtOnce, stuck));
+    // The same prospect again: there is no index to write to.
     if (prospects.length === 0 || prospects[0] === first) break;
     [first] = prospects;
-    await catalog.syncUnlocks(prospects);
-    told += prospects.length;
+    const begun = performance.now();
+    try {
+      await catalog.syncUnlocks(prospects);
+      told += prospects.length;
+    } catch (err) {
+      if (!isUnavailable(err)) throw err;
+      log.warn({ err, prospects: prospects.length }, 'some unlocks could not be written to the catalog');
+      stuck.push(...prospects);
+      stuckMs += performance.now() - begun;
+    }
   }
   return told;
 }

@@ -45,12 +45,20 @@ export async function customersOf(sql: Sql | Transaction, prospectIds: string[])
   return new Map(rows.map((row) => [row.prospect_id, row.customers]));
 }
 
-/** Prospects with unlocks that the search cluster has not been told of for certain, longest waiting first. */
-export async function untoldProspects(sql: Sql | Transaction, limit: number): Promise<string[]> {
+/**
+ * Prospects with unlocks that the search cluster has not been told of for certain, longest waiting first.
+ * @param except prospects that are left out
+ */
+export async function untoldProspects(
+  sql: Sql | Transaction,
+  limit: number,
+  except: readonly string[] = [],
+): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select prospect_id
     from unlocks
     where not in_catalog
+      and prospect_id <> all(${except as string[]}::uuid[])
     order by unlocked_at
     limit ${limit}`;
   return [...new Set(rows.map((row) => row.prospect_id))];

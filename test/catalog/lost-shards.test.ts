@@ -1,0 +1,101 @@
+import { rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
+import { contextOf } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { SearchCluster } from '../search-cluster/cluster.ts';
+import { needNodes, noNodes } from '../setup/elasticsearch.ts';
+import { inject } from '../setup/factories.ts';
+import { askCluster, importPeople, indexesBehind } from './damage.ts';
+import { person } from './people.ts';
+
+describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards ${needNodes}`, () => {
+  let cluster: SearchCluster;
+  let t: TestApp;
+  let index: string;
+  /** People on the shard that is given up, and on the other one. */
+  let lost: string[];
+  let kept: string[];
+  const people = Array.from({ length: 1_300 }, () => person());
+
+  const ask = <T>(method: string, path: string, body?: object): Promise<T> =>
+    askCluster(cluster.url, method, path, body) as Promise<T>;
+
+  /** The file without which the cluster cannot open shard 0. */
+  async function checkpoint(): Promise<string> {
+    const settings = await ask<Record<string, { settings: { index: { uuid: string } } }>>('GET', `${index}/_settings`);
+    const [{ node }] = await ask<[{ node: string }]>('GET', `_cat/shards/${index}?format=json&h=node`);
+    const { nodes } = await ask<{ nodes: Record<string, { name: string; fs: { data: [{ path: string }] } }> }>(
+      'GET',
+      '_nodes/stats/fs',
+    );
+    const [data] = Object.values(nodes).find(({ name }) => name === node)!.fs.data;
+    return join(data.path, 'indices', settings[index]!.settings.index.uuid, '0', 'translog', 'translog.ckp');
+  }
+
+  interface Shard {
+    state: string;
+    'unassigned.reason': string | null;
+  }
+  const shards = async (): Promise<string[]> => {
+    const found = await ask<Shard[]>('GET', `_cat/shards/${index}?format=json&h=state,unassigned.reason`);
+    return found.map((shard) => [shard.state, shard['unassigned.reason']].join(' ').trim()).toSorted();
+  };
+  const patience = { timeout: 120_000, interval: 200 };
+
+  let file: string;
+  beforeAll(async () => {
+    cluster = await SearchCluster.start();
+    t = await startApp({
+      ELASTICSEARCH_URL: cluster.url,
+      ELASTICSEARCH_INDEX: 'shards',
+      ELASTICSEARCH_REPLICAS: '0',
+      ELASTICSEARCH_SHARDS: '2',
+      ELASTICSEARCH_TIMEOUT_MS: '4000',
+    });
+    await importPeople(t, people);
+    [index] = (await indexesBehind(cluster.url, namesOf(t.config).people)) as [string];
+    file = await checkpoint();
+    await ask('POST', `${index}/_close`);
+    await rename(file, `${file}.away`);
+    await ask('POST', `${index}/_open?wait_for_active_shards=0`);
+    await vi.waitFor(async () => expect(await shards()).toEqual(['STARTED', 'UNASSIGNED ALLOCATION_FAILED']), patience);
+    await rename(`${file}.away`, file);
+    const ids = people.map(({ _id }) => _id);
+    const { docs } = await ask<{ docs: { _id: string; found?: boolean }[] }>('POST', `${index}/_mget?_source=false`, {
+      ids,
+    });
+    kept = docs.filter(({ found }) => found).map(({ _id }) => _id);
+    lost = ids.filter((id) => !kept.includes(id));
+    expect(Math.min(kept.length, lost.length)).toBeGreaterThan(500);
+  }, 400_000);
+  afterAll(() => cluster?.stop());
+
+  const untold = () => t.db.lookup((sql) => untoldProspects(sql, 10_000));
+
+  test('is told of unlocks on the other shard, however many wait before them', async () => {
+    const { id } = await t.customer();
+    for (const ids of [lost, kept.slice(0, 20)]) await t.db.transaction((sql) => insertUnlocks(sql, id, ids));
+    await sweepJobs(contextOf(t), {});
+    expect(new Set(await untold())).toEqual(new Set(lost));
+  });
+
+  test('is brought back by an import, which says so', async () => {
+    expect(await shards(), 'the cluster does not start it by itself').toContain('UNASSIGNED ALLOCATION_FAILED');
+    const report = await importPeople(t, [person()]);
+    expect(report.people).toBe(people.length + 1);
+    expect(report.notes.join()).toContain('had given up 1 of the shards');
+    await expect.poll(shards, patience).toEqual(['STARTED', 'STARTED']);
+    await expect
+      .poll(async () => (await inject(t.app, 'GET', '/readyz')).body.checks.catalog, {
+        timeout: 60_000,
+        interval: 300,
+      })
+      .toBe('up');
+    await sweepJobs(contextOf(t), {});
+    expect(await untold()).toEqual([]);
+  });
+});
