@@ -181,6 +181,16 @@ create statistics contacts_location_postal_code on ((folded ->> 'location_postal
 create statistics contacts_location_region on ((folded ->> 'location_region') collate "C") from contacts;
 grant delete, insert, select, update on contacts to sales_data_api;
 
+create table copied_members (
+  customer_id uuid   not null,
+  list_id     uuid   not null,
+  first_id    uuid   not null,
+  contact_ids uuid[] not null,
+  constraint copied_members_pkey primary key (customer_id, list_id, first_id),
+  constraint copied_members_list_fkey foreign key (customer_id, list_id) references lists(customer_id, id)
+);
+grant delete, insert, select, update on copied_members to sales_data_api;
+
 create table counters (
   customer_id uuid     not null,
   counted     text     collate "C" not null,
@@ -370,6 +380,7 @@ create table lists (
   fill_version uuid,
   filled_to    uuid,
   rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
+  deleted_at   timestamptz(3),
   constraint lists_pkey primary key (customer_id, id),
   constraint lists_owner_fkey foreign key (customer_id, owner_id) references users(customer_id, id),
   constraint lists_progress_of_a_fill check (filled_to is null or fill_version is not null),

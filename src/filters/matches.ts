@@ -58,6 +58,7 @@ export function compileFilter(source: Source, filter: Filter): Matches {
       return (record) => !test(record);
     }
     case 'member':
+    case 'copied':
     case 'settling':
       throw new Error('Memberships cannot be read from a record');
     default:

@@ -32,6 +32,8 @@ function print(printing: Printing, filter: Filter): Fragment {
       return printSearch(printing, filter);
     case 'member':
       return printMembership(printing, filter);
+    case 'copied':
+      return printCopied(printing, filter);
     case 'settling':
       return printSettling(printing, filter.customerId);
     default:
@@ -126,15 +128,20 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
 }
 
 /** Returns the condition that the contact is a member of one of the lists, by hand or by rule. */
-function printMembership(printing: Printing, { lists, unsettled, changing }: Test<'member'>): Fragment {
+function printMembership(printing: Printing, { lists, unsettled, changing, deleted }: Test<'member'>): Fragment {
   const { sql } = printing;
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
   const isFilled = unsettled.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${unsettled}::uuid[]))`;
   const isSettled = changing
     ? sql` and (m.by_hand or m.list_id <> all(${changing.lists}::uuid[]) or ${printSettling(printing, changing.customerId)} is not true)`
     : sql``;
-  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled})`;
+  const isKept = deleted ? sql` and m.list_id <> all(${deleted}::uuid[])` : sql``;
+  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled}${isKept})`;
 }
+
+/** Returns the condition that the contact was copied to one of the lists. It reads one part of each list. */
+const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
+  sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /** Returns the condition that the contact refers to a company that is being settled. An index finds these contacts. */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>

@@ -28,9 +28,11 @@ export type Filter =
   /**
    * The contact is a member of one of `lists`, or of any list. Memberships by rule in the lists of `unsettled` do
    * not count, because they are not stored yet; memberships by hand do count. Memberships by rule in the lists of
-   * `changing` do not count while the contact is `settling`.
+   * `changing` do not count while the contact is `settling`. Memberships in the lists of `deleted` do not count.
    */
-  | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing }
+  | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing; deleted?: string[] }
+  /** The contact was copied to one of the lists, and its membership is not stored yet. */
+  | { kind: 'copied'; customerId: string; lists: string[] }
   /** The contact's company was changed or deleted, and the contact's list memberships may not be updated yet. */
   | { kind: 'settling'; customerId: string }
   /** Every word of `words` occurs in the texts that the field searches. */
@@ -58,6 +60,6 @@ export function theOnlyList(filter: Filter): string | undefined {
 export function fieldsOf(filter: Filter): Set<string> {
   if (filter.kind === 'all' || filter.kind === 'any') return new Set(filter.of.flatMap((one) => [...fieldsOf(one)]));
   if (filter.kind === 'not') return fieldsOf(filter.of);
-  if (filter.kind === 'member') return new Set(['list_id']);
+  if (filter.kind === 'member' || filter.kind === 'copied') return new Set(['list_id']);
   return new Set([filter.kind === 'settling' ? 'company_id' : filter.field]);
 }

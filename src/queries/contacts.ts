@@ -94,7 +94,30 @@ export async function findContact(
         where m.customer_id = c.customer_id
           and m.contact_id = c.id
           and m.by_hand
-        order by m.list_id
+          and not exists (
+            select
+            from lists gone
+            where gone.customer_id = m.customer_id
+              and gone.id = m.list_id
+              and gone.deleted_at is not null
+          )
+        union all
+        select l.id
+        from lists l
+        cross join lateral (
+          select p.contact_ids
+          from copied_members p
+          where p.customer_id = l.customer_id
+            and p.list_id = l.id
+            and p.first_id <= c.id
+          order by p.first_id desc
+          limit 1
+        ) part
+        where l.customer_id = c.customer_id
+          and l.fill_version is not null
+          and l.deleted_at is null
+          and c.id = any(part.contact_ids)
+        order by list_id
       ) as list_ids
     from ${constant(sql, contactSource.from)}
     where c.customer_id = ${customerId}

@@ -3,12 +3,43 @@ import { exactContactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { constant, join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
-import { planForAnyCustomer, type UnsettledList } from './list-filters.ts';
+import { memberOf, planForAnyCustomer, type UnsettledList } from './list-filters.ts';
 
 /** A list whose rules are being written down. */
 export interface FillingList extends UnsettledList {
   /** What is written down can be believed for contacts up to this one, in the order of ids; null: for none. */
   filled_to: string | null;
+}
+
+/** Returns the number of members of a list while copied contacts wait to be written. Reads all contacts if it has rules. */
+async function countCopying(sql: Sql | Transaction, customerId: string, list: UnsettledList): Promise<number> {
+  if (list.rules.length === 0) return countByHand(sql, customerId, list.id);
+  const members = memberOf([list.id], { customerId, filling: [list], changing: [] });
+  const [row] = await sql<{ members: number }[]>`
+    select count(*) as members
+    from ${constant(sql, exactContactSource.from)}
+    where c.customer_id = ${customerId}
+      and ${toSql(sql, exactContactSource, members)}`;
+  return row!.members;
+}
+
+/** Returns the number of members of a list without rules: those written, and the copied contacts that wait. */
+async function countByHand(sql: Sql | Transaction, customerId: string, listId: string): Promise<number> {
+  const [row] = await sql<{ members: number }[]>`
+    select
+      (
+        select count(*)
+        from list_members
+        where customer_id = ${customerId}
+          and list_id = ${listId}
+          and by_hand
+      ) + (
+        select coalesce(sum(cardinality(contact_ids)), 0)
+        from copied_members
+        where customer_id = ${customerId}
+          and list_id = ${listId}
+      ) as members`;
+  return row!.members;
 }
 
 /** Rules that one statement evaluates, at least: it may have 65,535 parameters, and takes long to plan. */
@@ -26,7 +57,9 @@ export async function countFilling(
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   if (lists.length > 0) await planForAnyCustomer(sql);
-  for (const some of chunks(lists))
+  const [copying, others] = [lists.filter((list) => list.has_copied), lists.filter((list) => !list.has_copied)];
+  for (const list of copying) counts.set(list.id, await countCopying(sql, customerId, list));
+  for (const some of chunks(others))
     for (const { id, members } of await countSomeFilling(sql, customerId, some)) counts.set(id, members);
   return counts;
 }
@@ -87,7 +120,7 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
 export async function countChanging(
   sql: Sql | Transaction,
   customerId: string,
-  lists: readonly UnsettledList[],
+  lists: readonly ListWithRules[],
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   if (lists.length > 0) await planForAnyCustomer(sql);
@@ -96,7 +129,9 @@ export async function countChanging(
   return counts;
 }
 
-function chunks<L extends UnsettledList>(lists: readonly L[]): L[][] {
+type ListWithRules = Pick<UnsettledList, 'id' | 'rules'>;
+
+function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   const all: L[][] = [];
   let rules = rulesTogether;
   for (const list of lists) {
@@ -110,7 +145,7 @@ function chunks<L extends UnsettledList>(lists: readonly L[]): L[][] {
   return all;
 }
 
-function countSome(sql: Sql | Transaction, customerId: string, lists: readonly UnsettledList[]) {
+function countSome(sql: Sql | Transaction, customerId: string, lists: readonly ListWithRules[]) {
   const ids = lists.map(({ id }) => id);
   const matching = lists.map(({ id, rules }) => {
     const filter = rulesFilter(exactContactSource.fields, rules);

@@ -3,13 +3,15 @@ import { exactContactSource } from '../filters/columns.ts';
 import { record, recorder } from '../filters/recorded.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { toSql } from '../filters/to-sql.ts';
+import type { Fragment } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { readCount } from './counters.ts';
+import { hasCopied, nextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts, refreshList } from './list-members.ts';
 import type { BatchOutcome } from './company-settlements.ts';
 import { keepRules, renewRuleVersion } from './rules.ts';
 
-/** The work of writing the members of a list down after its rules changed. */
+/** The work of writing the members of a list after its rules changed or it was copied, or of removing them after its deletion. */
 export interface Fill {
   customerId: string;
   listId: string;
@@ -33,16 +35,35 @@ export async function beginFill(
 ): Promise<Fill | undefined> {
   const version = await renewRuleVersion(sql, customerId);
   const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
-  await sql`
+  const [list] = await sql<{ has_copied: boolean }[]>`
     update lists
     set fill_version = ${version}, filled_to = null
     where customer_id = ${customerId}
-      and id = ${listId}`;
-  if (isLong) return { customerId, listId, version };
+      and id = ${listId}
+    returning ${hasCopied(sql, customerId, 'lists.id')} as has_copied`;
+  if (isLong || list!.has_copied) return { customerId, listId, version };
   while (await fillBatch(sql, { customerId, listId, version }, rules)) {
     // Once, as a rule.
   }
   return undefined;
+}
+
+/** Leaves the members of a copied list without rules to be written. */
+export const beginWriting = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
+  mark(sql, customerId, listId, sql`filled_to = null`);
+
+/** Hides a list that is deleted, and leaves its members to be removed. The rules have to be locked. */
+export const beginEmptying = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
+  mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = clock_timestamp()`);
+
+async function mark(sql: Transaction, customerId: string, listId: string, changes: Fragment): Promise<Fill> {
+  const [list] = await sql<{ fill_version: string }[]>`
+    update lists
+    set fill_version = (select uuidv7()), ${changes}
+    where customer_id = ${customerId}
+      and id = ${listId}
+    returning fill_version`;
+  return { customerId, listId, version: list!.fill_version };
 }
 
 /**
@@ -51,8 +72,8 @@ export async function beginFill(
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
   await keepRules(sql, customerId);
-  const [list] = await sql<{ id: string; version: string; rules: Rule[] }[]>`
-    select id, fill_version as version, rules
+  const [list] = await sql<{ id: string; version: string; rules: Rule[]; is_deleted: boolean }[]>`
+    select id, fill_version as version, rules, deleted_at is not null as is_deleted
     from lists
     where customer_id = ${customerId}
       and fill_version is not null
@@ -60,8 +81,25 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
     limit 1
     for no key update skip locked`;
   if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
-  await fillBatch(sql, { customerId, listId: list.id, version: list.version }, list.rules);
+  const fill = { customerId, listId: list.id, version: list.version };
+  if (list.is_deleted) await removeBatch(sql, fill);
+  else if (!(await writeBatch(sql, fill))) await fillBatch(sql, fill, list.rules);
   return 'more';
+}
+
+/** Removes the next members of a deleted list, or the list itself if it has no more. */
+async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
+  if (await removeNextMembers(sql, customerId, listId)) return;
+  await removeList(sql, customerId, listId);
+}
+
+/** Writes the next members of a copied list. Returns whether there were any. */
+async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<boolean> {
+  const parts = await nextParts(sql, customerId, listId);
+  if (parts.length === 0) return false;
+  const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
+  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds));
+  return true;
 }
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {

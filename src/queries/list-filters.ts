@@ -6,11 +6,14 @@ import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { all, any, not, theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
+import { hasCopied } from './large-lists.ts';
 
 /** A list whose memberships by rule are not, or not all, written down. */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
+  /** Contacts that were copied to it wait to become members. */
+  has_copied: boolean;
 }
 
 /** What has to be evaluated on read, of one customer. */
@@ -20,6 +23,8 @@ export interface Unsettled {
   filling: readonly UnsettledList[];
   /** Lists whose rules look at companies, while contacts of a company are being settled: to be evaluated for those. */
   changing: readonly UnsettledList[];
+  /** Lists that were deleted, and may have members still. */
+  deleted?: readonly string[];
 }
 
 interface State extends Unsettled {
@@ -96,14 +101,25 @@ export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>
 async function findUnsettled(sql: Transaction, customerId: string): Promise<State> {
   const [[state], lists] = await Promise.all([
     sql<{ is_detaching: boolean }[]>`select not (${noneSettling(sql, customerId, 'deletions')}) as is_detaching`,
-    sql<(UnsettledList & { is_filling: boolean })[]>`
-      select id, rules, fill_version is not null as is_filling
+    sql<(UnsettledList & { is_filling: boolean; is_deleted: boolean })[]>`
+      select
+        id,
+        rules,
+        fill_version is not null as is_filling,
+        deleted_at is not null as is_deleted,
+        fill_version is not null and ${hasCopied(sql, customerId, 'lists.id')} as has_copied
       from lists
       where customer_id = ${customerId}
         and (fill_version is not null or (${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})))`,
   ]);
-  const [filling, changing] = [true, false].map((is) => lists.filter(({ is_filling }) => is_filling === is));
-  return { customerId, filling: filling!, changing: changing!, isDetaching: state!.is_detaching };
+  const kept = lists.filter((list) => !list.is_deleted);
+  return {
+    customerId,
+    filling: kept.filter((list) => list.is_filling),
+    changing: kept.filter((list) => !list.is_filling),
+    deleted: lists.filter((list) => list.is_deleted).map(({ id }) => id),
+    isDetaching: state!.is_detaching,
+  };
 }
 
 /** The listing with everything evaluated that cannot be believed. */
@@ -122,28 +138,34 @@ function settleFilter(filter: Filter, unsettled: Unsettled): Filter {
   if (filter.kind === 'all' || filter.kind === 'any') return { ...filter, of: filter.of.map(settleOne) };
   if (filter.kind === 'not') return not(settleOne(filter.of));
   if (!('field' in filter) || filter.field !== 'list_id') return filter;
-  const lists = filter.kind === 'in' ? filter.values.map(String) : 'any';
+  if (filter.kind !== 'in') return not(memberOf('any', unsettled));
+  const values = filter.values.filter((id) => !unsettled.deleted?.includes(String(id)));
+  const lists = values.map(String);
   const concerned = among(lists, unsettled);
-  if (concerned.filling.length + concerned.changing.length === 0) return filter;
-  return filter.kind === 'in' ? memberOf(lists, concerned) : not(memberOf(lists, concerned));
+  return concerned.filling.length + concerned.changing.length === 0
+    ? { ...filter, values }
+    : memberOf(lists, concerned);
 }
 
 /** What of this concerns the lists. */
-const among = (lists: string[] | 'any', { customerId, filling, changing }: Unsettled): Unsettled => {
-  const isConcerned = ({ id }: UnsettledList): boolean => lists === 'any' || lists.includes(id);
+const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
+  const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };
 };
 
 /** Whether a contact is in one of the lists, whether or not their rules are written down. */
-export function memberOf(lists: string[] | 'any', { customerId, filling, changing }: Unsettled): Filter {
+export function memberOf(lists: string[] | 'any', { customerId, filling, changing, deleted = [] }: Unsettled): Filter {
   const member: Filter = {
     kind: 'member',
     lists,
     unsettled: filling.map(({ id }) => id),
     ...(changing.length > 0 ? { changing: { customerId, lists: changing.map(({ id }) => id) } } : {}),
+    ...(deleted.length > 0 ? { deleted: [...deleted] } : {}),
   };
+  const copies = filling.filter(({ has_copied }) => has_copied).map(({ id }) => id);
+  const copied: Filter[] = copies.length > 0 ? [{ kind: 'copied', customerId, lists: copies }] : [];
   const settling = changing.length > 0 ? [settlingMembers(changing, customerId)] : [];
-  return any([member, ...filling.map(filterOf), ...settling]);
+  return any([member, ...copied, ...filling.map(filterOf), ...settling]);
 }
 
 /** The contacts that are settling and match the rules of one of the lists. */

@@ -3,6 +3,7 @@ import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
+import { writeCopied } from './large-lists.ts';
 import { lockContacts, refreshList } from './list-members.ts';
 import { keepRules } from './rules.ts';
 
@@ -22,7 +23,8 @@ export async function addMembers(
   customerId: string,
   given: ByHand,
 ): Promise<{ added: number; already_members: number }> {
-  const contactIds = await lockGiven(sql, customerId, given);
+  const counts = new CountChanges();
+  const contactIds = await lockGiven(sql, customerId, given, counts);
   const come = await sql<{ is_new: boolean }[]>`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
     select ${customerId}, ${given.list_id}, contact_id, true, false
@@ -32,7 +34,7 @@ export async function addMembers(
     where not list_members.by_hand
     returning old.list_id is null as is_new`;
   const added = come.filter(({ is_new }) => is_new).length;
-  await saveCounts(sql, customerId, new CountChanges().add(given.list_id.toLowerCase(), added));
+  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), added));
   return { added, already_members: contactIds.length - added };
 }
 
@@ -42,7 +44,8 @@ export async function addMembers(
  * @throws not_found with the pointer of every unknown id; nothing is written then
  */
 export async function removeMembers(sql: Transaction, customerId: string, given: ByHand): Promise<{ removed: number }> {
-  const contactIds = await lockGiven(sql, customerId, given);
+  const counts = new CountChanges();
+  const contactIds = await lockGiven(sql, customerId, given, counts);
   const kept = await sql`
     update list_members
     set by_hand = false
@@ -57,12 +60,17 @@ export async function removeMembers(sql: Transaction, customerId: string, given:
       and list_id = ${given.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-  await saveCounts(sql, customerId, new CountChanges().add(given.list_id.toLowerCase(), -gone.count));
+  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), -gone.count));
   return { removed: kept.count + gone.count };
 }
 
-/** Locks the contacts, each once, and makes sure that what stands in the list by rule is what its rules say. */
-async function lockGiven(sql: Transaction, customerId: string, { list_id, contact_ids }: ByHand): Promise<string[]> {
+/** Locks the contacts, each once, and makes sure that their memberships in the list are written as they should be. */
+async function lockGiven(
+  sql: Transaction,
+  customerId: string,
+  { list_id, contact_ids }: ByHand,
+  counts: CountChanges,
+): Promise<string[]> {
   await keepRules(sql, customerId);
   const [list] = await sql<{ rules: Rule[]; is_unsettled: boolean }[]>`
     select
@@ -70,12 +78,16 @@ async function lockGiven(sql: Transaction, customerId: string, { list_id, contac
       fill_version is not null or (${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})) as is_unsettled
     from lists
     where customer_id = ${customerId}
-      and id = ${list_id}`;
+      and id = ${list_id}
+      and deleted_at is null`;
   const wanted = [...new Set(contact_ids.map((id) => id.toLowerCase()))];
   const found = await lockContacts(sql, customerId, wanted);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
-  if (list.is_unsettled) await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
+  if (list.is_unsettled) {
+    await writeCopied(sql, customerId, wanted, counts);
+    await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
+  }
   return wanted;
 }
 

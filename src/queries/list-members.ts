@@ -5,6 +5,7 @@ import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges } from './counters.ts';
+import { writeCopied } from './large-lists.ts';
 import { MemberChanges } from './member-changes.ts';
 import { compileRules, rulesOf, type HeldRules, type RuleList } from './rules.ts';
 
@@ -168,6 +169,7 @@ export async function setHandMadeLists(
 ): Promise<void> {
   const wanted = [...new Set(listIds.map((id) => id.toLowerCase()))];
   await requireLists(sql, customerId, wanted, listIds);
+  await writeCopied(sql, customerId, [contactId], counts);
   const gone = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
@@ -200,7 +202,8 @@ async function requireLists(sql: Transaction, customerId: string, wanted: string
     select id
     from lists
     where customer_id = ${customerId}
-      and id = any(${wanted}::uuid[])`;
+      and id = any(${wanted}::uuid[])
+      and deleted_at is null`;
   if (found.length === wanted.length) return;
   const known = new Set(found.map(({ id }) => id));
   const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
@@ -214,6 +217,7 @@ export async function leaveAllLists(
   contactId: string,
   counts: CountChanges,
 ): Promise<void> {
+  await writeCopied(sql, customerId, [contactId], counts);
   const gone = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}

@@ -7,16 +7,17 @@ import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
-import { CountChanges, dropCount, saveCounts } from './counters.ts';
+import { CountChanges, saveCounts } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
-import { beginFill, type Fill } from './list-fills.ts';
+import { beginEmptying, beginFill, beginWriting, type Fill } from './list-fills.ts';
+import { copyMembers, hasCopied, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { snapshot } from './list-filters.ts';
 import type { Page } from './listings.ts';
 import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
 /** A list as it is answered, and whether its count has yet to be evaluated, as a whole or for contacts that are settling. */
-type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean };
+type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; has_copied: boolean };
 
 const projection = (sql: Sql | Transaction, customerId: string) => {
   const changing = sql`${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})`;
@@ -38,6 +39,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => {
   l.created_at,
   l.updated_at,
   l.fill_version is not null as is_filling,
+  l.fill_version is not null and ${hasCopied(sql, customerId, 'l.id')} as has_copied,
   case when not (${changing}) then l.filled_to end as filled_to,
   l.fill_version is null and ${changing} as is_changing`;
 };
@@ -58,6 +60,7 @@ export async function listLists(db: Database, customerId: string, query: ListQue
     select ${projection(sql, customerId)}
     from ${source(sql)}
     where l.customer_id = ${customerId}
+      and l.deleted_at is null
       ${after === undefined ? sql`` : sql`and l.id < ${after.id}`}
     order by l.id desc
     limit ${limit}
@@ -77,7 +80,8 @@ const selectList = (sql: Sql | Transaction, customerId: string, id: string) => s
   select ${projection(sql, customerId)}
   from ${source(sql)}
   where l.customer_id = ${customerId}
-    and l.id = ${id}`;
+    and l.id = ${id}
+    and l.deleted_at is null`;
 
 /** Reads lists in one short statement; those whose count has to be evaluated are counted besides, in the same snapshot. */
 async function readLists(
@@ -100,8 +104,8 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
 }
 
 function shown(row: Row, evaluated?: number): List {
-  const { is_filling, filled_to, is_changing, ...list } = row;
-  void [is_filling, filled_to, is_changing];
+  const { is_filling, filled_to, is_changing, has_copied, ...list } = row;
+  void [is_filling, filled_to, is_changing, has_copied];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 
@@ -188,6 +192,7 @@ async function lockList(
     from lists
     where customer_id = ${customerId}
       and id = ${id}
+      and deleted_at is null
     for no key update`;
   if (!list) throw notFound('list');
   if (ifMatch !== undefined) {
@@ -198,26 +203,34 @@ async function lockList(
 }
 
 /**
- * Deletes a list and its memberships.
+ * Deletes a list and its memberships. The members of a large list are left to a worker.
+ * @returns the work to start in the same transaction, if any
  * @throws not_found, precondition_failed
  */
-export async function deleteList(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+export async function deleteList(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<Fill | undefined> {
   await lockRules(sql, customerId);
   const { rules } = await lockList(sql, customerId, id, ifMatch);
-  await sql`
-    delete from list_members
-    where customer_id = ${customerId}
-      and list_id = ${id}`;
-  await dropCount(sql, customerId, id);
-  await sql`
-    delete from lists
-    where customer_id = ${customerId}
-      and id = ${id}`;
   if (rules.length > 0) await renewRuleVersion(sql, customerId);
+  if (await isLargeList(sql, customerId, id)) return beginEmptying(sql, customerId, id);
+  await removeNextMembers(sql, customerId, id);
+  await removeList(sql, customerId, id);
+  return undefined;
+}
+
+/** What a copy takes over from its original, its hand-made members apart. */
+interface Original {
+  description: string;
+  rules: Rule[];
 }
 
 /**
- * Makes a list with the rules, the description and the hand-made members of another.
+ * Makes a list with the rules, the description and the hand-made members of another. The members of a large list are left to
+ * a worker, and read without the lock on the rules, for which every writer of contacts would wait.
  * @throws not_found; conflict when the customer has as many rules as there may be
  */
 export async function duplicateList(
@@ -226,23 +239,45 @@ export async function duplicateList(
   ownerId: string,
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<WrittenList> {
-  await lockRules(sql, customerId);
-  const [original] = await sql<{ description: string; rules: Rule[] }[]>`
+  const isLarge = await isLargeList(sql, customerId, list_id);
+  if (!isLarge) await lockRules(sql, customerId);
+  const [original] = await sql<Original[]>`
     select description, rules
     from lists
     where customer_id = ${customerId}
-      and id = ${list_id}`;
+      and id = ${list_id}
+      and deleted_at is null`;
   if (!original) throw notFound('list', ['/list_id']);
   const rules = completeRules(original.rules);
+  const list = await insertList(sql, customerId, ownerId, {
+    name: new_name,
+    description: original.description,
+    rules: [],
+  });
+  if (isLarge) await copyMembers(sql, customerId, { from: list_id, to: list.id });
+  else await copyFewMembers(sql, customerId, { from: list_id, to: list.id });
+  if (rules.length === 0) return { ...list, fill: isLarge ? await beginWriting(sql, customerId, list.id) : undefined };
+  if (isLarge) await lockRules(sql, customerId);
   await requireRuleRoom(sql, customerId, { before: [], after: rules }, '/list_id');
-  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: original.description, rules });
+  await sql`
+    update lists
+    set rules = ${sql.json(rules)}
+    where customer_id = ${customerId}
+      and id = ${list.id}`;
+  return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
+}
+
+async function copyFewMembers(
+  sql: Transaction,
+  customerId: string,
+  { from, to }: { from: string; to: string },
+): Promise<void> {
   const { count } = await sql`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select customer_id, ${list.id}, contact_id, true, false
+    select customer_id, ${to}, contact_id, true, false
     from list_members
     where customer_id = ${customerId}
-      and list_id = ${list_id}
+      and list_id = ${from}
       and by_hand`;
-  await saveCounts(sql, customerId, new CountChanges().add(list.id, count));
-  return { ...list, fill: rules.length > 0 ? await beginFill(sql, customerId, list.id, rules) : undefined };
+  await saveCounts(sql, customerId, new CountChanges().add(to, count));
 }

@@ -97,7 +97,9 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, headers }) => {
-      await db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
+      await db.transaction(async (sql) => {
+        await startFill(sql, await deleteList(sql, caller.customerId, params.id, headers['if-match']));
+      });
       return done('List deleted', params.id);
     },
   );

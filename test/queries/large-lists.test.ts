@@ -1,0 +1,251 @@
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { fillLists } from '../../src/jobs/fill-list.ts';
+import { fillNextBatch } from '../../src/queries/list-fills.ts';
+import { contextOf } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
+import { recount } from './recount.ts';
+
+// Lists that are too large to be deleted or copied in one transaction. No worker is at work but where a test says so: what is
+// read has to be exact for as long as none comes.
+
+let test: TestApp;
+let customer: TestCustomer;
+let contacts: string[];
+let list: string;
+
+/** Members of a large list; a small one has up to 2,000. */
+const large = 2_150;
+
+beforeAll(async () => {
+  test = await startApp({ RATE_LIMITS: 'off' });
+});
+const makeList = async (name: string): Promise<string> => (await customer.post('/list-contact', { name })).body.id;
+
+beforeEach(async () => {
+  customer = await test.customer();
+  list = await makeList('Large');
+  const made = await test.owner<{ id: string }[]>`
+    insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
+    select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', title,
+      jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada@example.com', 'job_title', lower(title),
+        'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
+    from (select (array['Engineer', 'Clerk'])[1 + n % 2] as title from generate_series(1, ${large}::int) n) one
+    returning id`;
+  contacts = made.map(({ id }) => id).toSorted();
+  await test.owner`
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customer.id}, ${list}, unnest(${contacts}::uuid[]), true, false`;
+  await test.owner`
+    insert into counters (customer_id, counted, shard, records)
+    values (${customer.id}, 'contacts', 0, ${large}), (${customer.id}, ${list}, 0, ${large})`;
+});
+
+/** Does what a worker would. */
+const work = (): Promise<void> => fillLists(60)(contextOf(test), { customerId: customer.id });
+
+const duplicate = async (id = list): Promise<string> => {
+  const answer = await customer.post('/list-contact/duplicate', { list_id: id, new_name: 'Copy' });
+  expect(answer.status).toBe(200);
+  return answer.body.data.id;
+};
+const change = (verb: 'add' | 'remove', list_id: string, contact_ids: string[]) =>
+  customer.post(`/list-contact-details/${verb}-contacts`, { list_id, contact_ids });
+const listsOf = async (contact: string): Promise<string[]> =>
+  (await customer.get(`/contacts/${contact}`)).body.list_ids;
+
+/** The members of a list by its pages, having seen that all other reads agree. */
+async function membersOf(id: string): Promise<string[]> {
+  const members: string[] = [];
+  const filters = { list_id: id };
+  for (let cursor: string | undefined; ;) {
+    const paginate = { limit: 100, ...(cursor === undefined ? {} : { cursor }) };
+    const page = await customer.post('/contacts/list', { filters, paginate });
+    members.push(...page.body.map((one: { id: string }) => one.id));
+    cursor = page.headers['x-next-cursor'] as string | undefined;
+    if (cursor === undefined) break;
+  }
+  const { body } = await customer.post('/contacts/metadata', { filters });
+  expect(body.pagination.total_records).toBe(members.length);
+  expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(members.length);
+  const listed = (await customer.post('/list-contact/list', {})).body.find((one: { id: string }) => one.id === id);
+  expect(listed.contacts_count).toBe(members.length);
+  return members.toSorted();
+}
+
+const countOf = async (filters: object): Promise<number> =>
+  (await customer.post('/contacts/metadata', { filters })).body.pagination.total_records;
+
+/** Everything that is written agrees with what is counted, and nothing waits. */
+async function expectSettled(): Promise<void> {
+  const { lists, orphans } = await recount(test.owner, customer.id);
+  expect(orphans).toEqual([]);
+  for (const { isFilling, kept, members, shouldBe } of lists) {
+    expect([isFilling, kept]).toEqual([false, shouldBe.length]);
+    expect(members).toEqual(shouldBe);
+  }
+  expect(await test.owner`select from copied_members where customer_id = ${customer.id}`).toHaveLength(0);
+}
+
+describe('a copy of a large list', () => {
+  it('has all members at once, and the same when a worker has written them', async () => {
+    const copy = await duplicate();
+    expect(await membersOf(copy)).toEqual(contacts);
+    expect(await test.owner`select from list_members where list_id = ${copy}`).toHaveLength(0);
+    expect(await listsOf(contacts[0]!)).toEqual([list, copy].toSorted());
+    await work();
+    expect(await membersOf(copy)).toEqual(contacts);
+    expect(await listsOf(contacts[0]!)).toEqual([list, copy].toSorted());
+    await expectSettled();
+  });
+
+  it('has a life of its own from the start: what is done to it, to its original and to contacts counts', async () => {
+    const copy = await duplicate();
+    const [removed, deleted, left, again, kept, ...others] = contacts.toReversed() as [
+      string,
+      string,
+      string,
+      string,
+      string,
+    ];
+    expect((await change('remove', copy, [removed])).body.data).toEqual({ removed: 1 });
+    expect((await customer.delete(`/contacts/${deleted}`)).status).toBe(200);
+    expect((await customer.patch(`/contacts/${left}`, { list_ids: [list] })).status).toBe(200);
+    expect((await change('add', copy, [again])).body.data).toEqual({ added: 0, already_members: 1 });
+    expect((await change('remove', list, [kept])).body.data).toEqual({ removed: 1 });
+    const fresh = (await customer.post('/contacts', contactBody({ list_ids: [copy] }))).body.data.id;
+    const expected = [...others, again, kept, fresh].toSorted();
+    expect(await membersOf(copy)).toEqual(expected);
+    expect(await membersOf(list)).toEqual([...others, again, removed, left].toSorted());
+    const second = await duplicate(copy);
+    expect((await customer.delete(`/list-contact/${list}`)).status).toBe(200);
+    for (const id of [copy, second]) expect(await membersOf(id)).toEqual(expected);
+    expect(await countOf({ list_id: null })).toBe(2);
+    await work();
+    for (const id of [copy, second]) expect(await membersOf(id)).toEqual(expected);
+    expect(await countOf({ list_id: null })).toBe(2);
+    await expectSettled();
+  });
+
+  it('has its original’s rules too', async () => {
+    await customer.patch(`/list-contact/${list}`, {
+      rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
+    });
+    const copy = await duplicate();
+    const fresh = (await customer.post('/contacts', contactBody({ job_title: 'Baker' }))).body.data.id;
+    const [last] = contacts.toReversed();
+    await customer.patch(`/contacts/${last}`, { job_title: 'Baker' });
+    expect(await membersOf(copy)).toEqual([...contacts, fresh].toSorted());
+    expect((await change('remove', copy, [last!])).body.data).toEqual({ removed: 1 });
+    expect(await membersOf(copy)).toEqual([...contacts, fresh].toSorted());
+    await work();
+    await customer.patch(`/contacts/${last}`, { job_title: 'Clerk' });
+    expect(await membersOf(copy)).toEqual([...contacts.filter((id) => id !== last), fresh].toSorted());
+    await expectSettled();
+  });
+
+  it('takes other rules, or loses them, while it is written', async () => {
+    const copy = await duplicate();
+    for (const value of ['Engineer', 'Baker'])
+      await customer.patch(`/list-contact/${copy}`, { rules: [{ field: 'job_title', operator: 'equals', value }] });
+    expect(await membersOf(copy)).toEqual(contacts);
+    await customer.patch(`/list-contact/${copy}`, { rules: [] });
+    expect(await membersOf(copy)).toEqual(contacts);
+    await work();
+    expect(await membersOf(copy)).toEqual(contacts);
+    await expectSettled();
+  });
+
+  it('is verified with all its members', async () => {
+    const copy = await duplicate();
+    await grant(test.app, customer.id, 'verification', 10);
+    const job = (await customer.post(`/list-contact/verify-contacts/${copy}`)).body.data.id;
+    const [input] = await test.owner<
+      { contact_ids: string[] }[]
+    >`select contact_ids from job_inputs where job_id = ${job}`;
+    expect(input!.contact_ids.toSorted()).toEqual(contacts);
+  });
+
+  it('stays exact while contacts are deleted, removed and added during the work', async () => {
+    const copy = await duplicate();
+    const gone = new Set<string>();
+    const chosen = contacts.filter((_, i) => i % 50 === 0);
+    const write = async (): Promise<void> => {
+      for (const [i, id] of chosen.entries()) {
+        if (i % 4 === 0) await customer.delete(`/contacts/${id}`);
+        if (i % 4 === 1) await change('remove', copy, [id]);
+        if (i % 4 === 2) await customer.patch(`/contacts/${id}`, { list_ids: [] });
+        if (i % 4 === 3) await change('add', copy, [id]);
+        else gone.add(id);
+      }
+    };
+    await Promise.all([
+      write(),
+      ...[1, 2].map(async () => {
+        while ((await test.db.transaction((sql) => fillNextBatch(sql, customer.id))) !== 'done');
+      }),
+    ]);
+    await work();
+    expect(await membersOf(copy)).toEqual(contacts.filter((id) => !gone.has(id)));
+    await expectSettled();
+  });
+});
+
+describe('a large list that is deleted', () => {
+  it('is gone at once for everybody, and its rows when a worker has come', async () => {
+    const other = await makeList('Other');
+    await change('add', other, contacts.slice(0, 3));
+    const etag = (await customer.get(`/list-contact/${list}`)).headers['etag'] as string;
+    expect((await customer.delete(`/list-contact/${list}`, { 'if-match': '"x"' })).status).toBe(412);
+    expect((await customer.delete(`/list-contact/${list}`, { 'if-match': etag })).status).toBe(200);
+    const seen = async () => {
+      expect((await customer.get(`/list-contact/${list}`)).status).toBe(404);
+      expect((await customer.patch(`/list-contact/${list}`, { name: 'x' })).status).toBe(404);
+      expect((await customer.delete(`/list-contact/${list}`)).status).toBe(404);
+      expect((await change('add', list, contacts.slice(0, 1))).status).toBe(404);
+      expect((await change('remove', list, contacts.slice(0, 1))).status).toBe(404);
+      expect((await customer.post('/list-contact/duplicate', { list_id: list, new_name: 'x' })).status).toBe(404);
+      expect((await customer.post(`/list-contact/verify-contacts/${list}`)).status).toBe(404);
+      expect((await customer.patch(`/contacts/${contacts[0]}`, { list_ids: [list] })).status).toBe(404);
+      expect((await customer.post('/contacts', contactBody({ list_ids: [list] }))).status).toBe(404);
+      const lists = (await customer.post('/list-contact/list', {})).body.map(({ id }: { id: string }) => id);
+      expect(lists).toEqual([other]);
+      expect(await listsOf(contacts[0]!)).toEqual([other]);
+      expect(await countOf({ list_id: list })).toBe(0);
+      expect((await customer.post('/contacts/list', { filters: { list_id: list } })).body).toEqual([]);
+      expect(await countOf({ list_id: [list, other] })).toBe(3);
+      expect(await countOf({ list_id: null })).toBe(large - 3);
+      expect(await membersOf(other)).toEqual(contacts.slice(0, 3));
+    };
+    await seen();
+    await work();
+    await seen();
+    await expectSettled();
+    expect(await test.owner`select from lists where customer_id = ${customer.id}`).toHaveLength(1);
+    expect(await test.owner`select from list_members where list_id = ${list}`).toHaveLength(0);
+  });
+
+  it('takes in no contact any more by its rules', async () => {
+    await customer.patch(`/list-contact/${list}`, {
+      rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
+    });
+    await work();
+    await customer.delete(`/list-contact/${list}`);
+    const fresh = (await customer.post('/contacts', contactBody({ job_title: 'Baker' }))).body.data.id;
+    expect(await test.owner`select from list_members where contact_id = ${fresh}`).toHaveLength(0);
+    expect((await customer.delete(`/contacts/${contacts[0]}`)).status).toBe(200);
+    await work();
+    await expectSettled();
+  });
+
+  it('was a copy that was not written yet', async () => {
+    const copy = await duplicate();
+    expect((await customer.delete(`/list-contact/${copy}`)).status).toBe(200);
+    expect(await countOf({ list_id: copy })).toBe(0);
+    expect((await customer.patch(`/contacts/${contacts[0]}`, { list_ids: [] })).status).toBe(200);
+    expect(await listsOf(contacts[1]!)).toEqual([list]);
+    await work();
+    expect(await membersOf(list)).toEqual(contacts.slice(1));
+    await expectSettled();
+  });
+});
