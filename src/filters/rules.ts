@@ -1,4 +1,5 @@
 import { lengthOf } from '../code-points.ts';
+import type { Stretch } from '../event-loop.ts';
 import { maxFaults, type Fault } from '../errors.ts';
 import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
@@ -13,11 +14,21 @@ const excluded = new Set(['list_id', 'search']);
  * Parses the rules of a list. AND binds tighter than OR. Without rules the filter matches no record.
  * @returns the rules as a filter, which must not be used if there are faults
  */
-export function readRules(
-  fields: FilterFields,
-  given: unknown,
-  pointer = '/rules',
-): { filter: Filter; faults: Fault[] } {
+export function readRules(fields: FilterFields, given: unknown, pointer = '/rules'): RulesRead {
+  for (const reading = readingRules(fields, given, pointer); ;) {
+    const { done, value } = reading.next();
+    if (done) return value;
+  }
+}
+
+/** Parsed rules: the filter, and the faults of the rules. */
+interface RulesRead {
+  filter: Filter;
+  faults: Fault[];
+}
+
+/** Parses rules as `readRules` does, and yields after each rule. */
+function* readingRules(fields: FilterFields, given: unknown, pointer: string): Generator<undefined, RulesRead> {
   const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
   const faults: Fault[] = [];
   const alternatives: Filter[][] = [];
@@ -29,6 +40,7 @@ export function readRules(
     );
     if (alternatives.length === 0 || rule.logic_operator === 'OR') alternatives.push([]);
     alternatives.at(-1)!.push(condition);
+    yield;
   }
   return { filter: any(alternatives.map(all)), faults };
 }
@@ -37,8 +49,26 @@ export function readRules(
  * Returns stored rules as a filter.
  * @throws Error if a stored rule is invalid
  */
-export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filter {
-  const { filter, faults } = readRules(fields, rules);
+export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filter =>
+  faultless(readRules(fields, rules));
+
+/**
+ * Returns stored rules as a filter, like `rulesFilter`, with pauses: the rules of one list can take longer to parse than one
+ * stretch of the event loop may take.
+ */
+export async function rulesFilterInPieces(
+  fields: FilterFields,
+  rules: readonly Rule[],
+  stretch: Stretch,
+): Promise<Filter> {
+  for (const reading = readingRules(fields, rules, '/rules'); ;) {
+    const { done, value } = reading.next();
+    if (done) return faultless(value);
+    if (stretch.isOver) await stretch.pause();
+  }
+}
+
+function faultless({ filter, faults }: RulesRead): Filter {
   if (faults.length > 0) throw new Error(`A stored rule cannot be read: ${faults[0]!.path} ${faults[0]!.message}`);
   return filter;
 }

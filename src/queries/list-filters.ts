@@ -41,6 +41,8 @@ export interface Reading extends Listing {
    * instant; it names no table's columns, and costs next to nothing.
    */
   guard?: (sql: FragmentMaker) => Fragment;
+  /** The only list that the filter asks for, if its members are not stored yet. */
+  filling?: UnsettledList;
 }
 
 /**
@@ -123,13 +125,16 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
 }
 
 /** The listing with everything evaluated that cannot be believed. */
-function settle(given: Listing, state: State): Listing {
-  const only = state.changing.find(({ id }) => id === theOnlyList(given.filter));
+function settle(given: Listing, state: State): Reading {
+  const list = theOnlyList(given.filter);
+  const only = state.changing.find(({ id }) => id === list);
+  const filling = state.filling.find(({ id }) => id === list);
   return {
     ...given,
     ...(state.isDetaching ? { source: exactContactSource } : {}),
     filter: settleFilter(given.filter, state),
     ...(only ? { changing: only } : {}),
+    ...(filling ? { filling } : {}),
   };
 }
 

@@ -6,7 +6,7 @@ import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { countKept, readCount, type Counted } from './counters.ts';
-import { countChanging } from './list-counts.ts';
+import { countChanging, countFilling } from './list-counts.ts';
 import { readSettled, type Reading } from './list-filters.ts';
 
 /** A page of records, and the cursor that continues after it if it is full. */
@@ -52,7 +52,8 @@ export async function countPages(db: Database, listing: Listing, everything: Cou
 
 /** Counts what a reading holds; undefined when its guard does not hold. */
 async function countReading(sql: Sql | Transaction, reading: Reading): Promise<number | undefined> {
-  const { customerId, changing, guard } = reading;
+  const { customerId, changing, filling, guard } = reading;
+  if (filling) return (await countFilling(sql, customerId, [{ ...filling, filled_to: null }])).get(filling.id);
   if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
   const list = theOnlyList(reading.filter);
   const { total, from, where } = list === undefined ? countOfMatches(reading) : countKept(recorder, customerId, list);

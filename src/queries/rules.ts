@@ -3,7 +3,7 @@ import type { Transaction } from '../db.ts';
 import { Stretch } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { compileFilter, type Matches } from '../filters/matches.ts';
-import { rulesFilter } from '../filters/rules.ts';
+import { rulesFilter, rulesFilterInPieces } from '../filters/rules.ts';
 import type { Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 
@@ -152,7 +152,7 @@ async function compileLists(lists: readonly { id: string; rules: Rule[] }[]): Pr
   const stretch = new Stretch();
   const compiled: (RuleList & { size: number })[] = [];
   for (const { id, rules } of lists) {
-    const filter = rulesFilter(exactContactSource.fields, rules);
+    const filter = await rulesFilterInPieces(exactContactSource.fields, rules, stretch);
     compiled.push({ id, matches: compileFilter(exactContactSource, filter), size: sizeOf(filter) });
     if (stretch.isOver) await stretch.pause();
   }

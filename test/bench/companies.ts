@@ -52,7 +52,8 @@ export async function benchCompanies(contacts: number): Promise<void> {
   await server.close();
 }
 
-async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number) {
+/** A customer with contacts and lists with rules. */
+export async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number) {
   const { customerId, userId } = await db.transaction(async (sql) => {
     const { id } = await insertCustomer(sql, { business_name: 'Bench', country: null, city: null });
     const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
@@ -66,7 +67,7 @@ async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number)
     );
     lists.push(made.id);
   }
-  return { customerId, list: lists[3]! };
+  return { customerId, userId, list: lists[3]! };
 }
 
 async function fillLists({ db, customerId }: Bench): Promise<void> {
@@ -86,7 +87,7 @@ async function measure(bench: Bench, what: string, work: () => Promise<unknown>)
 }
 
 /** Milliseconds of what lasts and, at the same time, of the slowest writes of contacts, one after the other. */
-async function watched({ db, owner, customerId }: Bench, work: () => Promise<void>) {
+export async function watched({ db, owner, customerId }: Omit<Bench, 'list'>, work: () => Promise<void>) {
   const ids = (
     await owner`select id from contacts where customer_id = ${customerId} order by hashtext(id::text || 'x') limit 2000`
   ).map(({ id }) => id as string);
@@ -129,13 +130,15 @@ async function readsOf({ db, customerId, list }: Bench): Promise<Record<string, 
   return times;
 }
 
-async function milliseconds(work: () => Promise<unknown>): Promise<number> {
+/** How long something takes. */
+export async function milliseconds(work: () => Promise<unknown>): Promise<number> {
   const start = performance.now();
   await work();
   return performance.now() - start;
 }
 
-function print(what: string, figures: Record<string, number>): void {
+/** Prints a line of figures. */
+export function print(what: string, figures: Record<string, number>): void {
   const shown = Object.entries(figures).map(
     ([name, value]) => `${name} ${value < 10 ? value.toFixed(1) : Math.round(value)}`,
   );

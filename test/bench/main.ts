@@ -1,6 +1,7 @@
 import { benchCatalog, benchPostgresCatalog } from './catalog.ts';
 import { benchCompanies } from './companies.ts';
 import { benchContacts } from './contacts.ts';
+import { benchDependants } from './dependants.ts';
 import { benchFair } from './fair.ts';
 import { benchJobs } from './jobs.ts';
 import { benchUnlock } from './jobs-unlock.ts';
@@ -15,6 +16,7 @@ const suites: Record<string, () => Promise<void>> = {
   fair: () => benchFair(800_000, 30),
   overload: () => benchOverload(60),
   companies: () => benchCompanies(200_000),
+  dependants: () => benchDependants(1_000_000, 200_000),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),
   'catalog-postgres': () => benchPostgresCatalog(size === undefined ? [100_000, 200_000, 500_000] : [size], 5),
