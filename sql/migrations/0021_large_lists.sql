@@ -5,7 +5,7 @@
 alter table lists add column deleted_at timestamptz(3);
 
 -- Contacts that were copied to a list and are not in list_members yet: its members by hand, in parts of consecutive ids.
--- A contact that is deleted is taken out.
+-- A contact that is deleted may stay there.
 create table copied_members (
   customer_id uuid   not null,
   list_id     uuid   not null,

@@ -8,8 +8,8 @@ import type { Fragment, FragmentMaker } from '../filters/sql.ts';
  * - A deleted list has no rules, and no statement shows it. Its members are not counted as members of any list.
  * - The contacts of a copy wait in `copied_members`, and count as its members by hand.
  *
- * Whoever changes hand-made memberships of a contact, or deletes it, calls `writeCopied` first: then the memberships of this
- * contact are in `list_members` as usual. Rows are locked in this order: contacts by id, `copied_members`, counters.
+ * Whoever changes hand-made memberships of a contact calls `writeCopied` first: then the memberships of this contact are in
+ * `list_members` as usual. A contact that is deleted stays in `copied_members`: all that reads them joins the contacts. Rows are locked in this order: contacts by id, `copied_members`, counters.
  */
 
 /** More members than this make a list large: some 40 ms of work. */
@@ -130,7 +130,7 @@ export async function writeParts(
   parts: readonly Part[],
   locked: string[],
 ): Promise<void> {
-  // What is in the parts now: a contact may have been written or deleted before it was locked here.
+  // What is in the parts now: a contact may have been written before it was locked here.
   const come = await sql<{ is_new: boolean }[]>`
     with taken as (
       delete from copied_members
@@ -167,7 +167,7 @@ export async function writeCopied(
       from lists l
       cross join unnest(${contactIds as string[]}::uuid[]) contact_id
       cross join lateral (
-        select p.list_id, p.first_id
+        select p.list_id, p.first_id, p.contact_ids
         from copied_members p
         where p.customer_id = ${customerId}
           and p.list_id = l.id
@@ -177,6 +177,7 @@ export async function writeCopied(
       ) part
       where l.customer_id = ${customerId}
         and l.fill_version is not null
+        and contact_id = any(part.contact_ids)
     ),
     taken as (
       update copied_members p

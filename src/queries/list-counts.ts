@@ -34,10 +34,15 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
           and list_id = ${listId}
           and by_hand
       ) + (
-        select coalesce(sum(cardinality(contact_ids)), 0)
-        from copied_members
-        where customer_id = ${customerId}
-          and list_id = ${listId}
+        select count(*)
+        from contacts c
+        where c.customer_id = ${customerId}
+          and c.id in (
+            select unnest(p.contact_ids)
+            from copied_members p
+            where p.customer_id = ${customerId}
+              and p.list_id = ${listId}
+          )
       ) as members`;
   return row!.members;
 }

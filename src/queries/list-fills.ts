@@ -57,7 +57,7 @@ export const beginWriting = (sql: Transaction, customerId: string, listId: strin
 
 /** Hides a list that is deleted, and leaves its members to be removed. The rules have to be locked. */
 export const beginEmptying = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
-  mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = clock_timestamp()`);
+  mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
 
 async function mark(sql: Transaction, customerId: string, listId: string, changes: Fragment): Promise<Fill> {
   const [list] = await sql<{ fill_version: string }[]>`

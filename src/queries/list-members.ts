@@ -217,7 +217,6 @@ export async function leaveAllLists(
   contactId: string,
   counts: CountChanges,
 ): Promise<void> {
-  await writeCopied(sql, customerId, [contactId], counts);
   const gone = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}

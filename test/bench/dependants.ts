@@ -76,9 +76,7 @@ export async function benchDependants(members: number, opportunities: number): P
   await reads('list deleted, not emptied', list);
   await work('a list deleted');
 
-  const product = await db.transaction((sql) =>
-    createProduct(sql, customerId, { name: 'P', price: 1, unit: 'piece' } as never),
-  );
+  const product = await db.transaction((sql) => createProduct(sql, customerId, { name: 'P', price: 1, unit: 'piece' }));
   const pipeline = await db.transaction((sql) =>
     insertPipeline(sql, customerId, {
       name: 'S',

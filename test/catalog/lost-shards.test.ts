@@ -62,7 +62,9 @@ describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards
     await ask('POST', `${index}/_close`);
     await rename(file, `${file}.away`);
     await ask('POST', `${index}/_open?wait_for_active_shards=0`);
-    await vi.waitFor(async () => expect(await shards()).toEqual(['STARTED', 'UNASSIGNED ALLOCATION_FAILED']), patience);
+    await vi.waitFor(async () => {
+      if ((await shards()).join() !== 'STARTED,UNASSIGNED ALLOCATION_FAILED') throw new Error('not given up yet');
+    }, patience);
     await rename(`${file}.away`, file);
     const ids = people.map(({ _id }) => _id);
     const { docs } = await ask<{ docs: { _id: string; found?: boolean }[] }>('POST', `${index}/_mget?_source=false`, {
@@ -70,13 +72,13 @@ describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards
     });
     kept = docs.filter(({ found }) => found).map(({ _id }) => _id);
     lost = ids.filter((id) => !kept.includes(id));
-    expect(Math.min(kept.length, lost.length)).toBeGreaterThan(500);
   }, 400_000);
   afterAll(() => cluster?.stop());
 
   const untold = () => t.db.lookup((sql) => untoldProspects(sql, 10_000));
 
   test('is told of unlocks on the other shard, however many wait before them', async () => {
+    expect(Math.min(kept.length, lost.length)).toBeGreaterThan(500);
     const { id } = await t.customer();
     for (const ids of [lost, kept.slice(0, 20)]) await t.db.transaction((sql) => insertUnlocks(sql, id, ids));
     await sweepJobs(contextOf(t), {});

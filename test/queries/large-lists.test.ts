@@ -3,7 +3,7 @@ import { fillLists } from '../../src/jobs/fill-list.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
 import { recount } from './recount.ts';
 
 // Lists that are too large to be deleted or copied in one transaction. No worker is at work but where a test says so: what is
@@ -113,7 +113,7 @@ describe('a copy of a large list', () => {
     expect((await customer.patch(`/contacts/${left}`, { list_ids: [list] })).status).toBe(200);
     expect((await change('add', copy, [again])).body.data).toEqual({ added: 0, already_members: 1 });
     expect((await change('remove', list, [kept])).body.data).toEqual({ removed: 1 });
-    const fresh = (await customer.post('/contacts', contactBody({ list_ids: [copy] }))).body.data.id;
+    const fresh = await make(customer, '/contacts', contactBody({ list_ids: [copy] }));
     const expected = [...others, again, kept, fresh].toSorted();
     expect(await membersOf(copy)).toEqual(expected);
     expect(await membersOf(list)).toEqual([...others, again, removed, left].toSorted());
@@ -132,7 +132,7 @@ describe('a copy of a large list', () => {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
     });
     const copy = await duplicate();
-    const fresh = (await customer.post('/contacts', contactBody({ job_title: 'Baker' }))).body.data.id;
+    const fresh = await make(customer, '/contacts', contactBody({ job_title: 'Baker' }));
     const [last] = contacts.toReversed();
     await customer.patch(`/contacts/${last}`, { job_title: 'Baker' });
     expect(await membersOf(copy)).toEqual([...contacts, fresh].toSorted());
@@ -231,7 +231,7 @@ describe('a large list that is deleted', () => {
     });
     await work();
     await customer.delete(`/list-contact/${list}`);
-    const fresh = (await customer.post('/contacts', contactBody({ job_title: 'Baker' }))).body.data.id;
+    const fresh = await make(customer, '/contacts', contactBody({ job_title: 'Baker' }));
     expect(await test.owner`select from list_members where contact_id = ${fresh}`).toHaveLength(0);
     expect((await customer.delete(`/contacts/${contacts[0]}`)).status).toBe(200);
     await work();
