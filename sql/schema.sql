@@ -381,6 +381,7 @@ create table lists (
   filled_to    uuid,
   rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
   deleted_at   timestamptz(3),
+  is_copying   boolean        not null default false,
   constraint lists_pkey primary key (customer_id, id),
   constraint lists_owner_fkey foreign key (customer_id, owner_id) references users(customer_id, id),
   constraint lists_progress_of_a_fill check (filled_to is null or fill_version is not null),

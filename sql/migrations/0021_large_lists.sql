@@ -4,6 +4,9 @@
 -- When the list was deleted. Its row and its members stay until the worker has removed them; nobody is shown them.
 alter table lists add column deleted_at timestamptz(3);
 
+-- Whether contacts may wait in copied_members to become members of the list.
+alter table lists add column is_copying boolean not null default false;
+
 -- Contacts that were copied to a list and are not in list_members yet: its members by hand, in parts of consecutive ids.
 -- A contact that is deleted may stay there.
 create table copied_members (

@@ -9,7 +9,7 @@ const retention = '30 days';
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
-    select finished_at > clock_timestamp() - ${retention}::interval and purged_at is null as is_retained
+    select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained
     from jobs
     where customer_id = ${customerId}
       and id = ${jobId}`;

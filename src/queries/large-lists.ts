@@ -1,6 +1,5 @@
 import type { Transaction } from '../db.ts';
 import { CountChanges, dropCount, saveCounts } from './counters.ts';
-import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 
 /*
  * A list with many members is deleted or copied in one short transaction. A worker removes or writes the members
@@ -93,16 +92,21 @@ export async function copyMembers(
       ) members
     ) numbered
     group by part`;
+  await sql`
+    update lists
+    set is_copying = true
+    where customer_id = ${customerId}
+      and id = ${to}`;
 }
 
-/** Whether contacts wait to become members of a list, whose id the statement calls `id`. */
-export const hasCopied = (sql: FragmentMaker, customerId: string, id: 'l.id' | 'lists.id'): Fragment => sql`
-  exists (
-    select
-    from copied_members p
-    where p.customer_id = ${customerId}::uuid
-      and p.list_id = ${sql.unsafe(id)}
-  )`;
+/** Notes that no contact waits any more to become a member of the list. */
+export async function endCopying(sql: Transaction, customerId: string, listId: string): Promise<void> {
+  await sql`
+    update lists
+    set is_copying = false
+    where customer_id = ${customerId}
+      and id = ${listId}`;
+}
 
 /** Consecutive contacts that wait to become members of a copy. */
 export interface Part {

@@ -6,7 +6,6 @@ import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import type { Filter } from '../filters/tree.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
-import { hasCopied } from './large-lists.ts';
 import { memberOf, type Unsettled, type UnsettledList } from './list-filters.ts';
 import { keepRules } from './rules.ts';
 
@@ -26,8 +25,7 @@ export async function insertListInputs(
 ): Promise<number> {
   await keepRules(sql, customerId);
   const [list] = await sql<Row[]>`
-    select id, rules, fill_version is not null as is_filling,
-      fill_version is not null and ${hasCopied(sql, customerId, 'lists.id')} as has_copied, ${lookAtCompanies(sql)} as looks_at_companies
+    select id, rules, fill_version is not null as is_filling, is_copying, ${lookAtCompanies(sql)} as looks_at_companies
     from lists
     where customer_id = ${customerId}
       and id = ${listId}

@@ -62,7 +62,7 @@ export async function countFilling(
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   if (lists.length > 0) await planForAnyCustomer(sql);
-  const [copying, others] = [lists.filter((list) => list.has_copied), lists.filter((list) => !list.has_copied)];
+  const [copying, others] = [lists.filter((list) => list.is_copying), lists.filter((list) => !list.is_copying)];
   for (const list of copying) counts.set(list.id, await countCopying(sql, customerId, list));
   for (const some of chunks(others))
     for (const { id, members } of await countSomeFilling(sql, customerId, some)) counts.set(id, members);

@@ -6,7 +6,7 @@ import { toSql } from '../filters/to-sql.ts';
 import type { Fragment } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { readCount } from './counters.ts';
-import { hasCopied, nextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
+import { endCopying, nextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts, refreshList } from './list-members.ts';
 import type { BatchOutcome } from './company-settlements.ts';
 import { keepRules, renewRuleVersion } from './rules.ts';
@@ -35,13 +35,13 @@ export async function beginFill(
 ): Promise<Fill | undefined> {
   const version = await renewRuleVersion(sql, customerId);
   const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
-  const [list] = await sql<{ has_copied: boolean }[]>`
+  const [list] = await sql<{ is_copying: boolean }[]>`
     update lists
     set fill_version = ${version}, filled_to = null
     where customer_id = ${customerId}
       and id = ${listId}
-    returning ${hasCopied(sql, customerId, 'lists.id')} as has_copied`;
-  if (isLong || list!.has_copied) return { customerId, listId, version };
+    returning is_copying`;
+  if (isLong || list!.is_copying) return { customerId, listId, version };
   while (await fillBatch(sql, { customerId, listId, version }, rules)) {
     // Once, as a rule.
   }
@@ -75,8 +75,8 @@ async function mark(sql: Transaction, customerId: string, listId: string, change
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
   await keepRules(sql, customerId);
-  const [list] = await sql<{ id: string; version: string; rules: Rule[]; is_deleted: boolean }[]>`
-    select id, fill_version as version, rules, deleted_at is not null as is_deleted
+  const [list] = await sql<{ id: string; version: string; rules: Rule[]; is_deleted: boolean; is_copying: boolean }[]>`
+    select id, fill_version as version, rules, deleted_at is not null as is_deleted, is_copying
     from lists
     where customer_id = ${customerId}
       and fill_version is not null
@@ -86,7 +86,8 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
   if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
   const fill = { customerId, listId: list.id, version: list.version };
   if (list.is_deleted) await removeBatch(sql, fill);
-  else if (!(await writeBatch(sql, fill))) await fillBatch(sql, fill, list.rules);
+  else if (list.is_copying) await writeBatch(sql, fill);
+  else await fillBatch(sql, fill, list.rules);
   return 'more';
 }
 
@@ -96,13 +97,12 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
   await removeList(sql, customerId, listId);
 }
 
-/** Writes the next members of a copied list. Returns whether there were any. */
-async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<boolean> {
+/** Writes the next members of a copied list, or notes that all are written. */
+async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
   const parts = await nextParts(sql, customerId, listId);
-  if (parts.length === 0) return false;
+  if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
   await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds));
-  return true;
 }
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {

@@ -6,14 +6,13 @@ import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { all, any, not, theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
-import { hasCopied } from './large-lists.ts';
 
 /** A list whose memberships by rule are not, or not all, written down. */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
   /** Contacts that were copied to it wait to become members. */
-  has_copied: boolean;
+  is_copying: boolean;
 }
 
 /** What has to be evaluated on read, of one customer. */
@@ -109,7 +108,7 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
         rules,
         fill_version is not null as is_filling,
         deleted_at is not null as is_deleted,
-        fill_version is not null and ${hasCopied(sql, customerId, 'lists.id')} as has_copied
+        is_copying
       from lists
       where customer_id = ${customerId}
         and (fill_version is not null or (${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})))`,
@@ -167,7 +166,7 @@ export function memberOf(lists: string[] | 'any', { customerId, filling, changin
     ...(changing.length > 0 ? { changing: { customerId, lists: changing.map(({ id }) => id) } } : {}),
     ...(deleted.length > 0 ? { deleted: [...deleted] } : {}),
   };
-  const copies = filling.filter(({ has_copied }) => has_copied).map(({ id }) => id);
+  const copies = filling.filter(({ is_copying }) => is_copying).map(({ id }) => id);
   const copied: Filter[] = copies.length > 0 ? [{ kind: 'copied', customerId, lists: copies }] : [];
   const settling = changing.length > 0 ? [settlingMembers(changing, customerId)] : [];
   return any([member, ...copied, ...filling.map(filterOf), ...settling]);

@@ -10,14 +10,14 @@ import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { beginEmptying, beginFill, beginWriting, type Fill } from './list-fills.ts';
-import { copyMembers, hasCopied, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
+import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { snapshot } from './list-filters.ts';
 import type { Page } from './listings.ts';
 import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
 /** A list as it is answered, and whether its count has yet to be evaluated, as a whole or for contacts that are settling. */
-type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; has_copied: boolean };
+type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; is_copying: boolean };
 
 const projection = (sql: Sql | Transaction, customerId: string) => {
   const changing = sql`${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})`;
@@ -39,7 +39,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => {
   l.created_at,
   l.updated_at,
   l.fill_version is not null as is_filling,
-  l.fill_version is not null and ${hasCopied(sql, customerId, 'l.id')} as has_copied,
+  l.is_copying,
   case when not (${changing}) then l.filled_to end as filled_to,
   l.fill_version is null and ${changing} as is_changing`;
 };
@@ -104,8 +104,8 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
 }
 
 function shown(row: Row, evaluated?: number): List {
-  const { is_filling, filled_to, is_changing, has_copied, ...list } = row;
-  void [is_filling, filled_to, is_changing, has_copied];
+  const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
+  void [is_filling, filled_to, is_changing, is_copying];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 
