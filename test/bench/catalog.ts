@@ -138,7 +138,7 @@ async function benchCalls(
     print(call[0], { ...figures, ...(await shares()) });
   }
   if (clusterUrl) await printShare(service.url, heavy.key, heavy.id, `${clusterUrl}/${namesOf(config).people}`);
-  service.stop();
+  await service.stop();
   await app.close();
   await catalog.close();
   await db.close();

@@ -43,7 +43,7 @@ async function benchAt(size: number, rounds: number, seconds: number): Promise<v
   });
   process.stdout.write(`  findContact in a loop, no HTTP: ${Math.round(raw.raw)}/s\n`);
 
-  for (const { target } of Object.values(servers)) target.stop();
+  for (const { target } of Object.values(servers)) await target.stop();
   await app.close();
   await db.close();
   await server.close();

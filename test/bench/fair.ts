@@ -48,7 +48,7 @@ export async function benchFair(size: number, seconds: number): Promise<void> {
     stop.abort();
     await busy;
   }
-  service.stop();
+  await service.stop();
   await server.close();
 }
 

@@ -52,7 +52,7 @@ export async function benchUnlock(rounds: number): Promise<void> {
   });
   for (const [name, rate] of Object.entries(rates))
     process.stdout.write(`  ${name.padEnd(40)}${Math.round(rate)} prospects/s\n`);
-  worker.stop();
+  await worker.stop();
   await app.close();
   await catalog.close();
   await db.close();

@@ -64,7 +64,7 @@ export async function benchOverload(seconds: number): Promise<void> {
   print('one at a time, 5 s after', after);
   const others = seen.length - of(seen, 200).length - of(seen, 503).length;
   process.stdout.write(`  neither: ${others}   memory: ${before} MiB before, ${most} MiB at most\n`);
-  service.stop();
+  await service.stop();
   await database.close();
 }
 

@@ -12,7 +12,8 @@ export interface Server {
   pid: number;
   /** Processor time that the process has used so far, in µs: of all its threads, of the system on its behalf too. */
   cpu(): Promise<number>;
-  stop(): void;
+  /** Ends the process; resolves when it has ended. */
+  stop(): Promise<void>;
 }
 
 /** Starts a script that prints `{"url": …}` when it listens. */
@@ -29,7 +30,12 @@ export async function startServer(entry: string[], environment: Record<string, s
     return used;
   };
   const { url } = JSON.parse(line) as { url: string };
-  return { url, pid: child.pid!, cpu, stop: () => void child.kill('SIGTERM') };
+  const stop = async () => {
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    await ended;
+  };
+  return { url, pid: child.pid!, cpu, stop };
 }
 
 /** Requests answered, how many a second, and latencies in ms. */
