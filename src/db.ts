@@ -39,6 +39,8 @@ export interface SharedDatabase extends Database {
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** The gates of all lanes, for metrics. */
   readonly gates: readonly Gate[];
+  /** Whether the last transaction failed because the disk of the database is full. */
+  readonly isDiskFull: boolean;
   /** Refuses new work, waits for what is under way, closes the connections. */
   close(): Promise<void>;
 }
@@ -67,20 +69,39 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   const search = exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
+  let isDiskFull = false;
+  /** Notes whether a transaction failed because the disk of the database is full. */
+  const noteDisk = async <T>(committed: Promise<T>): Promise<T> => {
+    try {
+      const result = await committed;
+      isDiskFull = false;
+      return result;
+    } catch (error) {
+      isDiskFull = isDiskFullError(error);
+      throw error;
+    }
+  };
   const use = (requester: Requester): Database => ({
     lookup: (work) => lookup.run(requester, work),
     search: (work) => search.run(requester, work),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      transaction.run(requester, (sql) => commit(sql, work), isTimeUp),
+      transaction.run(requester, (sql) => noteDisk(commit(sql, work)), isTimeUp),
   });
   return {
     ...use({ customerId: serviceItself }),
     for: use,
     credentials: (work) => credentials.runAlone(work),
+    get isDiskFull() {
+      return isDiskFull;
+    },
     gates: lanes.map(({ gate }) => gate),
     close: async () => void (await Promise.all(lanes.map((lane) => lane.close()))),
   };
 }
+
+/** Returns true for SQLSTATE 53100. */
+const isDiskFullError = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === '53100';
 
 /** Runs work in a transaction, then what waits for its commit. */
 async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {

@@ -22,6 +22,9 @@ export function patientDatabase(db: SharedDatabase, patienceMs = defaultPatience
     for: (requester) => patient(db.for(requester)),
     credentials: (work) => patiently(() => db.credentials(work), patienceMs),
     gates: db.gates,
+    get isDiskFull() {
+      return db.isDiskFull;
+    },
     close: () => db.close(),
   };
 }

@@ -28,3 +28,21 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   ]);
   return { jobs, unindexed: unlocks.unindexed };
 }
+
+/** Returns false if a job has waited for a minute and no worker process was seen for a minute. */
+export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
+  const [row] = await sql<[{ has_workers: boolean }]>`
+    select
+      exists (
+        select
+        from worker_places
+        where seen_at > now() - interval '1 minute'
+      ) or not exists (
+        select
+        from jobs
+        where finished_at is null
+          and status = 'PENDING'
+          and created_at < now() - interval '1 minute'
+      ) as has_workers`;
+  return row.has_workers;
+}

@@ -1,5 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { checkSchema } from '../migrations.ts';
+import { hasWorkersForJobs } from '../queries/backlog.ts';
 import { Enum } from '../schemas/wire.ts';
 
 const Readiness = Type.Object({
@@ -11,6 +12,10 @@ const Readiness = Type.Object({
     catalog: Enum(['up', 'degraded']),
     // Without their shared server they go on, per process.
     rate_limits: Enum(['up', 'degraded']),
+    // A job has waited for a minute, and no worker process was seen for a minute. Calls still work.
+    workers: Enum(['up', 'degraded']),
+    // The last write failed because the disk of the database is full. Reads still work.
+    storage: Enum(['up', 'degraded']),
   }),
 });
 
@@ -38,8 +43,9 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       schema: { summary: 'Can the service answer?', tags: ['health'], response: { 200: Readiness, 503: Readiness } },
     },
     async (request, reply) => {
-      const [schema, catalog, rateLimits] = await Promise.all([
+      const [schema, hasWorkers, catalog, rateLimits] = await Promise.all([
         request.db.lookup(checkSchema).catch(() => 'unknown' as const),
+        request.db.lookup(hasWorkersForJobs).catch(() => true),
         app.catalog.isUp(),
         app.rateLimits.isUp(),
       ]);
@@ -48,6 +54,8 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
         schema,
         catalog: upOrDegraded(catalog),
         rate_limits: upOrDegraded(rateLimits),
+        workers: upOrDegraded(hasWorkers),
+        storage: upOrDegraded(!app.db.isDiskFull),
       };
       const ready = schema === 'current';
       return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });

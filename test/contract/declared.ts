@@ -35,6 +35,7 @@ const noDatabase: SharedDatabase = {
   credentials: unreachable,
   for: () => noDatabase,
   gates: [],
+  isDiskFull: false,
   close: async () => {},
 };
 
