@@ -6,13 +6,15 @@ import { openServices } from './database.ts';
 
 /** Defines the command `demo`. */
 export function define(command: Command): void {
-  command.action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
+  command
+    .option('--force', 'load it beside other customers too; the catalog is then left as it is')
+    .action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
 }
 
-async function load(): Promise<Demo> {
+async function load({ force }: { force?: true }): Promise<Demo> {
   const services = await openServices();
   try {
-    return await loadDemo(services);
+    return await loadDemo(services, force);
   } finally {
     await services.close();
   }
@@ -23,16 +25,18 @@ const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUB
 
 /** Returns a text about the demo: how to log in, the API key, and a curl command that can be run unchanged. */
 export const describeDemo = (demo: Demo, url: string): string =>
-  [
-    `Demo customer ${demo.customerId}${demo.created ? '' : ' (already existed)'}`,
-    `  login     ${demo.email}   password ${demo.password}`,
-    `  API key   ${demo.key}`,
-    `  catalog   ${demo.prospects === null ? 'unavailable; run this command again when it is available' : `${demo.prospects.toLocaleString('en')} prospects`}`,
-    '',
-    'Try it:',
-    '',
-    `  curl -s ${url}/api/ext/contacts/list \\`,
-    `    -H 'Authorization: X-API-Key ${demo.key}' \\`,
-    `    -H 'Content-Type: application/json' \\`,
-    `    -d '{"paginate": {"page": 1, "limit": 2}}'`,
-  ].join('\n');
+  demo.key === null
+    ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`
+    : [
+        `Demo customer ${demo.customerId}${demo.created ? '' : ' (already existed)'}`,
+        `  login     ${demo.email}   password ${demo.password}`,
+        `  API key   ${demo.key}`,
+        `  catalog   ${demo.prospects === null ? 'unavailable; run this command again when it is available' : `${demo.prospects.toLocaleString('en')} prospects`}`,
+        '',
+        'Try it:',
+        '',
+        `  curl -s ${url}/api/ext/contacts/list \\`,
+        `    -H 'Authorization: X-API-Key ${demo.key}' \\`,
+        `    -H 'Content-Type: application/json' \\`,
+        `    -d '{"paginate": {"page": 1, "limit": 2}}'`,
+      ].join('\n');

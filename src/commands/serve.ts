@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { FastifyInstance } from 'fastify';
 import { buildApp } from '../app.ts';
 import { readConfig } from '../config.ts';
-import { loadDemo, type Demo } from '../demo/load.ts';
+import { loadDemo, OtherCustomerError, type Demo } from '../demo/load.ts';
 import { startWorkers, type Workers } from '../jobs/workers.ts';
 import { migrate } from '../migrate.ts';
 import { answer } from './command.ts';
@@ -46,7 +46,7 @@ async function serve(options: Options): Promise<Serving> {
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
-    const demo = options.demo ? await loadDemo(services) : null;
+    const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
     app = buildApp(services);
     if (options.withWorker) workers = await startWorkersFor(app, services);
     const monitor = await listenMonitor(services);
@@ -58,6 +58,13 @@ async function serve(options: Options): Promise<Serving> {
     await services.close();
     throw error;
   }
+}
+
+/** Serves without the demo where it does not belong, and says so. */
+function warnOfOthers(error: unknown): null {
+  if (!(error instanceof OtherCustomerError)) throw error;
+  process.stderr.write(`warning: ${error.message}\n`);
+  return null;
 }
 
 const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: OpenServices): Promise<Workers> =>

@@ -9,7 +9,7 @@ import { insertKey } from '../queries/api-keys.ts';
 import { startUnlock } from '../jobs/start-unlock.ts';
 import { createContact } from '../queries/contacts.ts';
 import { grantCredits } from '../queries/credits.ts';
-import { insertCustomer } from '../queries/customers.ts';
+import { hasCustomersBeside, insertCustomer } from '../queries/customers.ts';
 import { findAccountByEmail, insertUser, resetPassword } from '../queries/users.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { pools } from '../schemas/credits.ts';
@@ -26,9 +26,13 @@ export interface Demo {
   /** True if `loadDemo` created the customer. False if the customer already existed; its data is kept then. */
   created: boolean;
   email: string;
-  password: string;
-  key: string;
-  /** Number of people in the prospect catalog. Null if the catalog is unavailable; the next call fills it then. */
+  /** Null if nothing was changed: a stored secret cannot be read back. */
+  password: string | null;
+  key: string | null;
+  /**
+   * Number of people in the prospect catalog. Null if the catalog is unavailable (the next call fills it then), or if
+   * nothing was changed.
+   */
   prospects: number | null;
 }
 
@@ -44,13 +48,37 @@ interface Services {
   config: Config;
 }
 
+/** Thrown if the database holds another customer. The demo would add invented people for whom that customer could pay. */
+export class OtherCustomerError extends Error {
+  constructor() {
+    super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');
+    this.name = 'OtherCustomerError';
+  }
+}
+
 /**
  * Creates the demo customer and fills the prospect catalog, each only if missing. Several processes may call it at
  * once. Secrets cannot be read back, so every call sets a new password and creates another API key that is valid for a
  * week. Earlier keys stay valid until they expire.
+ * @param force load the demo beside other customers too. It then leaves the catalog as it is, and changes nothing if the
+ *   demo customer exists.
+ * @throws OtherCustomerError without `force`, if the database holds another customer
  */
-export async function loadDemo({ db, catalog, config }: Services): Promise<Demo> {
-  const prospects = await loadDemoCatalog(db, catalog).catch(nullWhenDown);
+export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
+  const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
+  if (hasOthers && !force) throw new OtherCustomerError();
+  const existing = force ? await db.lookup((sql) => findAccountByEmail(sql, adminEmail)) : undefined;
+  if (existing)
+    return {
+      customerId: existing.customer_id,
+      created: false,
+      email: adminEmail,
+      password: null,
+      key: null,
+      prospects: null,
+    };
+  const people = hasOthers ? catalog.count({ criteria: [] }) : loadDemoCatalog(db, catalog);
+  const prospects = await people.catch(nullWhenDown);
   const password = randomBytes(12).toString('base64url');
   const passwordHash = await hashPassword(password);
   return db.transaction(async (sql) => {

@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../db.ts';
+import { fold } from '../fold.ts';
 import { notFound } from '../errors.ts';
 import { commandLine } from '../schemas/audit.ts';
 import type { CustomerSummary } from '../schemas/customers.ts';
@@ -101,4 +102,15 @@ export async function findSummary(sql: Sql, customerId: string): Promise<Custome
     ) seats
     where c.id = ${customerId}`;
   return row;
+}
+
+/** Returns true if there is a customer other than that of the user with this e-mail address. */
+export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
+  const [row] = await sql<[{ has_others: boolean }]>`
+    select exists (
+      select
+      from customers c
+      where c.id not in (select u.customer_id from users u where u.email_folded = ${fold(email)})
+    ) as has_others`;
+  return row.has_others;
 }

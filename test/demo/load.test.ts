@@ -44,3 +44,25 @@ describe('the demo customer', () => {
     expect(await call('POST', '/service-handler/list', {})).toHaveLength(1);
   });
 });
+
+describe('beside another customer the demo', () => {
+  it('is not loaded, and nothing is changed', async () => {
+    const other = await startApp();
+    await other.customer();
+    await expect(loadDemo(other)).rejects.toThrow('holds another customer');
+    expect(await other.owner`select from customers`).toHaveLength(1);
+    expect(await other.owner`select from prospects`).toHaveLength(0);
+  });
+
+  it('is loaded by force without its catalog, and the second time changes nothing', async () => {
+    const other = await startApp();
+    await other.customer();
+    const first = await loadDemo(other, true);
+    expect(first).toMatchObject({ created: true, prospects: 0 });
+    const before = await other.owner`select password_hash from users order by id`;
+    const again = { customerId: first.customerId, created: false, password: null, key: null, prospects: null };
+    expect(await loadDemo(other, true)).toMatchObject(again);
+    expect(await other.owner`select password_hash from users order by id`).toEqual(before);
+    expect(await other.owner`select from prospects`).toHaveLength(0);
+  });
+});
