@@ -2,10 +2,13 @@ import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
 import { jobTypes, type JobType } from './schemas/jobs.ts';
 
-/** The schema that holds the queue's tables. */
+/** The database schema that holds pg-boss's tables. */
 export const queueSchema = 'pgboss';
 
-/** How jobs are tried: until they succeed, at growing distances; that a worker died is seen by its missing heartbeat. */
+/**
+ * Options for jobs that are retried until they succeed, with growing delays. A missing heartbeat shows that a worker
+ * died.
+ */
 const persistent = {
   retryLimit: 10_000,
   retryDelay: 1,
@@ -16,17 +19,20 @@ const persistent = {
 };
 
 /**
- * Turns of customers: at most one message of a customer waits (policy `short`), so that customers are served in turn. What
- * a message leads to is short; messages that were dealt with are of no use.
+ * Options for queues of turns. Policy `short` lets only one message per customer wait, so that customers are served in
+ * turn. Turns are short, and finished messages are useless, so both expire soon.
  */
 const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
 
-/** The queues, one for each kind of job. `notify`: workers are woken by a new job; else they look for one now and then. */
+/**
+ * The queues, one for each kind of job. `notify: true` notifies idle workers of a new job; otherwise workers only poll.
+ */
 export const queues = {
   unlock: turns,
   verify: turns,
   'settle-companies': turns,
-  // Its name was `fill-list` when it was no queue of turns. A queue keeps the policy that it was created with.
+  // Its name was `fill-list` before it became a queue of turns. The name changed because a queue keeps the policy that
+  // it was created with.
   'fill-lists': turns,
   'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
@@ -34,7 +40,7 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** The queue that holds the turns for jobs of each type. */
+/** The queue of turns for each job type. */
 const queueOfType = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -42,16 +48,16 @@ const queueOfType = {
   verify_list: 'verify',
 } as const satisfies Record<JobType, JobKind>;
 
-/** A queue of turns at jobs. */
+/** The name of a queue whose turns process rows of the table `jobs`. */
 export type TurnQueue = (typeof queueOfType)[JobType];
 
-/** Returns the queue that holds the turns for jobs of this type. */
+/** Returns the queue whose turns process jobs of this type. */
 export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 
-/** The job types of each queue of turns. */
+/** The job types that each queue of turns processes. */
 export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
 
-/** When the queue itself creates a job of a kind (cron, in UTC); null for kinds that only the service enqueues. */
+/** Cron schedules (UTC) on which pg-boss enqueues a job of a kind; null for kinds that only the service enqueues. */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
   unlock: null,
@@ -62,9 +68,8 @@ const schedules: Record<JobKind, string | null> = {
 };
 
 /**
- * Brings the queue's own tables to the version that this program's library needs, and the queues and schedules to what
- * they are here. The owner's work, like migrations, so that the service itself needs no right to make tables. May be
- * repeated.
+ * Updates pg-boss's tables to the version of the installed library, and its queues and schedules to those in this file.
+ * Run by the database owner, like migrations, so that the service needs no right to create tables. Idempotent.
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({
@@ -80,7 +85,7 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   try {
     for (const [kind, options] of Object.entries(queues)) {
       await boss.createQueue(kind, options);
-      // A queue keeps the policy that it was made with.
+      // pg-boss cannot change the policy of an existing queue.
       const { policy, ...changeable } = { policy: undefined, ...options };
       void policy;
       await boss.updateQueue(kind, changeable);

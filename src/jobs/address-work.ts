@@ -2,29 +2,32 @@ import type { AddressInput } from '../queries/job-inputs.ts';
 import type { Verification } from '../schemas/verification.ts';
 import type { JobContext } from './handler.ts';
 
-/** Addresses in hand at most. */
+/** Maximum number of emails in flight. */
 const handSize = 1_000;
-/** Of these, addresses of one domain at most: where a domain answers slowly, others must find room beside it. */
+/** Maximum number of emails in flight for one domain, so that a slow domain leaves capacity for others. */
 const domainShare = 50;
-/** Addresses that are begun at once at most: the DNS is asked for each of their domains. */
+/** Maximum number of emails started at once: each one looks up its domain in the DNS. */
 const begunAtOnce = 200;
-/** After so long (ms) no address is begun: other jobs want their turn. */
+/** Milliseconds after which a batch starts no more emails, so that other jobs get their turn. */
 const beginMs = 8_000;
-/** How often answers are settled (ms), so that progress is seen and little is asked twice after a crash. */
+/**
+ * Milliseconds between settlements: short, so that progress is visible and few mailboxes are checked again after a
+ * crash.
+ */
 const settleMs = 500;
 
-/** An address that is verified. */
+/** An email and the outcome of its verification. */
 export interface Verified {
   input: AddressInput;
   verification: Verification;
 }
 
 /**
- * The addresses that a slice has in hand: they wait for their turn at their domain, or a mail server is being asked, or they
- * are verified and not settled yet.
+ * The emails that a batch has in flight. Each waits for its domain, is being checked by a mail server, or is verified
+ * and not settled yet.
  *
- * A mailbox is to be asked once. So an address stays in hand until it is settled, or was sent away before its turn came. Only
- * a worker that lost its lease, or whose time to shut down is over, abandons what it has.
+ * A mailbox should be checked only once. So an email stays in flight until it is settled, or is released before its
+ * check began. Only a worker that lost its lease, or whose shutdown time is over, abandons its emails.
  */
 export class AddressWork {
   readonly #verifier: JobContext['verifier'];
@@ -33,18 +36,18 @@ export class AddressWork {
   readonly #inHand = new Map<number, AddressInput>();
   readonly #verified = new Map<number, Verified>();
   readonly #closed = new AbortController();
-  /** Aborted when no address may be begun any more; those that wait for their turn are sent away. */
+  /** Aborted when no more emails may be started. Emails that still wait for their domain are released then. */
   readonly #late: AbortSignal;
   #isAbandoned = false;
   #fault: unknown;
-  /** Ends a pause. */
+  /** Ends the current wait of `rest`. */
   #wake = () => undefined as void;
 
-  /** @param signal as a slice gets it */
+  /** @param signal the signal of the batch: aborted when the worker is asked to stop or the lease is lost */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
     this.#customerId = customerId;
-    // Where no mail server is asked, no domain is slow.
+    // Without SMTP checks no domain is slow.
     this.#domainShare = config.VERIFY_SMTP === 'on' ? domainShare : handSize;
     this.#late = AbortSignal.any([signal, this.#closed.signal, AbortSignal.timeout(beginMs)]);
     const stop = () => (stopping.aborted ? this.#abandonAfter(graceMs(config)) : this.#abandon());
@@ -52,27 +55,27 @@ export class AddressWork {
     else signal.addEventListener('abort', stop, { once: true });
   }
 
-  /** How many addresses may be begun now. */
+  /** Number of emails that may be started now. */
   get room(): number {
     return this.#late.aborted ? 0 : Math.min(begunAtOnce, handSize - this.#inHand.size);
   }
 
-  /** How many addresses are in hand. */
+  /** Number of emails in flight. */
   get size(): number {
     return this.#inHand.size;
   }
 
-  /** Domains that have their share of what is in hand. */
+  /** Domains that have reached their maximum number of emails in flight. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#domainShare).map(([domain]) => domain);
   }
 
-  /** What is verified and not settled yet. */
+  /** Emails that are verified and not settled yet. */
   get verified(): Verified[] {
     return [...this.#verified.values()];
   }
 
-  /** Whether nothing can come of it any more that has to be settled. */
+  /** Whether the batch has no more outcomes to settle, now or later. */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inHand.size === 0;
   }
@@ -81,15 +84,15 @@ export class AddressWork {
     return this.#isAbandoned;
   }
 
-  /** What went wrong unexpectedly with an address; what else was in hand is not lost by it. */
+  /** The first unexpected error of a verification, if any. The other emails in flight are still settled. */
   get fault(): unknown {
     return this.#fault;
   }
 
   /**
-   * Begins to verify addresses, except those that are in hand and those of domains that have their share.
-   * @param most how many at most
-   * @returns how many
+   * Starts to verify emails. Skips emails that are in flight already and emails of full domains.
+   * @param most maximum number of emails to start
+   * @returns the number of emails started
    */
   begin(inputs: readonly AddressInput[], most: number): number {
     const counts = this.#countDomains();
@@ -106,13 +109,13 @@ export class AddressWork {
     return begun;
   }
 
-  /** Waits a little, or until there is nothing to wait for. */
+  /** Waits up to 500 ms for verifications in flight. Returns at once if there are none. */
   async pause(): Promise<void> {
     if (this.#isAbandoned || !this.#isWaiting) return;
     await this.rest();
   }
 
-  /** Waits a little, in any case unless it is woken. */
+  /** Waits 500 ms, or until the last verification in flight ends. */
   async rest(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -123,17 +126,17 @@ export class AddressWork {
     });
   }
 
-  /** Lets go of addresses that are settled. */
+  /** Removes settled emails from those in flight. */
   letGo(settled: readonly Verified[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Nobody waits for the rest. */
+  /** Releases all emails that still wait for their domain, and starts no more. */
   end(): void {
     this.#closed.abort();
   }
 
-  /** Whether somebody is still being asked, or waits for that. */
+  /** Whether any email in flight is not verified yet. */
   get #isWaiting(): boolean {
     return this.#verified.size < this.#inHand.size;
   }
@@ -147,10 +150,10 @@ export class AddressWork {
   async #verify(input: AddressInput): Promise<void> {
     try {
       const verification = await this.#verifier.verify(input.item, this.#late, this.#customerId);
-      // The verifier may be closed by then, and its answer would be none.
+      // Once abandoned, the verifier may be closed, and its result would be meaningless.
       if (!this.#isAbandoned) this.#verified.set(input.position, { input, verification });
     } catch (error) {
-      // Sent away while it waited for its turn: a later slice takes it up.
+      // Released while it waited for its domain, or failed. A later batch verifies it.
       this.#drop(input);
       if (!this.#late.aborted) this.#fail(error);
     }
@@ -177,5 +180,8 @@ export class AddressWork {
   }
 }
 
-/** How long a worker that stops waits for answers: some of its time is for settling them. */
+/**
+ * Milliseconds that a stopping worker waits for verifications in flight. The remaining shutdown time is for settling
+ * them.
+ */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);

@@ -4,17 +4,20 @@ import { awaitStarts } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 import { batchTurns, startBatches, type BatchKind } from './start.ts';
 
-/** A customer's turn at work that is done in batches. */
+/** One turn of a customer at work that is done in batches: its queue and its time limits. */
 export interface BatchTurn {
   queue: BatchKind;
   customerId: string;
-  /** Seconds after which the rest is left to another turn, behind those of other customers. */
+  /** Seconds after which the turn ends and enqueues another one, behind the turns of other customers. */
   seconds: number;
-  /** Seconds after which a turn comes that found others at work. */
+  /** Delay in seconds of the next turn when other workers are already processing all of this customer's work. */
   busySeconds: number;
 }
 
-/** Does batches, each in a transaction, until nothing is left to do or the turn is over. A retry resumes after the last batch. */
+/**
+ * Runs batches, each in its own transaction, until no work is left or the turn's time is over. In the second case it
+ * enqueues the next turn. A retry resumes after the last committed batch.
+ */
 export async function takeBatches(
   { db, stopping }: JobContext,
   { queue, customerId, seconds, busySeconds }: BatchTurn,

@@ -5,13 +5,13 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { finish } from './settle.ts';
 
 /**
- * Cancels a job: what is delivered stays, what is left is skipped, and its credits are given back. A turn that is at it finds
- * its lease gone.
- * @throws not_found; conflict when the job has ended
+ * Cancels a job. Finished items keep their results, open items are skipped, and the unspent credits are released. A
+ * worker that is processing the job loses its lease.
+ * @throws not_found; conflict when the job has already ended
  */
 export async function cancelJob(sql: Transaction, customerId: string, id: string, visible: Visible): Promise<void> {
   const status = await lockJob(sql, customerId, id, visible);
-  if (finalStatuses.includes(status as FinalStatus)) throw conflict(`The job is ${status} already`);
+  if (finalStatuses.includes(status as FinalStatus)) throw conflict(`The job is already ${status}`);
   await skipRest(sql, customerId, id);
   await finish(sql, customerId, id, { status: 'CANCELLED' });
 }

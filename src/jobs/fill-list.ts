@@ -2,15 +2,15 @@ import { fillNextBatch } from '../queries/list-fills.ts';
 import { takeBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Seconds after which other customers come before the rest. */
+/** Maximum length of a turn in seconds. Then other customers get their turns. */
 const turnSeconds = 1;
-/** Seconds that a turn waits for other turns of the same customer that fill all lists there are to fill. */
+/** Seconds until the next attempt, when other turns are already filling all lists of this customer. */
 const busySeconds = 2;
 
 /**
- * Writes down who is in the lists whose rules have changed, batch by batch. Progress is stored on the list's row, so a retry
- * resumes there.
- * @param seconds after which the rest is left to another turn
+ * Creates the handler that fills a customer's lists after their rules changed: it writes the members to the database,
+ * batch by batch. Progress is stored on the list's row, so a retry resumes there.
+ * @param seconds maximum length of a turn; another turn does the remaining work
  */
 export const fillLists =
   (seconds = turnSeconds): Handler<'fill-lists'> =>

@@ -6,18 +6,26 @@ import type { JobKind } from '../queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
 import type { Jobs } from './queue.ts';
 
-/** What a job works with. */
+/** The services that a job handler uses. */
 export interface JobContext {
   config: Config;
   db: Database;
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /** Set when the worker is asked to stop: a long job leaves the rest to another one. */
+  /**
+   * Aborted when the worker is asked to stop. A long job then ends early and leaves its remaining work to another turn.
+   */
   stopping: AbortSignal;
-  /** Slices that go on though their turn is over. The worker waits for them before it ends. None of them rejects. */
+  /**
+   * Batches that still run after their turn has ended. The worker waits for them before it stops. These promises never
+   * reject.
+   */
   background: Set<Promise<void>>;
 }
 
-/** Does a job. May be called again for a job that it was interrupted in, or has done. */
+/**
+ * Handles one message of a queue. Must be idempotent: it may be called again for a job that was interrupted or is
+ * already done.
+ */
 export type Handler<K extends JobKind> = (context: JobContext, data: Jobs[K]) => Promise<void>;

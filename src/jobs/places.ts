@@ -12,27 +12,30 @@ import {
 } from '../queries/worker-places.ts';
 import { enqueueOnce, type TurnKind } from './queue.ts';
 
-/** Seconds after which a customer whose share is used up is looked at again. */
+/** Seconds until the next attempt for a customer whose share of the worker slots is used up. */
 const retrySeconds = 1;
-/** Milliseconds between attempts to give a place back. */
+/** Milliseconds between attempts to release a slot. */
 const giveAgainMs = 1_000;
 
-/** What the places of a process need. */
+/** The services that `ProcessPlaces` uses. */
 export interface PlacesContext {
   db: Database;
   log: FastifyBaseLogger;
-  /** Set when the process is asked to stop. */
+  /** Aborted when the process is asked to stop. */
   stopping: AbortSignal;
 }
 
-/** The places for jobs of this process. They are shared between customers together with those of all other processes. */
+/**
+ * The worker slots of this process, in which its jobs run. All processes together share their slots fairly between
+ * customers.
+ */
 export class ProcessPlaces {
   readonly #context: PlacesContext;
   readonly #processId = crypto.randomUUID();
   readonly #places: WorkerPlace[];
   #signs: NodeJS.Timeout | undefined;
 
-  /** @param atOnce how many places there are for each kind of job */
+  /** @param atOnce number of slots for each kind of job */
   constructor(context: PlacesContext, atOnce: readonly [kind: JobKind, places: number][]) {
     this.#context = context;
     this.#places = atOnce.flatMap(([kind, places]) =>
@@ -40,32 +43,35 @@ export class ProcessPlaces {
     );
   }
 
-  /** Shows the places to all other processes, from now on until `close`. */
+  /** Registers the slots in the database, so that all processes count them. Renews the registration until `close`. */
   async open(): Promise<void> {
     const { db, log } = this.#context;
     const show = () => db.transaction((sql) => showPlaces(sql, this.#places));
     await show();
     this.#signs = setInterval(() => {
-      show().catch((err: unknown) => log.warn({ err }, 'the places of this worker were not shown'));
+      show().catch((err: unknown) => log.warn({ err }, "this worker's slots could not be registered; retrying"));
     }, signSeconds * 1000);
   }
 
-  /** Takes the places away. No work may be in them any more. */
+  /** Removes the slots from the database. Call this only when no job runs in them any more. */
   async close(): Promise<void> {
     if (!this.#signs) return;
     clearInterval(this.#signs);
     const { db, log } = this.#context;
     await db
       .transaction((sql) => removePlaces(sql, this.#processId))
-      .catch((err: unknown) => log.warn({ err }, 'the places of this worker were not removed'));
+      .catch((err: unknown) => log.warn({ err }, "this worker's slots could not be removed; the sweep removes them"));
   }
 
-  /** Does a turn of a customer in a place. If the customer's share does not admit that now, enqueues the turn for later. */
+  /**
+   * Runs a customer's turn in a slot. If the customer has used up its share of slots, enqueues the turn again for
+   * later.
+   */
   async run(kind: TurnKind, number: number, customerId: string, turn: () => Promise<void>): Promise<void> {
     const place = { kind, processId: this.#processId, number };
     const isTaken = await this.#context.db.transaction(async (sql) => {
       if (await takePlace(sql, customerId, place)) return true;
-      // A key of its own, so that it does not keep a turn from being taken sooner.
+      // A separate key, so that this delayed turn does not block an immediate one.
       const singletonKey = `${customerId} share`;
       await enqueueOnce(sql, kind, { customerId }, { singletonKey, startAfter: retrySeconds });
       return false;
@@ -78,14 +84,16 @@ export class ProcessPlaces {
     }
   }
 
-  /** A place that nobody works in must not count as held, so this is tried until it succeeds or the process stops. */
+  /**
+   * Releases a slot. Retries until that succeeds or the process stops, because an unused slot must not count as held.
+   */
   async #give(place: WorkerPlace, customerId: string): Promise<void> {
     const { db, log, stopping } = this.#context;
     for (;;) {
       try {
         return await db.transaction((sql) => givePlace(sql, customerId, place));
       } catch (err) {
-        log.warn({ err, place }, 'a place was not given back');
+        log.warn({ err, place }, 'a worker slot could not be released yet');
         if (stopping.aborted) return;
         await sleep(giveAgainMs);
       }

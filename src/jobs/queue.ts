@@ -3,12 +3,12 @@ import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../db.ts';
 import { queueSchema, type JobKind } from '../queues.ts';
 
-/** A turn of a customer: a piece of work at one of its jobs. */
+/** The message of a turn: one worker's go at the jobs of this customer. */
 export interface Turn {
   customerId: string;
 }
 
-/** What a job of each kind is told. */
+/** The data of a queue message, for each kind of job. */
 export interface Jobs extends Record<JobKind, object> {
   unlock: Turn;
   verify: Turn;
@@ -18,20 +18,20 @@ export interface Jobs extends Record<JobKind, object> {
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** Kinds of jobs that are turns of customers. */
+/** The kinds of jobs that are turns of customers. */
 export type TurnKind = { [K in JobKind]: Jobs[K] extends Turn ? K : never }[JobKind];
 
-/** When a job may wait only once. */
+/** Options that stop a job from being enqueued twice. */
 interface Once {
-  /** Of jobs with the same key only one waits at a time. */
+  /** Of several jobs with the same key, only one waits in the queue at a time. */
   singletonKey: string;
-  /** Seconds from now before which it is not taken. */
+  /** Delay in seconds before a worker may take the job. */
   startAfter?: number;
 }
 
 /**
- * Enqueues a job in the caller's transaction: it is there when that commits, and never otherwise.
- * @returns whether none of its key was waiting already
+ * Enqueues a job in the caller's transaction. Workers see the job when that transaction commits; a rollback removes it.
+ * @returns false if a job with the same key already waits; nothing is enqueued then
  */
 export const enqueueOnce = async <K extends JobKind>(
   sql: Transaction,
@@ -41,8 +41,8 @@ export const enqueueOnce = async <K extends JobKind>(
 ): Promise<boolean> => (await send(sql, kind, data, once)) !== null;
 
 /**
- * Has a turn of each of these customers waited for, where none is yet.
- * @returns how many there were of those
+ * Enqueues one turn for each customer that has none queued.
+ * @returns the number of turns enqueued
  */
 export async function enqueueWaiting(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
   const messages = customerIds.map((customerId) => ({ data: { customerId }, singletonKey: customerId }));
@@ -53,8 +53,8 @@ export async function enqueueWaiting(sql: Transaction, queue: TurnKind, customer
 const asking = new AsyncLocalStorage<Transaction>();
 
 /**
- * One for all transactions, for it keeps what it has read about the queues; each call's statements go to the transaction
- * that the call was made in. It is never started, and has no connection of its own.
+ * Sends the messages of all transactions. It is shared because it caches what it reads about the queues. Each call's
+ * statements run in the transaction that made the call. The sender is never started and has no connection of its own.
  */
 const sender = new PgBoss({
   db: {
@@ -68,7 +68,7 @@ const sender = new PgBoss({
   schedule: false,
 });
 
-/** Every message has the same few texts. */
+/** Prepares the statements: all messages share a few statement texts. */
 const prepared = { prepare: true };
 
 const send = (sql: Transaction, kind: JobKind, data: object, once: Once): Promise<string | null> =>

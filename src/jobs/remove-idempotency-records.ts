@@ -1,7 +1,7 @@
 import { removeExpiredRecords } from '../queries/idempotency.ts';
 import type { Handler } from './handler.ts';
 
-/** Removes what is kept under Idempotency-Keys past its time, some at once, so that no lock and no transaction is long. */
+/** Removes expired idempotency records. It works in small batches, so that locks and transactions stay short. */
 export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async ({ db, log, stopping }) => {
   let removed = 0;
   for (let some = -1; some !== 0 && !stopping.aborted; removed += some)

@@ -11,15 +11,17 @@ import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { wake } from './wake.ts';
 
 /**
- * Has the rest of a job done. One that has ended stays as it is, and what it did not settle becomes a new job with a reservation
- * of its own, at the price of the first. One that has not ended is worked at anyway; a worker is woken for it.
- * @returns the job that does it
- * @throws not_found; conflict when nothing is left, another job does it already, or its inputs are no longer kept; InsufficientCredits
+ * Retries a job. If the job FAILED or was CANCELLED, creates a new job for the items without a result, with its own
+ * reservation at the same price per item; the old job does not change. If the job has not ended, enqueues a turn for
+ * it.
+ * @returns the job that does the remaining work
+ * @throws not_found; conflict when nothing is left to do, another job already retries this one, or its inputs are no
+ *   longer stored; InsufficientCredits
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const status = await lockJob(sql, customerId, id, jobTypes);
   const job = await readJob(sql, customerId, id);
-  if (status === 'COMPLETED') throw conflict('The job is COMPLETED: nothing is left to do');
+  if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
   const isOver = status === 'FAILED' || status === 'CANCELLED';
   const { reserved, ...begun } = isOver ? await startRest(sql, job) : { id, status, reserved: 0 };
   await wake(sql, queueOf(job.type), customerId);
@@ -29,24 +31,24 @@ export async function retryJob(sql: Transaction, customerId: string, id: string)
 
 async function startRest(sql: Transaction, job: JobRow): Promise<JobStarted & { reserved: number }> {
   const retry = await findRetry(sql, job.customer_id, job.id);
-  if (retry) throw conflict(`The rest of the job is done by ${retry}`);
+  if (retry) throw conflict(`The job was already retried: see job ${retry}`);
   const { type, sync_crm, pool, cost } = job;
   const request = { ...(job.request as object), retry_of: job.id };
   const begun = await insertJob(sql, job.customer_id, { type, sync_crm, request, pool, cost, total: 0, reserved: 0 });
   const { total, payable } = await takeRest[type](sql, job, begun.id);
-  if (total === 0) throw conflict('Nothing is left to do of the job');
+  if (total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
   const reserved = payable * cost;
   await setTotal(sql, job.customer_id, begun.id, { total, reserved });
   return { ...begun, reserved };
 }
 
-/** How many items are left, and how many of them may cost something. */
+/** Number of items that a job has left, and how many of them may cost credits. */
 interface Rest {
   total: number;
   payable: number;
 }
 
-/** Counts what is left of a job. What the job was given and did not settle becomes the input of the job `to`. */
+/** Counts the items that a job has left. Copies its inputs without a result to the job `to`. */
 type TakeRest = (sql: Transaction, job: JobRow, to: string) => Promise<Rest>;
 
 const unlockRest: TakeRest = async (_sql, job) => {
@@ -60,7 +62,7 @@ const unlockRest: TakeRest = async (_sql, job) => {
  */
 async function takeInputs(sql: Transaction, job: JobRow, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))
-    throw conflict('The job ended more than 30 days ago: its inputs are no longer kept');
+    throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');
   return insertRest(sql, job.customer_id, { from: job.id, to });
 }
 

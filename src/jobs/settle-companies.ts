@@ -2,21 +2,21 @@ import { settleBatch } from '../queries/company-settlements.ts';
 import { takeBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Seconds after which other customers come before the rest. */
+/** Maximum length of a turn in seconds. Then other customers get their turns. */
 const turnSeconds = 5;
-/** Seconds that a turn waits for another one of the same customer. */
+/** Seconds until the next attempt, when another turn of the same customer is settling. */
 const busySeconds = 5;
 
-/** Contacts of the first batch of a turn, and of the largest. */
+/** Number of contacts in the first batch of a turn, and the maximum for later batches. */
 const firstSize = 250;
 const largestSize = 2_000;
-/** Milliseconds that a batch should take: as long its contacts are locked. */
+/** Target duration of a batch in milliseconds. Its contacts stay locked that long. */
 const batchMs = 50;
 
 /**
- * Settles contacts of a customer's companies that were changed or deleted, batch by batch. Progress is stored with the
- * settlement, so a retry resumes there.
- * @param seconds after which the rest is left to another turn
+ * Creates the handler that settles the contacts of a customer's changed and deleted companies, batch by batch. Progress
+ * is stored with the settlement, so a retry resumes there.
+ * @param seconds maximum length of a turn; another turn does the remaining work
  */
 export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
@@ -30,6 +30,6 @@ export const settleCompanies =
     });
   };
 
-/** How many contacts can be settled in time, judged by a batch before; at most twice as many as in that. */
+/** Returns the number of contacts for the next batch, from the duration of the last one. At most doubles the size. */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(largestSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

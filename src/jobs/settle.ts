@@ -5,23 +5,26 @@ import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from 
 import { holdJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
-/** What a piece of work came to. */
+/** The finished work that one settlement stores. */
 export interface Delivery {
-  /** Rows of positions that are there already are left out, and not charged. */
+  /** The new results. A position that already has a result is ignored and not charged again. */
   results: NewResult[];
-  /** Where the work goes on; as before when left out. */
+  /** The position from which the job continues; unchanged if left out. */
   progress?: object;
-  /** Whether nothing but its inputs is left to do: the job is COMPLETED if each of them has its result now. */
+  /** Whether no other work remains. If true, and every input has its result, the job becomes COMPLETED. */
   isLast: boolean;
 }
 
-/** A job after a delivery. */
+/** A job after its finished work was stored. */
 export interface Settled extends JobRow {
-  /** Whether it is COMPLETED. */
+  /** Whether the job is COMPLETED. */
   isCompleted: boolean;
 }
 
-/** The job is no longer this turn's: it has ended, or another turn has it. Whoever meets this has nothing more to do. */
+/**
+ * Thrown when this turn no longer holds the job: the job has ended, or another turn has leased it. The turn must stop;
+ * there is nothing to clean up.
+ */
 export class LeaseLost extends Error {
   constructor() {
     super('The lease on the job is lost');
@@ -30,12 +33,12 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Settles a piece of work in one transaction: what was made, its results, the counts, and the credits for it, or nothing.
- * The job's row is locked first, the balance last.
- * @param deliver makes and writes what is delivered; is given the job as it stands. May write whatever the settling's
- *   transaction is to cover. It must not charge more than `reserved - charged`.
- * @returns the job as it has become
- * @throws LeaseLost when the job is another's by now; nothing is written then
+ * Settles finished work in one transaction: stores what `deliver` writes, the results, the counts and the charged
+ * credits, or nothing at all. Locks the job's row first and the balance last.
+ * @param deliver gets the locked job, writes the work and returns its results. Anything that must commit together with
+ *   the results may be written here. It must not charge more than `reserved - charged`.
+ * @returns the job after the settlement
+ * @throws LeaseLost when another turn holds the job or it has ended; nothing is written
  */
 export const settle = (
   { db }: Pick<JobContext, 'db'>,
@@ -47,23 +50,26 @@ export const settle = (
     if (!held) throw new LeaseLost();
     const { isLast, ...delivered } = await deliver(sql, held);
     const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
-    // Rows decide, not sums of what was sent: the job must not end while an input has no result.
+    // The rows decide, not the number of results sent: a job must not end while an input has no result.
     const isCompleted = isLast && !(await hasOpenInput(sql, job));
     if (isCompleted) await finish(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
     else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
     return { ...job, isCompleted };
   });
 
-/** Returns the position up to which each input has its result, as far as the job's row tells. */
+/**
+ * Returns a position up to which every input has its result, as stored on the job's row. Later inputs may have results
+ * too.
+ */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await firstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
- * Ends a job, and gives back what it has not spent.
- * @param charge credits to charge before, for what was delivered in this transaction
- * @returns false when it had ended before; nothing is written then
+ * Ends a job and releases its unspent credits.
+ * @param charge credits to charge first, for the work stored in this transaction
+ * @returns false when the job had already ended; nothing is written then
  */
 export async function finish(
   sql: Transaction,

@@ -3,7 +3,7 @@ import { unlockContacts } from './unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
 import { verifyEmails } from './verify-emails.ts';
 
-/** Who does a slice of which jobs. */
+/** The function that runs one batch of a job, for each job type. */
 export const slices: Slices = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,

@@ -6,13 +6,13 @@ import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { wake } from './wake.ts';
 
-/** What a job is begun with: all of it commits together, or nothing does. */
+/** A new job together with its inputs. All of it commits together. */
 interface Given extends NewJob {
   inputs: JobInput[];
 }
 
 /**
- * Begins a job.
+ * Creates a job with its inputs, reserves its credits and enqueues a turn for it.
  * @throws InsufficientCredits
  */
 export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
@@ -24,8 +24,9 @@ export async function startJob(sql: Transaction, customerId: string, { inputs, .
 }
 
 /**
- * Numbers what was given, and marks what stands there a second time.
- * @param keyOf what two that are the same have in common
+ * Converts given items to numbered job inputs and marks repeated items as duplicates.
+ * @param keyOf returns the key by which two items count as the same
+ * @returns the inputs, and the number of distinct items
  */
 export function toInputs<T>(
   given: readonly T[],

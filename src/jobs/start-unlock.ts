@@ -12,7 +12,7 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * What an unlock by filters looks for: prospects that the customer has not unlocked.
+ * Returns the catalog search of an unlock by filters: matching prospects that the customer has not unlocked.
  * @throws DomainError `validation_failed`
  */
 export const searchOf = (
@@ -21,8 +21,8 @@ export const searchOf = (
 ): Search => toSearch(customerId, { ...(filters ? { filters } : {}), ...(order_by === undefined ? {} : { order_by }) });
 
 /**
- * Begins to unlock the first prospects that match.
- * @param matches how many there were before the transaction began; the job finds them itself
+ * Creates a job that unlocks the first prospects that match the filters.
+ * @param matches number of matching prospects, counted before the transaction began; the job searches again
  * @throws InsufficientCredits
  */
 export async function startUnlock(
@@ -38,7 +38,7 @@ export async function startUnlock(
   return startJob(sql, customerId, { ...given, inputs: [] });
 }
 
-/** What that start would come to. */
+/** Estimates the cost of `startUnlock` for the same request. Creates nothing. */
 export async function estimateUnlock(
   sql: Transaction,
   customerId: string,
@@ -51,7 +51,8 @@ export async function estimateUnlock(
 }
 
 /**
- * Begins to unlock the prospects named. Whether they exist is for the job to find out, so that this needs no catalog.
+ * Creates a job that unlocks the given prospects. The job itself checks whether they exist, so the start needs no
+ * catalog.
  * @throws InsufficientCredits
  */
 export async function startSelectedUnlock(
@@ -67,8 +68,8 @@ export async function startSelectedUnlock(
 }
 
 /**
- * What that start would come to.
- * @param matches how many of the prospects exist
+ * Estimates the cost of `startSelectedUnlock` for the same prospects. Creates nothing.
+ * @param matches number of the given prospects that exist
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
@@ -81,7 +82,7 @@ export async function estimateSelectedUnlock(
   return { matches, cost, available: await availableCredits(sql, customerId, pool) };
 }
 
-/** How many of the prospects exist, each counted once. */
+/** Returns the number of given prospects that exist in the catalog. Repeated ids count once. */
 export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
   (await catalog.find(distinct(ids))).length;
 

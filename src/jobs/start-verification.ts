@@ -15,8 +15,8 @@ type Costs = Pick<Config, 'VERIFY_COST'>;
 const pool = 'verification';
 
 /**
- * Begins to verify addresses. The same one twice is one, however it is written.
- * @throws not_found with the pointer of every contact that is not the customer's, InsufficientCredits
+ * Creates a job that verifies emails. An email that is given twice, in any spelling, is verified and charged once.
+ * @throws not_found with the JSON pointer of every contact that does not belong to the customer; InsufficientCredits
  */
 export async function startEmailVerification(
   sql: Transaction,
@@ -38,7 +38,7 @@ export async function startEmailVerification(
 }
 
 /**
- * Begins to verify the work e-mails of a list's members, and to write the outcome to them.
+ * Creates a job that verifies the work emails of a list's members and writes the outcomes to these contacts.
  * @throws not_found; conflict when the list has too many members; InsufficientCredits
  */
 export async function startListVerification(

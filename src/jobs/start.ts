@@ -3,28 +3,31 @@ import type { Fill } from '../queries/list-fills.ts';
 import { delayTurns } from '../queries/turns.ts';
 import { enqueueOnce, type TurnKind } from './queue.ts';
 
-/** Kinds of turns whose work is not described by rows of `jobs`. */
+/** Kinds of turns whose work is not stored in the table `jobs`. */
 export type BatchKind = Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
 
-/** The turns of such a kind. */
+/** Returns the turn kind of a queue that works through batches and has no job types. */
 export const batchTurns = (queue: BatchKind) => ({ queue, types: [] }) as const;
 
-/** Has a worker fill a list, once the transaction commits. To be called at the end of the transaction. */
+/**
+ * Enqueues a turn that fills a list, if there is one to fill. The turn runs after the transaction commits. Call this at
+ * the end of the transaction.
+ */
 export async function startFill(sql: Transaction, fill: Fill | undefined): Promise<void> {
   if (fill) await startBatches(sql, 'fill-lists', fill.customerId);
 }
 
 /**
- * Has a worker settle the contacts of the customer's companies, once the transaction commits. To be called at the end of the
- * transaction.
+ * Enqueues a turn that settles the contacts of the customer's changed companies. The turn runs after the transaction
+ * commits. Call this at the end of the transaction.
  */
 export const startSettling = (sql: Transaction, customerId: string): Promise<void> =>
   startBatches(sql, 'settle-companies', customerId);
 
 /**
- * Has a worker take a turn of the customer, once the transaction commits, and not before it can see what the transaction
- * wrote. To be called at the end of the transaction.
- * @param startAfter seconds from now before which nobody comes
+ * Enqueues a turn of the customer. The turn runs after the transaction commits and sees everything that the transaction
+ * wrote. Call this at the end of the transaction.
+ * @param startAfter delay in seconds before a worker may take the turn
  */
 export async function startBatches(
   sql: Transaction,
@@ -33,7 +36,7 @@ export async function startBatches(
   startAfter = 0,
 ): Promise<void> {
   await delayTurns(sql, customerId, batchTurns(queue));
-  // What comes later has a key of its own: it does not keep a worker from coming sooner.
+  // A delayed turn has a separate key, so that it does not block an immediate one.
   const singletonKey = startAfter > 0 ? `${customerId} later` : customerId;
   await enqueueOnce(sql, queue, { customerId }, { singletonKey, startAfter });
 }

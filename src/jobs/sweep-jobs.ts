@@ -11,8 +11,8 @@ import type { Handler, JobContext } from './handler.ts';
 import { enqueueWaiting, type TurnKind } from './queue.ts';
 
 /**
- * Puts right what was left behind, once a minute: jobs that wait while nobody comes for them, places of workers that died,
- * unlocks that the catalog was not told of, inputs and results of jobs that ended long ago.
+ * Repairs what failed workers left behind. Runs once a minute. It enqueues missing turns for waiting jobs, frees the
+ * slots of dead workers, indexes unindexed unlocks, and removes the inputs and results of jobs that ended long ago.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -28,9 +28,9 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
 const batchSize = 1_000;
 
 /**
- * Sees to it that a turn is waited for wherever a job waits. The starts need not be waited for here: a message that waits
- * now leads to a turn that sees at least what was seen now.
- * @returns how many customers nobody would have come to
+ * Enqueues a turn for every customer with a waiting job and no queued turn. It need not wait for job starts in other
+ * transactions: the turn runs later, so it sees at least the jobs that are visible now.
+ * @returns the number of turns enqueued
  */
 function wakeAll(context: JobContext, queue: TurnQueue): Promise<number> {
   const turns = { queue, types: turnQueues[queue] };
@@ -39,7 +39,10 @@ function wakeAll(context: JobContext, queue: TurnQueue): Promise<number> {
 
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
 
-/** Enqueues one turn for each of these customers that has none queued. */
+/**
+ * Enqueues one turn for each customer that `find` returns and that has none queued. Returns the number of turns
+ * enqueued.
+ */
 async function wakeEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
   for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
@@ -57,25 +60,28 @@ async function purge({ db, stopping }: JobContext): Promise<number> {
   return steps;
 }
 
-/** Unlocks that the catalog is told of together: if it cannot write one of them, the others of the batch may wait too. */
+/**
+ * Number of unlocked prospects that one request indexes. If one of them cannot be written, the whole batch waits for
+ * the next sweep.
+ */
 const unlocksAtOnce = 500;
 
-/** Milliseconds that a sweep spends on unlocks that cannot be written. */
+/** Milliseconds that a sweep spends at most on unlocks that cannot be written. */
 const mostStuckMs = 30_000;
 
 /**
- * Tells the catalog of unlocks that a turn could not write, because it died or the cluster was down. Those that still
- * cannot be written are passed over, so that they do not keep others waiting. The next sweep tries them again.
- * @returns how many prospects the catalog was told of
+ * Indexes unlocks that a turn committed but did not index, because the turn died or the cluster was down. A batch that
+ * still cannot be written is skipped, so that it does not block the others. The next sweep retries it.
+ * @returns the number of prospects indexed
  */
 async function tellCatalog({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];
   let [told, stuckMs] = [0, 0];
   let first: string | undefined;
-  // The other engine reads the unlocks from Postgres and is told nothing.
+  // The PostgreSQL catalog reads the unlocks from the database, so it needs no indexing.
   while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < mostStuckMs) {
     const prospects = await db.search((sql) => untoldProspects(sql, unlocksAtOnce, stuck));
-    // The same prospect again: there is no index to write to.
+    // The same prospect comes first again: there is no index to write to.
     if (prospects.length === 0 || prospects[0] === first) break;
     [first] = prospects;
     const begun = performance.now();

@@ -7,34 +7,38 @@ import { finish, LeaseLost } from './settle.ts';
 import { wakeForRest } from './wake.ts';
 
 /**
- * Works at a job for a little while: some items, some seconds. Whatever it delivers it settles, with `settle`, which also
- * ends the job. When it returns and the job has not ended, its customer gets another turn after those of others.
+ * Runs one batch of a job: some items, some seconds. It stores its results with `settle`, which also ends the job. If
+ * the function returns and the job has not ended, its customer gets another turn, behind the turns of other customers.
  *
- * May be called again for what it has done: after a crash, or when its lease was lost. What `settle` throws is not for it to
- * catch; `unavailable` has the same work tried again, for as long as it takes; other errors a few times. A slice that has
- * something in hand that must not be done again may catch `unavailable`, and settle it later.
- * @param signal set when it shall stop early: the worker is asked to stop, or the lease is lost
- * @param leavePlace to be called when it only waits for what it has begun: the turn ends without it, so that other customers
- *   are served, and it goes on with its lease
+ * It must be idempotent: it may run again for items it has done, after a crash or when its lease was lost. It must not
+ * catch errors of `settle`. After an `unavailable` error the same work is retried without limit, after other errors a
+ * few times. Only a batch with results in flight that must not be computed twice may catch `unavailable` and settle
+ * later.
+ * @param signal aborted when the batch must stop early: the worker is asked to stop, or the lease is lost
+ * @param leavePlace to be called when the batch only waits for work in flight: the turn then ends, so that other
+ *   customers are served, and the batch continues in the background with its lease
  */
 export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal, leavePlace: () => void) => Promise<void>;
 
-/** Who does a slice of which jobs. */
+/** The function that runs one batch of a job, for each job type. */
 export type Slices = Record<JobType, Slice>;
 
-/** Errors in a row after which a job has failed. */
+/** Number of errors in a row after which a job becomes FAILED. */
 const mostFailures = 5;
 
-/** Milliseconds between renewals of a lease in a slice that takes long. */
+/** Milliseconds between renewals of the lease while a batch runs. */
 const renewalMs = 5_000;
 
-/** Seconds after which a turn ends with the slice in hand, though nobody waits for it to: well before its message counts as lost. */
+/**
+ * Maximum length of a turn in seconds, even if no other customer waits. Well below the time after which the queue
+ * treats its message as lost.
+ */
 const turnSeconds = 30;
 
 /**
- * Takes a turn of a customer: one slice of the job that has waited longest, and more while no other customer waits. What is
- * left is another turn's, behind those that wait by now.
- * @param seconds after which it ends in any case; 0 is one slice
+ * Creates the handler of a turn. It runs one batch of the customer's job that has waited longest, and more batches
+ * while no other customer waits. Then it enqueues the next turn, behind the customers that wait.
+ * @param seconds maximum length of a turn; 0 runs exactly one batch
  */
 export const takeTurn =
   <Q extends TurnQueue>(queue: Q, slices: Slices, seconds = turnSeconds): Handler<Q> =>
@@ -44,7 +48,10 @@ export const takeTurn =
     while (await takeSlice(context, queue, slices, customerId, isInTime));
   };
 
-/** Works at a slice, if there is a job. Answers whether the turn goes on; else what is left has been put behind others. */
+/**
+ * Leases the customer's next job and runs one batch of it. Returns whether the turn may run another batch; if not, the
+ * next turn is enqueued already.
+ */
 async function takeSlice(
   context: JobContext,
   queue: TurnQueue,
@@ -54,7 +61,7 @@ async function takeSlice(
 ): Promise<boolean> {
   const turns = { queue, types: turnQueues[queue] };
   const job = await context.db.transaction(async (sql) => {
-    // Sent together. The second statement's snapshot is taken after the first one's lock is there.
+    // Sent together. The snapshot of the second statement is taken after the first one has its lock.
     const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
     return leased;
   });
@@ -67,7 +74,7 @@ async function takeSlice(
   });
 }
 
-/** Works at a slice until it has ended or has left its place. Returns whether it has ended. */
+/** Runs a batch until it ends or yields its turn. Returns true if the batch has ended. */
 async function work(context: JobContext, queue: TurnQueue, job: LeasedJob, slice: Slice): Promise<boolean> {
   const left = Promise.withResolvers<false>();
   const ended = runSlice(context, job, slice, () => left.resolve(false)).then(() => true);
@@ -79,7 +86,7 @@ async function work(context: JobContext, queue: TurnQueue, job: LeasedJob, slice
   return hasEnded;
 }
 
-/** Ends the lease of a slice whose turn is over, and has the next turn taken. */
+/** Waits for a batch that yielded its turn, then releases its lease and enqueues the next turn. */
 async function endInBackground(
   { db, log }: JobContext,
   queue: TurnQueue,
@@ -93,8 +100,8 @@ async function endInBackground(
       await wakeForRest(sql, queue, job.customer_id);
     });
   } catch (err) {
-    // Its turn's end asked for a turn at the time when the lease ends by itself.
-    log.warn({ err, job: job.id }, 'the rest of a slice went wrong');
+    // When the turn ended, it enqueued a turn for the time at which this lease expires.
+    log.warn({ err, job: job.id }, 'the lease of a background batch could not be released; it expires by itself');
   }
 }
 
@@ -109,24 +116,31 @@ async function runSlice(context: JobContext, job: LeasedJob, slice: Slice, leave
   }
 }
 
-/** Renews a lease now and then; `lost` is set when that is no longer possible. */
+/**
+ * Renews a lease regularly until `stop` is called. `lost` is aborted when the lease cannot be renewed because the job
+ * has ended or another turn has it.
+ */
 function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
   const lost = new AbortController();
   const renew = async () => {
     if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lost.abort();
   };
   const timer = setInterval(() => {
-    renew().catch((err: unknown) => log.warn({ err, job: job.id }, 'a lease was not renewed'));
+    renew().catch((err: unknown) => log.warn({ err, job: job.id }, 'a lease could not be renewed; retrying'));
   }, renewalMs);
   return { lost: lost.signal, stop: () => clearInterval(timer) };
 }
 
-/** After an error: what is not the job's fault is tried again for as long as it takes, what may be is tried a few times. */
+/**
+ * Handles an error of a batch. An outage is retried without limit. Other errors may be the job's fault: after a few of
+ * them in a row the job becomes FAILED.
+ */
 async function recover({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;
-  if (error instanceof LeaseLost) return log.info({ job: id, type }, 'another has the job, or it has ended');
+  if (error instanceof LeaseLost)
+    return log.info({ job: id, type }, 'the lease is lost: the job has ended or another turn has it');
   const isPassing = isUnavailable(error);
-  log[isPassing ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a turn at a job went wrong');
+  log[isPassing ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a batch of a job failed');
   await db.transaction(async (sql) => {
     if (isPassing) return restJob(sql, customerId, job, { seconds: 2, failed: false });
     if (failures + 1 < mostFailures) return restJob(sql, customerId, job, { seconds: 2 ** failures, failed: true });
@@ -134,5 +148,5 @@ async function recover({ db, log }: JobContext, job: LeasedJob, error: unknown):
   });
 }
 
-/** What went wrong is in the log only: it may tell what is not for customers. */
-const gaveUp = 'The job failed again and again because of an error of the service';
+/** The error text that customers see. The cause is only in the log, because it may contain internal details. */
+const gaveUp = 'The job failed repeatedly because of an internal error of the service';

@@ -6,18 +6,19 @@ import { settle } from './settle.ts';
 import type { Slice } from './turns.ts';
 import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
 
-/** Where the next slice goes on. */
+/** The stored progress of an unlock job: where the next batch resumes. */
 interface Progress {
-  /** Of the last prospect that was looked at. */
+  /** Position of the last prospect that was processed. */
   after?: ProspectPosition;
-  /** There are no more. */
+  /** Whether the search has no further matches. */
   isExhausted?: boolean;
 }
 
 /**
- * Unlocks the first prospects that match and that the customer has not unlocked, in the order asked for, until it has as
- * many as it is to. Those that another job has unlocked since the catalog was asked are passed over, and others looked for
- * in their place. As many as credits were reserved for: the price of one does not change while the job runs.
+ * Runs a batch of a job of type `unlock_contacts`. Unlocks matching prospects that the customer has not unlocked, in
+ * the requested order, until the job has its total. A prospect that another job unlocked after the search is skipped,
+ * and the next match takes its position. The reservation covers the total: the price per item does not change while the
+ * job runs.
  */
 export const unlockContacts: Slice = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;

@@ -6,8 +6,8 @@ import type { Slice } from './turns.ts';
 import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
 
 /**
- * Unlocks the prospects that a customer has named, in the order in which they were given. Those that the customer had
- * unlocked before cost nothing again, and become contacts all the same where the job is to make contacts.
+ * Runs a batch of a job of type `unlock_selected_contacts`. Unlocks the given prospects in the given order. A prospect
+ * that the customer had already unlocked costs nothing; if the job syncs to the CRM, it becomes a contact too.
  */
 export const unlockSelectedContacts: Slice = async (context, job) => {
   const { db, catalog } = context;

@@ -9,12 +9,15 @@ import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
 
 /**
- * Prospects that a slice unlocks at most: more are cheaper each, but the turns of other customers wait for them, and one
- * transaction holds the locks of their contacts and companies.
+ * Maximum number of prospects that one batch unlocks. Larger batches are cheaper per prospect, but other customers wait
+ * longer for their turns, and one transaction locks all contacts and companies of the batch.
  */
 export const sliceSize = 250;
 
-/** Makes contacts of prospects, in the transaction that settles their unlocking; answers their ids by prospect. */
+/**
+ * Creates or updates the contacts of prospects, in the transaction that settles their unlocks. Returns the contact ids
+ * by prospect id; empty if the job does not sync to the CRM.
+ */
 export const toContacts = async (
   sql: Transaction,
   job: JobRow,
@@ -22,7 +25,7 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
-/** The result of an unlocking; there is nothing to pay for who has no address to write to. */
+/** Returns the result of one unlocked prospect. A prospect without an email is free. */
 export const unlocked = (
   job: JobRow,
   position: number,
@@ -38,9 +41,9 @@ export const unlocked = (
 });
 
 /**
- * Completes a job that has nothing left to unlock, once the catalog leaves out what it has unlocked: what it was not told
- * of, because it was down or a worker died in between, it is told here.
- * @throws unavailable while the catalog does not answer; the job goes on waiting for it
+ * Completes a job that has nothing left to unlock. First indexes its unindexed unlocks, which an outage or a dead
+ * worker left behind, so that the customer's searches leave these prospects out.
+ * @throws unavailable while the catalog does not respond; the job is retried then
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
   const { db, catalog } = context;

@@ -11,12 +11,13 @@ import type { JobContext } from './handler.ts';
 import { settle, settledUpTo, type Delivery } from './settle.ts';
 import type { Slice } from './turns.ts';
 
-/** After so long (ms) a slice that waits for slow mail servers gives its place to others. */
+/** Milliseconds after which a batch that waits for slow mail servers yields its turn to other customers. */
 const placeMs = 10_000;
 
 /**
- * Verifies addresses, and writes what becomes of them to the contacts they are for, if the job is to. Answers are settled as
- * they come, in any order. While the database is away they are kept: no mailbox is asked again because of it.
+ * Runs a batch of a verification job. Verifies emails and, if the job syncs to the CRM, writes the outcomes to their
+ * contacts. Outcomes are settled as they arrive, in any order. While the database is unavailable they stay in memory,
+ * so that no mailbox is checked twice.
  */
 export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
   const duplicates = await context.db.lookup((sql) => duplicatesOf(sql, job.customer_id, job.id));
@@ -27,7 +28,7 @@ export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
     for (let isCompleted = false; !isCompleted && !work.isOver;) {
       isCompleted = await step().catch(async (error: unknown) => {
         if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
-        context.log.warn({ err: error, job: job.id }, 'verified addresses are not settled yet');
+        context.log.warn({ err: error, job: job.id }, 'verified emails could not be settled yet; retrying');
         await work.rest();
         return false;
       });
@@ -39,7 +40,10 @@ export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
   if (work.fault !== undefined) throw work.fault;
 };
 
-/** Returns a function that takes more addresses, waits a little, settles what is verified, and tells whether the job is COMPLETED. */
+/**
+ * Returns a function that runs one step of a batch: starts more verifications, waits a little, and settles the finished
+ * ones. The function returns whether the job is COMPLETED.
+ */
 function stepOf(
   context: JobContext,
   job: LeasedJob,
@@ -60,11 +64,11 @@ function stepOf(
   };
 }
 
-/** Where the addresses of a job without a result come from. */
+/** Reads a job's emails that have no result yet. */
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** Domains that all addresses belong to that are neither settled nor in hand; undefined while nobody knows. */
+  /** The domains of all emails that are neither settled nor in flight; undefined while unknown. */
   #rest: readonly string[] | undefined;
   /** Every input up to this position has its result. */
   after: number;
@@ -76,13 +80,13 @@ class Source {
   }
 
   /**
-   * Has as many addresses begun as there is room for.
-   * @returns whether no address is left without a result
+   * Starts as many verifications as the capacity allows.
+   * @returns whether every email has a result
    */
   async takeInto(work: AddressWork): Promise<boolean> {
     for (let room = work.room, begun = 0; room > 0; room -= begun) {
       const full = work.fullDomains;
-      // Looking through all that is left would find nothing.
+      // All remaining emails belong to full domains, so a query would find none.
       if (this.#rest?.every((domain) => full.includes(domain)) && work.size > 0) return false;
       const limit = room + work.size;
       const inputs = await this.#read(full, limit);
@@ -102,7 +106,7 @@ class Source {
   }
 }
 
-/** The inputs of a job that repeat an address. Each gets its result together with the first one. */
+/** The inputs of a job that repeat an email. Each gets its result together with the first input of the same email. */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
   readonly all: readonly Item[];
@@ -117,14 +121,14 @@ class Duplicates {
   }
 }
 
-/** An input to settle. */
+/** An input to settle, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** None of a duplicate. */
+  /** Undefined for a duplicate. */
   verification?: Verification;
 }
 
-/** Makes results of those items that have none yet, and writes these to their contacts: to no other. */
+/** Creates results for the items that have none yet, and writes the outcomes of only these items to their contacts. */
 async function deliver(
   sql: Transaction,
   job: JobRow,
@@ -136,14 +140,15 @@ async function deliver(
   const settled = await settledAmong(sql, customerId, id, positions);
   const open = items.filter(({ input }) => !settled.has(input.position));
   if (job.sync_crm) await saveVerifications(sql, customerId, open.flatMap(forContacts(duplicates)));
-  // As of before this delivery: it is only where the next look for inputs begins.
+  // Read before these results are saved. That is enough: the position only says where the next search for inputs
+  // begins.
   const after = settledUpTo(job);
   const first = await firstOpenInput(sql, customerId, id, after);
   const results = open.map((item) => resultOf(job, item));
   return { results, progress: { position: first === undefined ? after : first - 1 }, isLast: true };
 }
 
-/** What becomes of an address is for the contacts of its duplicates too. */
+/** Returns the outcome of an email for the contacts of the input and of all its duplicates. */
 const forContacts =
   (duplicates: Duplicates) =>
   ({ input, verification }: Item): ContactVerification[] => {
@@ -157,7 +162,7 @@ function resultOf({ cost }: JobRow, { input, verification }: Item): NewResult {
   const { position, item, contact_ids } = input;
   const about = { position, item, contact_id: contact_ids.length === 1 ? contact_ids[0]! : null };
   if (!verification) return { ...about, status: 'skipped', reason: 'duplicate', charged: 0 };
-  // Who was asked did not know: not for the customer to pay.
+  // An unknown outcome is free: the mail server gave no clear answer.
   const charged = verification.status === 'unknown' ? 0 : cost;
   return { ...about, status: 'succeeded', charged, result: verification };
 }

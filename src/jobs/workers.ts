@@ -15,8 +15,8 @@ import { sweepJobs } from './sweep-jobs.ts';
 import { takeTurn } from './turns.ts';
 
 /**
- * Who does which jobs, and how many of a kind at once in this process. Turns share these places between customers, over all
- * processes: one customer alone gets half of them.
+ * The handler of each kind of job, and how many jobs of the kind run at once in this process. Turns share these slots
+ * between customers, over all processes. If one customer alone has work, it gets half of them.
  */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
@@ -29,21 +29,22 @@ const allHandlers: Handlers = {
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };
 
-/** Workers of every kind, at work. */
+/** The running workers of this process. */
 export interface Workers {
-  /** Takes no further jobs, finishes those in hand, closes the queue's connections. */
+  /** Stops taking jobs, waits for the jobs in flight, and closes the queue's connections. */
   stop(): Promise<void>;
 }
 
 export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier' | 'db'> {
   db: SharedDatabase;
-  /** The database, as the service logs in. */
+  /** URL of the database, with the service's login. */
   url: string;
 }
 
 /**
- * Starts the workers of this process, for jobs of all kinds unless some are chosen.
- * @throws what kept one from starting; none is left at work then
+ * Starts the workers of this process.
+ * @param handlers the kinds of jobs to run; all kinds by default
+ * @throws the error that prevented the start, after stopping the workers that had started
  */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
@@ -52,13 +53,13 @@ export async function startWorkers(
   const { log, config } = services;
   const boss = new PgBoss({
     connectionString: url,
-    // The role of the service, whoever logs in, as on its other connections.
+    // The service's role, whichever login the URL has, as on the other connections.
     options: '-c role=sales_data_api -c statement_timeout=30000',
     application_name: 'sales-data-api-jobs',
     max: 3,
     schema: queueSchema,
     migrate: false,
-    reindex: false, // needs the owner's rights
+    reindex: false, // requires the owner's rights
     useListenNotify: true,
     superviseIntervalSeconds: 5,
     monitorIntervalSeconds: 5,
@@ -71,8 +72,8 @@ export async function startWorkers(
     { db: services.db, log, stopping: stopping.signal },
     kinds.map((kind) => [kind, handlers[kind]!.atOnce]),
   );
-  boss.on('error', (err) => log.error({ err }, 'the job queue has trouble'));
-  boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue warns'));
+  boss.on('error', (err) => log.error({ err }, 'the job queue reported an error'));
+  boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue reported a warning'));
   const workers: Workers = {
     stop: async () => {
       stopping.abort();
@@ -89,19 +90,22 @@ export async function startWorkers(
       await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal, background, places });
     return workers;
   } catch (error) {
-    // What has started would keep the process alive, doing nothing, where whoever runs it would start it again.
+    // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.
     await workers.stop();
     throw error;
   }
 }
 
-/** What all jobs of a process share. */
+/** The services that all jobs of a process share. */
 interface SharedContext extends JobContext {
   db: SharedDatabase;
   places: ProcessPlaces;
 }
 
-/** What a job works with: the work for a customer counts in that customer's share. */
+/**
+ * Returns the services for one job. If the job is a customer's turn, its database and catalog calls count in that
+ * customer's share.
+ */
 function contextOf(context: SharedContext, data: object): JobContext {
   if (!isTurn(data)) return context;
   const requester = { customerId: data.customerId };
@@ -114,7 +118,7 @@ function contextOf(context: SharedContext, data: object): JobContext {
 
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
-/** Seconds between looks for a job. Nobody is woken for one that is tried again, so also those that are woken look often. */
+/** Polling intervals in seconds. A retried job sends no notification, so notified workers poll often too. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
 async function startKind(
@@ -136,13 +140,13 @@ async function startKind(
       const data = job!.data ?? {}; // a schedule enqueues jobs without data
       await logFailure(log, () => work(data, i));
       log.info('job done');
-      // Look for the next job at once: the queue's own wake-up is for one that arrives while the worker rests.
+      // Polls for the next job at once. The queue notifies a worker only of jobs that arrive while the worker is idle.
       boss.notifyWorker(worker);
     });
   }
 }
 
-/** Runs a job and logs why it failed. The queue stores the reason too, but only tries the job again. */
+/** Runs a job and logs its error. The queue only stores the error and retries the job. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
   try {
     await run();

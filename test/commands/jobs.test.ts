@@ -92,7 +92,7 @@ describe('jobs', () => {
     // As when items were settled out of order: the first 5,000 inputs and the first 5,000 results are not of the same items.
     await t.owner`delete from job_results where job_id = ${job} and position <= 3000`;
     await t.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${job}`;
-    const refused = { code: 1, stdout: '', stderr: expect.stringContaining('no longer kept') };
+    const refused = { code: 1, stdout: '', stderr: expect.stringContaining('no longer stored') };
     for (let isMore = true; isMore; isMore = await t.db.transaction(purgeEndedJob))
       expect(await run(['jobs', 'retry', '--job', job])).toMatchObject(refused);
     expect(await t.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(1);
