@@ -6,7 +6,7 @@ import type { Scope } from '../schemas/scopes.ts';
 import type { RawToken, TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/** A key as a request's check needs it. `refusal` is null when the key may be used now. */
+/** An API key's state, as the check of a request needs it. `refusal` is null when the key may be used now. */
 export interface KeyState {
   key_hash: TokenHash;
   id: string;
@@ -14,14 +14,14 @@ export interface KeyState {
   created_by: string;
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
-  /** Whether `last_used_at` is a minute old or more. */
+  /** Whether the key's use must be recorded: `last_used_at` is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
 /**
- * The keys of these hashes, as they stand now, by the database's clock. One statement however many: callers gather. The
- * customer is looked up for each key rather than joined: for an unknown number of keys the planner would read all customers,
- * or plan the statement anew for every request to avoid that.
+ * Returns the current states of the keys with these hashes, by the database clock. Callers batch their look-ups into
+ * one call, which runs one statement. The statement looks up the customer by a subquery instead of a join: for an
+ * unknown number of keys the planner would scan all customers, or would have to plan each request anew.
  */
 export const findKeys = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
@@ -36,8 +36,8 @@ export const findKeys = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
     where k.key_hash = any(${sql.array(hashes)})`;
 
 /**
- * Notes that these keys were used, each at most once a minute. Rows that somebody holds are left out rather than waited
- * for: another instance is noting the same, or the key is being changed and will be used again.
+ * Records that these keys were used, each at most once a minute. Skips rows that are locked: either another instance
+ * records the same use, or the key is being changed and will be used again.
  */
 export async function recordUse(sql: Transaction, keyIds: string[]): Promise<void> {
   await sql`
@@ -58,10 +58,10 @@ const status = (sql: Sql | Transaction) => sql`
 const issued = (sql: Sql | Transaction) => sql`
   id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
 
-/** A key as the answer that issues it shows it, but for the key itself. */
+/** The data of a new or rotated key in the response, without the key itself. */
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
-/** The customer's keys, newest first. */
+/** Returns the customer's API keys, newest first. */
 export const listKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
   sql<ApiKey[]>`
     select ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by
@@ -76,7 +76,7 @@ export interface NewKey {
   createdBy: string;
 }
 
-/** Keeps a new key, and that it was made. */
+/** Creates an API key and records the audit event. */
 export async function insertKey(
   sql: Transaction,
   customerId: string,
@@ -101,7 +101,10 @@ export async function insertKey(
 
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
 
-/** What a rotation compares with, so that of two at once one wins. */
+/**
+ * A key's state before a rotation. The rotation succeeds only if the key still has this state, so that only one of two
+ * concurrent rotations succeeds.
+ */
 export interface KeyVersion {
   customer_id: string;
   id: string;
@@ -109,7 +112,7 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/** How each of these keys stands now. One statement however many: callers gather. */
+/** Returns the current versions of these keys. Callers batch their look-ups into one call, which runs one statement. */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status
@@ -119,7 +122,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** What a rotation changes beside the secret; undefined keeps what is there. */
+/** The changes that a rotation makes besides the secret. An undefined field stays as it is. */
 export interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -127,8 +130,8 @@ export interface KeyChanges {
 }
 
 /**
- * Replaces a key's secret; its clock restarts with the given or the previous duration.
- * @returns undefined, and nothing done, when the key is no longer active or its secret no longer that of `before`
+ * Replaces a key's secret and restarts its lifetime, with the given or the previous duration.
+ * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer that of `before`
  */
 export async function rotateKey(
   sql: Transaction,
@@ -164,8 +167,8 @@ export async function rotateKey(
 }
 
 /**
- * Revokes a key for good; once more does nothing.
- * @returns whether the customer has such a key
+ * Revokes a key permanently. Does nothing if the key is already revoked.
+ * @returns whether the customer has this key
  */
 export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
   const [revoked] = await sql<IssuedRow[]>`
@@ -184,7 +187,7 @@ export async function revokeKey(sql: Transaction, customerId: string, id: string
   return true;
 }
 
-/** The id of the customer that a key belongs to. Only the command line looks across customers. */
+/** Returns the id of the customer that owns a key. Only the command line searches across customers. */
 export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id

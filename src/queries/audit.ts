@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../db.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
-/** Keeps an event, in the transaction of its effect: neither is ever seen without the other. */
+/** Records an audit event in the transaction of its effect, so that both commit together or not at all. */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   await sql`
     insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
@@ -12,19 +12,22 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/** The account of a login whose e-mail address belongs to nobody. */
+/** Stands for the missing account when the email of a failed login belongs to no user. */
 export const nobody = {
   customerId: '00000000-0000-0000-0000-000000000000',
   userId: '00000000-0000-0000-0000-000000000000',
 };
 
-/** Addresses that are kept of the failed logins of one account, day and reason; further ones are counted together. */
+/**
+ * Maximum number of network addresses stored for the failed logins of one account, day and reason. Further addresses
+ * share one row.
+ */
 export const mostAddresses = 100;
 
 /**
- * Counts a failed login. Anybody can try to log in, so that there is no row for each attempt, but one for each account, day,
- * reason and address, up to `mostAddresses` (a few more when attempts race). The e-mail address is not kept: people type
- * their password there.
+ * Counts a failed login. Anybody can try to log in, so attempts do not get a row each: one row counts the attempts of
+ * an account, day, reason and network address. There are at most `mostAddresses` such rows (a few more when attempts
+ * race). The email is not stored, because people sometimes type their password there.
  */
 export async function recordFailedLogin(
   sql: Transaction,
@@ -46,7 +49,10 @@ export async function recordFailedLogin(
     do update set attempts = failed_logins.attempts + 1, last_at = excluded.last_at`;
 }
 
-/** The customer's latest events, newest first. Failed logins of one account, day, reason and address are one event, of the last attempt's time. */
+/**
+ * Returns the customer's latest audit events, newest first. Failed logins with the same account, day, reason and
+ * network address form one event, with the time of the last attempt.
+ */
 export const listEvents = (sql: Sql | Transaction, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`
     with others as (

@@ -1,15 +1,15 @@
 import type { Sql } from '../db.ts';
 import type { JobStatus, JobType } from '../schemas/jobs.ts';
 
-/** The work that waits, of all customers: for operators. */
+/** The waiting work of all customers, for operators. */
 export interface Backlog {
-  /** Jobs that have not ended, and the age of the oldest one (seconds). */
+  /** Numbers of jobs that have not ended, by type and status, and the age of the oldest one in seconds. */
   jobs: { type: JobType; status: JobStatus; jobs: number; oldest_seconds: number }[];
-  /** Unlocks that the search index does not show yet. */
+  /** Number of unlocks that are not indexed yet. */
   unindexed: number;
 }
 
-/** Counts the work that waits. Both counts read an index that holds nothing else. */
+/** Counts the waiting work. Each count reads a partial index that holds only the waiting rows. */
 export async function readBacklog(sql: Sql): Promise<Backlog> {
   const [jobs, [unlocks]] = await Promise.all([
     sql<Backlog['jobs']>`

@@ -1,20 +1,21 @@
 import type { Sql, Transaction } from '../db.ts';
 
-/** How far an import has come: everything before is in the catalog for certain. */
+/** The progress of an import. Everything before `position` is confirmed in the catalog. */
 export interface ImportState {
-  /** Bytes of the unpacked file. */
+  /** Offset in the unpacked file, in bytes. */
   position: number;
-  /** The line at that position, from 1. */
+  /** The line number at `position`, from 1. */
   line: number;
   loaded: number;
   bad: number;
-  /** When it began; stands for a missing `date_verified`. */
+  /** Start of the import; used for records without `date_verified`. */
   started_at: string;
 }
 
 /**
- * Returns the interrupted import of this source into this incarnation of a catalog, or a new one.
- * @returns also the line that an interrupted import into another incarnation had reached; it is dropped
+ * Returns the interrupted import of this source into this incarnation of a catalog, or creates a new one.
+ * @returns the import's state; `dropped_at_line` is the line that an interrupted import into another incarnation had
+ *   reached, which is deleted
  */
 export async function beginImport(
   sql: Transaction,
@@ -33,13 +34,13 @@ export async function beginImport(
   return { ...state, dropped_at_line: dropped && dropped.line > 0 ? dropped.line : null };
 }
 
-/** The state of an import that is not kept: one of a source that cannot be read again. */
+/** Returns the initial state of an import that is not saved, because its source cannot be read again. */
 export async function unkeptImport(sql: Sql | Transaction): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, started_at };
 }
 
-/** Notes how far an import has come. */
+/** Saves the progress of an import. */
 export async function saveImport(
   sql: Sql | Transaction,
   source: string,
@@ -52,32 +53,32 @@ export async function saveImport(
     where source = ${source}`;
 }
 
-/** Forgets an import: it is done, or shall start over. */
+/** Deletes the saved progress of an import that is done or must start over. */
 export async function endImport(sql: Sql | Transaction, source: string): Promise<void> {
   await sql`delete from catalog_imports where source = ${source}`;
 }
 
-/** Forgets the interrupted imports of a file as it was before it changed: nobody can continue them. */
+/** Deletes the saved progress of imports from older versions of a file. The file has changed, so they cannot resume. */
 export async function dropStaleImports(sql: Sql | Transaction, path: string, source: string): Promise<void> {
   await sql`
     delete from catalog_imports
     where starts_with(source, ${`${path}:`}) and source <> ${source}`;
 }
 
-/** A catalog as imports have left it. */
+/** The state of a catalog after its last import. */
 export interface KnownCatalog {
-  /** Of the table or index that imports write to; `''` when it was not kept. */
+  /** Incarnation of the table or index that imports write to; `''` when it was not saved. */
   incarnation: string;
-  /** Whether searches see that incarnation. */
+  /** Whether searches read this incarnation. */
   is_searched: boolean;
-  /** End of the last finished import. */
+  /** Time at which the last import finished. */
   imported_at: string | null;
 }
 
-/** Stands for the catalog of a cluster that was imported before names were kept: see migration 0019. */
+/** Name of a cluster's catalog that was imported before names were stored; see migration 0019. */
 const unnamed = '';
 
-/** Returns what is known of a catalog; undefined when nothing was ever written to it. */
+/** Returns the saved state of a catalog; undefined if nothing was ever written to it. */
 export async function knownCatalog(sql: Sql | Transaction, name: string): Promise<KnownCatalog | undefined> {
   const [known] = await sql<KnownCatalog[]>`
     select incarnation, is_searched, imported_at
@@ -88,7 +89,7 @@ export async function knownCatalog(sql: Sql | Transaction, name: string): Promis
   return known;
 }
 
-/** Notes which incarnation of a catalog imports write to, and whether searches see it. */
+/** Saves which incarnation of a catalog imports write to, and whether searches read it. */
 export async function noteIncarnation(
   sql: Sql | Transaction,
   name: string,
@@ -103,7 +104,7 @@ export async function noteIncarnation(
     on conflict (name) do update set incarnation = excluded.incarnation, is_searched = excluded.is_searched`;
 }
 
-/** Notes that an import into this incarnation ended now. */
+/** Saves that an import into this incarnation of a catalog has finished now. */
 export async function noteImported(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)
@@ -115,7 +116,7 @@ export async function noteImported(sql: Transaction, name: string, incarnation: 
   await sql`delete from catalogs where name = ${unnamed} and ${name}::text <> 'postgres'`;
 }
 
-/** The imports that have begun and not ended. */
+/** Returns the imports that have started and not finished, the latest first. */
 export const unfinishedImports = (
   sql: Sql | Transaction,
 ): Promise<{ source: string; line: number; updated_at: string }[]> => sql`

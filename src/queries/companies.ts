@@ -23,10 +23,10 @@ import { countPages, readPage, type Page } from './listings.ts';
 import { detachOpportunities } from './opportunities.ts';
 import { holdRules } from './rules.ts';
 
-/** What a caller decides of a company, as its row keeps it. */
+/** The columns of a company that callers can set. */
 type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
-/** A company of which nothing is said. */
+/** The default values of a new company's columns. */
 const blank: Omit<CompanyColumns, 'company_name'> = {
   type: '',
   size: '',
@@ -44,7 +44,9 @@ const blank: Omit<CompanyColumns, 'company_name'> = {
   custom_fields: {},
 };
 
-/** A company as it is answered. A record never verified shows the time it was made. */
+/**
+ * The columns of a company in responses. A company that was never verified shows its creation time as `last_verified`.
+ */
 const shown = `
   co.id,
   ${companyFields.map((column) => `co.${column}`).join(', ')},
@@ -55,15 +57,15 @@ const shown = `
   co.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** A page of the customer's companies. */
+/** Returns a page of the customer's companies. */
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<Page<Company>> =>
   readPage(db, readListing(companySource, customerId, request), projection);
 
-/** How many companies, and pages of them, the same request would list. */
+/** Returns the number of companies that match the request, and the number of pages. */
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
   countPages(db, readListing(companySource, customerId, request), 'companies');
 
-/** One company, if the customer has it. */
+/** Returns the customer's company with this id, or undefined. */
 export async function findCompany(
   sql: Sql | Transaction,
   customerId: string,
@@ -79,8 +81,8 @@ export async function findCompany(
 }
 
 /**
- * Makes a company; its name may repeat.
- * @returns its id
+ * Creates a company. Several companies may have the same name.
+ * @returns the id of the new company
  */
 export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
   const columns = { ...blank, ...normalise(body) };
@@ -92,9 +94,10 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Keeps the company of a contact that is being written from deletion, and from a change: that has to find the contact, to
- * see which lists it then belongs to.
- * @param path JSON pointer of the id
+ * Locks the company of a contact that is being written, so that nobody deletes or changes it meanwhile. A later change
+ * then finds this contact and refreshes its list memberships.
+ * @param path JSON pointer of the company id, for the error
+ * @returns the company's id
  * @throws not_found
  */
 export async function holdCompany(sql: Transaction, customerId: string, id: string, path: string): Promise<string> {
@@ -110,8 +113,9 @@ export async function holdCompany(sql: Transaction, customerId: string, id: stri
 }
 
 /**
- * Changes what `patch` names. The row is locked first, so what is written is what was read plus the patch.
- * @returns whether contacts of the company are left to be settled: `startSettling` has to follow in the same transaction
+ * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
+ * @returns true if contacts of the company must be settled later: the caller must then call `startSettling` in the same
+ *   transaction
  * @throws not_found, precondition_failed
  */
 export async function changeCompany(
@@ -151,8 +155,9 @@ export async function changeCompany(
 }
 
 /**
- * Deletes a company. Its contacts and opportunities stay, detached; nobody can attach another one meanwhile.
- * @returns whether contacts or opportunities are left to be settled: `startSettling` has to follow in the same transaction
+ * Deletes a company. Detaches its contacts and opportunities, which stay. Nobody can attach others meanwhile.
+ * @returns true if contacts or opportunities must be settled later: the caller must then call `startSettling` in the
+ *   same transaction
  * @throws not_found, precondition_failed
  */
 export async function deleteCompany(
@@ -185,7 +190,11 @@ export async function deleteCompany(
   return false;
 }
 
-/** The company's own columns, locked until the transaction ends: for `update`, nothing can refer to it anew meanwhile. */
+/**
+ * Locks a company until the transaction ends and returns its columns. The strength `update` also blocks new references
+ * to the company.
+ * @throws not_found, precondition_failed
+ */
 async function lockCompany(
   sql: Transaction,
   customerId: string,
@@ -205,7 +214,7 @@ async function lockCompany(
   return columns;
 }
 
-/** Columns as the driver writes them, the folded form of every text beside them. */
+/** Returns the columns in the form that the driver writes, with the folded form of every text. */
 const encoded = (sql: Transaction, columns: CompanyColumns) => ({
   ...columns,
   custom_fields: sql.json(columns.custom_fields),

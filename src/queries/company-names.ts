@@ -5,13 +5,13 @@ import { normalise } from '../normalise.ts';
 import type { Company } from '../schemas/companies.ts';
 import type { CountChanges } from './counters.ts';
 
-/** A company as a contact names it. */
+/** The name and industry of a company that a contact refers to by name. */
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 
 /**
- * The oldest company of the same folded name, or a new one; `industry` is ignored when one was found. Two callers at once
- * make one company: the second waits for the first at a lock of the name.
- * @returns the company's id; it is held as by `holdCompany`
+ * Returns the id of the customer's oldest company with the same folded name, or creates the company. `industry` is used
+ * only for a new company. Two concurrent callers create one company: the second waits for a lock on the name.
+ * @returns the company's id; the company is locked like by `holdCompany`
  */
 export async function findOrMakeCompany(
   sql: Transaction,
@@ -24,9 +24,10 @@ export async function findOrMakeCompany(
 }
 
 /**
- * The same for any number of names at once; of the same folded name the first one counts. Nobody waits for another in a
- * circle: locks of names are taken in one order, and who holds one waits for no company that another has found.
- * @returns ids by folded name
+ * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Of several
+ * given companies with the same folded name, the first is used. Cannot deadlock: name locks are taken in one order, and
+ * a caller that holds one never waits for a company that another caller has found.
+ * @returns company ids by folded name
  */
 export async function findOrMakeCompanies(
   sql: Transaction,
@@ -49,7 +50,7 @@ export async function findOrMakeCompanies(
   return found;
 }
 
-/** Until the transaction ends nobody else makes companies of these names. */
+/** Locks these company names until the transaction ends, so that nobody else creates companies with them. */
 async function lockNames(sql: Transaction, customerId: string, names: string[]): Promise<void> {
   await sql`
     select pg_advisory_xact_lock(name.key)

@@ -6,31 +6,34 @@ import { detachOpportunities } from './opportunities.ts';
 import { holdRules } from './rules.ts';
 
 /*
- * A change or deletion of a large company is one short transaction that leaves a row in `company_settlements`. Its contacts
- * are settled afterwards, batch by batch: their memberships are made to agree with the rules, and they are detached from a
- * company that is deleted. What is read meanwhile is exact:
- * - A contact's company is joined, and a deleted one is not; `updated_at` counts the time of the deletion.
- * - For contacts of the companies that have a row here, memberships by rule are evaluated on read, in lists whose rules
- *   look at what the change of a company changes.
+ * The change or deletion of a large company is one short transaction that inserts a row into `company_settlements`. Its
+ * contacts are settled afterwards, batch by batch: their list memberships are refreshed by the rules, and contacts of a
+ * deleted company are detached. Reads are exact meanwhile:
+ * - Reads join the company of a contact and ignore a deleted one; `updated_at` takes the time of the deletion into account.
+ * - For contacts of companies with a row here, memberships by rule are computed on read, in lists whose rules use a field
+ *   that changes with the company.
  *
- * A contact that is written meanwhile becomes right by its own write, or by the batch that waits for its lock.
+ * A contact that is written meanwhile is refreshed by its own write, or by the batch, which waits for its lock.
  * Rows are locked in this order: company, contacts by id, the row here, counters.
  */
 
-/** More contacts or opportunities than this make a company large: some 30 ms of work. */
+/** Number of contacts or opportunities above which a company is large. Settling that many takes about 30 ms. */
 const mostAtOnce = 500;
 
-/** What of a contact changes when its company is renamed, changes its industry, or is deleted. */
+/** The fields of a contact that change when its company is renamed, changes its industry, or is deleted. */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
 
-/** Everything that a deletion changes. */
+/** All fields of a contact that change when its company is deleted. */
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
 
-/** A list's rules look at one of these fields. */
+/** SQL condition: the rules of a list use at least one of these fields. */
 export const lookAtCompanies = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
-/** No contact of the customer has yet to be settled, or none of a deleted company. The condition names no outer column. */
+/**
+ * SQL condition: the customer has no unfinished settlement, or with `deletions` none of a deleted company. It refers to
+ * no outer column.
+ */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
     select
@@ -39,7 +42,10 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
       ${which === 'deletions' ? sql`and s.is_deletion` : sql``}
   )`;
 
-/** Whether a company that is locked has too much attached to be settled in the same transaction. */
+/**
+ * Returns whether a company has too many contacts or opportunities to be settled in the same transaction. The company
+ * must be locked.
+ */
 export async function isLarge(sql: Transaction, customerId: string, companyId: string): Promise<boolean> {
   const hasMany = (table: 'contacts' | 'opportunities') => sql`
     (
@@ -60,7 +66,7 @@ export async function isLarge(sql: Transaction, customerId: string, companyId: s
   return company!.is_large;
 }
 
-/** Whether any list of the customer looks at one of these fields. The rules have to be held. */
+/** Returns whether the rules of any list of the customer use one of these fields. The list rules must be locked. */
 export async function concernsLists(
   sql: Transaction,
   customerId: string,
@@ -72,8 +78,8 @@ export async function concernsLists(
 }
 
 /**
- * Leaves the contacts of a company that was changed or marked as deleted in this transaction, and is locked, to be settled.
- * The same transaction has to see to it that a worker comes.
+ * Inserts a settlement for a company that was changed or marked as deleted in this transaction. The company must be
+ * locked. The caller must enqueue a turn in the same transaction, see `startSettling`.
  */
 export async function beginSettling(
   sql: Transaction,
@@ -88,7 +94,10 @@ export async function beginSettling(
     set version = excluded.version, is_deletion = excluded.is_deletion, settled_to = null`;
 }
 
-/** What came of a batch: there may be more to do, there is nothing, or other workers are at all there is. */
+/**
+ * The outcome of a batch: `more` work may remain, nothing remains (`done`), or other workers hold all the work
+ * (`busy`).
+ */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
 interface Settlement {
@@ -98,9 +107,9 @@ interface Settlement {
 }
 
 /**
- * Settles the next contacts of the customer's company that waits longest, or ends its settlement. May be repeated, by any
- * number of workers.
- * @param size how many contacts, which are locked until the transaction ends
+ * Settles the next contacts of the company whose settlement has waited longest, or ends that settlement. Idempotent;
+ * any number of workers may call it at once.
+ * @param size maximum number of contacts, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {
   const [turn] = await sql<{ is_ours: boolean }[]>`
@@ -127,7 +136,10 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
   return 'more';
 }
 
-/** Locks the contacts that come next, and with that waits for those who are writing them by what the company was. */
+/**
+ * Locks the next contacts of a settlement and returns their ids. The lock also waits for transactions that are writing
+ * these contacts with the old company data.
+ */
 async function lockNextContacts(
   sql: Transaction,
   customerId: string,
@@ -156,8 +168,8 @@ async function lockNextContacts(
 }
 
 /**
- * Detaches contacts, which are locked, of a company that is marked as deleted: they get what is read of them since. They
- * have no company, and were updated when it was deleted.
+ * Detaches locked contacts from a company that is marked as deleted. Stores the values that reads already show: no
+ * company, and an `updated_at` no earlier than the deletion.
  */
 export async function detachContacts(
   sql: Transaction,
@@ -175,7 +187,10 @@ export async function detachContacts(
       and gone.id = ${companyId}`;
 }
 
-/** A company that changed again meanwhile has another version, and begins anew. */
+/**
+ * Saves the progress of a settlement. Does nothing if the company changed again meanwhile: its settlement then has a
+ * new version and starts over.
+ */
 async function noteProgress(
   sql: Transaction,
   customerId: string,
@@ -190,7 +205,10 @@ async function noteProgress(
       and version = ${version}`;
 }
 
-/** Believes the memberships again, unless the company changed once more; of a deleted one nothing is left. */
+/**
+ * Deletes a finished settlement, so that reads use the stored memberships again. Keeps it if the company has changed
+ * once more. Also deletes the row of a deleted company.
+ */
 async function endSettlement(sql: Transaction, customerId: string, settlement: Settlement): Promise<void> {
   const { company_id, version, is_deletion } = settlement;
   await sql`
@@ -206,8 +224,8 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Customers, of all, that have something to settle, in the order of their ids.
- * @param after the last customer of the batch before
+ * Returns the ids of customers with unfinished settlements, in order.
+ * @param after last customer id of the previous batch
  */
 export async function customersSettling(
   sql: Sql | Transaction,

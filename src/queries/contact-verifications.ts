@@ -5,7 +5,7 @@ import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { holdRules } from './rules.ts';
 
-/** What became of an address, and the contacts that it was verified for. */
+/** The outcome of verifying an email, and the contacts that it belongs to. */
 export interface ContactVerification {
   address: string;
   status: Verification['status'];
@@ -13,8 +13,8 @@ export interface ContactVerification {
 }
 
 /**
- * Writes what became of addresses to their contacts: to those whose work e-mail the address still is, and that are still
- * there. Their memberships follow.
+ * Writes verification outcomes to contacts and refreshes their list memberships. Skips contacts that were deleted or
+ * whose work email has changed.
  */
 export async function saveVerifications(
   sql: Transaction,
@@ -44,7 +44,7 @@ export async function saveVerifications(
   await refreshMembers(sql, customerId, rules, ids, new CountChanges());
 }
 
-/** Contacts with their work e-mails, locked in the order that everybody keeps. */
+/** Locks contacts and returns their work emails. Locks by id, in the same order as all writers. */
 const lockAddresses = (
   sql: Transaction,
   customerId: string,

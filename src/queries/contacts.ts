@@ -33,10 +33,10 @@ import {
 import { takeOutOfOpportunities } from './opportunity-contacts.ts';
 import { holdRules, keepRules, type HeldRules } from './rules.ts';
 
-/** What a caller decides of a contact, as its row keeps it. */
+/** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
-/** A contact of which nothing is said. */
+/** The default values of a new contact's columns. */
 export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
   middle_name: null,
   gender: null,
@@ -58,7 +58,9 @@ export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_emai
   company_id: null,
 };
 
-/** A contact as it is answered. A record never verified shows the time it was made. */
+/**
+ * The columns of a contact in responses. A contact that was never verified shows its creation time as `last_verified`.
+ */
 const shown = `
   c.id,
   ${contactFields.map((column) => `c.${column}`).join(', ')},
@@ -71,15 +73,15 @@ const shown = `
   ${updatedAtOf('c')} as updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** A page of the customer's contacts. */
+/** Returns a page of the customer's contacts. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<Page<Contact>> =>
   readPage(db, readListing(contactSource, customerId, request), projection);
 
-/** How many contacts, and pages of them, the same request would list. */
+/** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
   countPages(db, readListing(contactSource, customerId, request), 'contacts');
 
-/** One contact with its hand-made lists, if the customer has it. */
+/** Returns the customer's contact with this id, with the lists it was added to manually; undefined if there is none. */
 export async function findContact(
   sql: Sql | Transaction,
   customerId: string,
@@ -126,9 +128,9 @@ export async function findContact(
 }
 
 /**
- * Makes a contact, with its company and memberships.
- * @returns its id
- * @throws not_found for a reference that is not the customer's; nothing is written then
+ * Creates a contact with its company and list memberships.
+ * @returns the id of the new contact
+ * @throws not_found for a referenced record that does not belong to the customer; nothing is written then
  */
 export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
   const { company, list_ids, ...fields } = body;
@@ -142,7 +144,7 @@ export async function createContact(sql: Transaction, customerId: string, body: 
   return contact.id;
 }
 
-/** Inserts the contact. Returns what the rules look at; without rules the id alone. */
+/** Inserts a contact. Returns the values that list rules use; only the id if the customer has no rules. */
 async function insertContact(
   sql: Transaction,
   customerId: string,
@@ -157,8 +159,8 @@ async function insertContact(
 }
 
 /**
- * Changes what `patch` names. The row is locked first, so what is written is what was read plus the patch; before it the
- * company, in the order in which a company's deletion takes the same two locks.
+ * Updates the fields of a contact that `patch` contains. Locks the company first and then the contact, in the same
+ * order as the deletion of a company. The lock on the contact means that no concurrent update is lost.
  * @throws not_found, precondition_failed
  */
 export async function changeContact(
@@ -185,7 +187,10 @@ export async function changeContact(
   await refreshMember(sql, customerId, rules, contact, counts);
 }
 
-/** Updates a contact that is locked. Returns what the rules look at; without rules the id alone. */
+/**
+ * Updates the row of a locked contact. Returns the values that list rules use; only the id if the customer has no
+ * rules.
+ */
 async function updateContact(
   sql: Transaction,
   customerId: string,
@@ -205,7 +210,7 @@ async function updateContact(
 }
 
 /**
- * Deletes a contact and takes it out of its lists and opportunities.
+ * Deletes a contact and removes it from its lists and opportunities.
  * @throws not_found, precondition_failed
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
@@ -221,7 +226,10 @@ export async function deleteContact(sql: Transaction, customerId: string, id: st
   await saveCounts(sql, customerId, counts);
 }
 
-/** The contact's own columns, locked until the transaction ends; nobody can add it to a list meanwhile. */
+/**
+ * Locks a contact until the transaction ends and returns its columns. Nobody can add the contact to a list meanwhile.
+ * @throws not_found, precondition_failed
+ */
 async function lockContact(
   sql: Transaction,
   customerId: string,
@@ -239,7 +247,10 @@ async function lockContact(
   return columns;
 }
 
-/** The id that a contact's `company` means; null is no company. The company stays until the transaction ends. */
+/**
+ * Returns the company id for a contact's `company` field; null means no company. Finds or creates a company given by
+ * name. The company stays locked until the transaction ends.
+ */
 async function resolveCompany(
   sql: Transaction,
   customerId: string,
@@ -251,7 +262,7 @@ async function resolveCompany(
   return id === undefined ? null : holdCompany(sql, customerId, id, '/company/id');
 }
 
-/** Columns as the driver writes them, the folded form of every text beside them. */
+/** Returns the columns in the form that the driver writes, with the folded form of every text. */
 const encoded = (sql: Transaction, columns: ContactColumns) => ({
   ...columns,
   phone_numbers: sql.json(columns.phone_numbers),

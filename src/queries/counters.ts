@@ -1,12 +1,13 @@
 import type { Sql, Transaction } from '../db.ts';
 import type { FragmentMaker } from '../filters/sql.ts';
 
-/** What is counted: all contacts, all companies, or the members of the list with this id. */
+/** The name of a counter: all contacts, all companies, or the members of the list with this id. */
 export type Counted = 'contacts' | 'companies' | (string & {});
 
 /**
- * By how much a transaction changes exact counts. They are gathered while it works and written by its last statement, so
- * that the rows which every writer of the customer touches are locked for a moment only, and by all in the same order.
+ * The changes that a transaction makes to exact counts. They are collected during the transaction and written by its
+ * last statement. So the counter rows, which every writer of the customer updates, are locked only briefly and always
+ * in the same order.
  */
 export class CountChanges {
   readonly #changes = new Map<Counted, number>();
@@ -16,19 +17,23 @@ export class CountChanges {
     return this;
   }
 
-  /** What changed, and by how much, as two arrays for a statement. */
+  /** Returns the non-zero changes as two parallel arrays of counter names and differences, for an SQL statement. */
   toArrays(): { counted: Counted[]; changes: number[] } {
     const changed = [...this.#changes].filter(([, change]) => change !== 0);
     return { counted: changed.map(([counted]) => counted), changes: changed.map(([, change]) => change) };
   }
 }
 
-/** Backends that may write the same count at once without waiting for each other, as long as their process ids differ by it. */
+/**
+ * Number of rows per counter. Backends whose process ids differ modulo this number update different rows, so they do
+ * not wait for each other.
+ */
 const shards = 32;
 
 /**
- * The statement that writes counts; `rows` selects `counted` and `change`, and customer is $1. Every transaction takes the
- * rows of counters in the order of their names. (Lists before totals: ids of version 7 start with a digit.)
+ * Returns the SQL statement that adds changes to counters. Every transaction locks counter rows in the order of their
+ * names. (Lists come before totals: ids of version 7 start with a digit.)
+ * @param rows SQL query that selects `counted` and `change`; `$1` is the customer
  */
 export const writeCounts = (rows: string): string => `
   insert into counters (customer_id, counted, shard, records)
@@ -42,13 +47,16 @@ export const writeCounts = (rows: string): string => `
 
 const given = writeCounts('select * from unnest($2::text[], $3::integer[]) as given (counted, change)');
 
-/** Writes the changes, if there are any. Has to be the last statement of its transaction but for `commit`. */
+/**
+ * Writes the collected changes of counts, if there are any. Must be the last statement of its transaction before
+ * `commit`.
+ */
 export async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {
   const { counted, changes } = gathered.toArrays();
   if (counted.length > 0) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
 }
 
-/** How many there are, exactly. */
+/** Returns the exact value of a counter. */
 export async function readCount(sql: Sql | Transaction, customerId: string, counted: Counted): Promise<number> {
   const { total, from, where } = countKept(sql, customerId, counted);
   const [row] = await sql<{ records: number }[]>`
@@ -58,14 +66,14 @@ export async function readCount(sql: Sql | Transaction, customerId: string, coun
   return row!.records;
 }
 
-/** The clauses of the statement that reads a count: `select ${total} from ${from} where ${where}`. */
+/** Returns the SQL clauses that read a counter, for `select ${total} from ${from} where ${where}`. */
 export const countKept = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
   total: sql`coalesce(sum(records), 0)`,
   from: sql`counters`,
   where: sql`customer_id = ${customerId} and counted = ${counted}`,
 });
 
-/** Forgets the count of something that is gone. Nobody may be counting it any more. */
+/** Deletes the counter of a deleted record. No other transaction may still be changing this counter. */
 export async function dropCount(sql: Transaction, customerId: string, counted: Counted): Promise<void> {
   await sql`
     delete from counters

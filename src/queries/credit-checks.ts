@@ -1,14 +1,14 @@
 import type { Sql, Transaction } from '../db.ts';
 
-/** Something that does not add up. */
+/** An inconsistency in a customer's credits. */
 export interface Fault {
   customer_id: string;
-  /** What was looked at: a pool, or a job. */
+  /** The checked pool, ledger entry or job. */
   of: string;
   fault: string;
 }
 
-/** The customers after one, in the order of their ids. */
+/** Returns the next customer ids after `after`, in order. */
 export async function nextCustomers(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id
@@ -20,9 +20,9 @@ export async function nextCustomers(sql: Sql, after: string, limit: number): Pro
 }
 
 /**
- * What does not add up of a customer's credits, computed anew from the ledger and the results, as of one instant:
- * entries follow from one another without a gap, balances are what the entries come to, each job's numbers are its
- * entries' and its results', and a job that has ended has nothing reserved any more.
+ * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant. It
+ * checks four things: the numbers and balances of entries follow one another without a gap, each balance equals the sum
+ * of its entries, each job's numbers equal those of its entries and results, and an ended job has nothing reserved.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<Fault[]> => sql<Fault[]>`
   with entries as (
@@ -84,23 +84,23 @@ export const checkCredits = (sql: Sql | Transaction, customerId: string): Promis
     group by r.job_id
   ),
   faults (of, fault) as (
-    select pool || ' ' || number, format('entry %s of the pool has the number %s', place, number)
+    select pool || ' ' || number, format('expected entry number %s, found %s', place, number)
     from followed
     where number <> place
     union all
-    select pool || ' ' || number, format('%s/%s after it where %s/%s is due', balance_after, reserved_after, balance_due, reserved_due)
+    select pool || ' ' || number, format('available/reserved after the entry are %s/%s, expected %s/%s', balance_after, reserved_after, balance_due, reserved_due)
     from followed
     where (balance_after, reserved_after) is distinct from (balance_due, reserved_due)
     union all
-    select pool, format('balance %s/%s where the ledger comes to %s/%s', available, reserved, balance_due, reserved_due)
+    select pool, format('available/reserved are %s/%s, the sums of the ledger are %s/%s', available, reserved, balance_due, reserved_due)
     from pools
     where (available, reserved) is distinct from (balance_due, reserved_due)
     union all
-    select pool, format('%s entries are counted, the last has the number %s', numbered, last)
+    select pool, format('the balance counts %s entries, the last entry has number %s', numbered, last)
     from pools
     where numbered is distinct from last
     union all
-    select 'job ' || j.id, format('reserved %s, charged %s, refunded %s, and the ledger has %s, %s, %s', j.reserved, j.charged,
+    select 'job ' || j.id, format('the job has reserved %s, charged %s, refunded %s; the ledger has %s, %s, %s', j.reserved, j.charged,
       j.refunded, coalesce(s.reserved, 0), coalesce(s.charged, 0), coalesce(s.released, 0))
     from jobs j
     left join spent s on s.job_id = j.id
@@ -111,18 +111,18 @@ export const checkCredits = (sql: Sql | Transaction, customerId: string): Promis
         or s.pool <> j.pool
       )
     union all
-    select 'job ' || j.id, format('ended with %s of %s settled', j.charged + j.refunded, j.reserved)
+    select 'job ' || j.id, format('the job has ended with %s of %s reserved credits charged or refunded', j.charged + j.refunded, j.reserved)
     from jobs j
     where j.customer_id = ${customerId}
       and j.status in ('COMPLETED', 'FAILED', 'CANCELLED')
       and j.charged + j.refunded <> j.reserved
     union all
-    select 'job ' || j.id, format('charged %s for %s + %s + %s items, and its results have %s for %s + %s + %s', j.charged, j.succeeded,
+    select 'job ' || j.id, format('the job has charged %s for %s succeeded + %s failed + %s skipped items; its results have %s for %s + %s + %s', j.charged, j.succeeded,
       j.failed, j.skipped, coalesce(d.charged, 0), coalesce(d.succeeded, 0), coalesce(d.failed, 0), coalesce(d.skipped, 0))
     from jobs j
     left join delivered d on d.job_id = j.id
     where j.customer_id = ${customerId}
-      -- Past that time the results may be on their way out.
+      -- After that time the results may be partly removed.
       and (j.finished_at is null or j.finished_at > (select clock_timestamp()) - interval '30 days')
       and (j.charged, j.succeeded, j.failed, j.skipped) is distinct from
         (coalesce(d.charged, 0), coalesce(d.succeeded, 0), coalesce(d.failed, 0), coalesce(d.skipped, 0))

@@ -9,11 +9,11 @@ import type { Page } from './listings.ts';
 import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
 
 /*
- * A balance's row is the one that all starts and all turns of a customer meet at: whoever moves credits does so at the end
- * of the transaction, so that its lock is short, and so that nobody who holds it waits for anything else.
+ * All job starts and turns of a customer update the same balance row. So each transaction moves credits last: the row's
+ * lock is short, and a transaction that holds it waits for no other lock.
  */
 
-/** Opens both pools of a new customer, empty. */
+/** Creates both credit pools of a new customer, with a balance of 0. */
 export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
   await sql`
     insert into credit_balances (customer_id, pool)
@@ -21,7 +21,7 @@ export async function insertBalances(sql: Transaction, customerId: string): Prom
     from unnest(${pools}::text[]) as pool`;
 }
 
-/** An amount of credits of one of a customer's pools. */
+/** A number of credits in one of a customer's pools. */
 export interface Amount {
   pool: Pool;
   /** Whole credits. */
@@ -29,8 +29,8 @@ export interface Amount {
 }
 
 /**
- * Puts credits aside for a job. Nothing is written for 0.
- * @throws InsufficientCredits when fewer can be spent
+ * Reserves credits for a job. Writes nothing if the amount is 0.
+ * @throws InsufficientCredits when fewer credits are available
  */
 export async function reserveCredits(
   sql: Transaction,
@@ -51,17 +51,17 @@ export async function reserveCredits(
   throw new InsufficientCredits({ required: amount, available: await availableCredits(sql, customerId, pool), pool });
 }
 
-/** Spends credits that were put aside for a job. */
+/** Charges credits that were reserved for a job. */
 export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
   demandMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
 
-/** Gives back what was put aside for a job and not spent. */
+/** Releases credits that were reserved for a job and not spent. */
 export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
   const { amount } = given;
   return demandMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
-/** Gives a customer credits. */
+/** Grants credits to a customer. */
 export const grantCredits = (
   sql: Transaction,
   customerId: string,
@@ -69,8 +69,8 @@ export const grantCredits = (
 ): Promise<void> => demandMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
 
 /**
- * Puts a balance right, up or down.
- * @throws InsufficientCredits when it takes more than can be spent
+ * Corrects a balance, up or down.
+ * @throws InsufficientCredits when the correction takes more credits than are available
  */
 export async function adjustCredits(
   sql: Transaction,
@@ -84,7 +84,7 @@ export async function adjustCredits(
 
 interface Move extends Amount {
   kind: EntryKind;
-  /** How the two balances change. */
+  /** Change of the available and of the reserved credits. */
   available: number;
   reserved: number;
   jobId?: string;
@@ -93,13 +93,14 @@ interface Move extends Amount {
 
 async function demandMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
   if (given.amount === 0) return;
-  if (!(await move(sql, customerId, given))) throw new Error(`No balance of ${given.pool} credits to ${given.kind} at`);
+  if (!(await move(sql, customerId, given)))
+    throw new Error(`Cannot ${given.kind} ${given.amount} credits: the ${given.pool} balance is missing or too low`);
 }
 
 /**
- * Changes a balance and tells it to the ledger, in one statement: the entry is made from the row as it has become, which
- * stays locked until the transaction ends.
- * @returns false when there are not as many that can be spent
+ * Changes a balance and inserts the ledger entry, in one statement. The entry takes its values from the updated row,
+ * which stays locked until the transaction ends.
+ * @returns false when fewer credits are available than needed; nothing is written then
  */
 async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
   const { pool, kind, amount, jobId = null, note = null } = given;
@@ -127,7 +128,7 @@ function countMove({ pool, kind, amount }: Move): void {
   movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
 }
 
-/** Credits of a pool that can be spent. */
+/** Returns the available credits of a pool, without the reserved ones. */
 export async function availableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
@@ -137,7 +138,7 @@ export async function availableCredits(sql: Sql | Transaction, customerId: strin
   return balance?.available ?? 0;
 }
 
-/** Both pools, as of one instant. */
+/** Returns the credits of both pools at one instant. */
 export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved
@@ -147,7 +148,7 @@ export async function findCredits(sql: Sql | Transaction, customerId: string): P
 }
 
 /**
- * A page of the customer's ledger, newest first.
+ * Returns a page of the customer's credit ledger, newest first.
  * @throws DomainError `validation_failed` for a cursor of another list
  */
 export async function listEntries(

@@ -11,21 +11,21 @@ import { refreshMembers } from './list-members.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 import { holdRules } from './rules.ts';
 
-/** A contact that a batch finds or makes. */
+/** A contact that a batch updates or creates. */
 interface Slot {
-  /** Of one that is there. */
+  /** Id of the contact; undefined until a new contact is inserted. */
   id: string | undefined;
   contact: SyncedContact;
 }
 
 /**
- * Makes contacts of a customer's prospects, or fills in those that came from the same prospect or have the same work
- * e-mail, the oldest of them; with their companies, memberships and counts. Prospects of one batch that share an e-mail
- * share a contact. It takes the same few statements for a thousand prospects as for one.
+ * Creates contacts from a customer's prospects, with their companies, memberships and counts. If a contact came from
+ * the same prospect, or has the same work email (the oldest one), updates it instead of creating another. Prospects of
+ * one batch that share an email share a contact. Runs the same few statements for any number of prospects.
  *
- * Batches of one customer follow one another, so that two never make the same contact. Locks are taken in the order that
- * all writers keep: rules, companies, contacts by id, counters.
- * @returns the contacts' ids by prospect
+ * Batches of one customer run one after another, so that two batches never create the same contact. Locks are taken in
+ * the order that all writers use: rules, companies, contacts by id, counters.
+ * @returns contact ids by prospect id
  */
 export async function syncProspects(
   sql: Transaction,
@@ -46,12 +46,12 @@ export async function syncProspects(
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
 }
 
-/** Which contact a prospect is, among those there were and those that prospects before it have made. */
+/** Finds the contact of each prospect, among stored contacts and those of earlier prospects in the batch. */
 class Batch {
   readonly #byProspect = new Map<string, Slot>();
   readonly #byEmail = new Map<string, Slot>();
 
-  /** @param kept contacts that are there, the oldest first */
+  /** @param kept stored contacts, the oldest first */
   constructor(kept: readonly Slot[]) {
     for (const slot of kept) this.#note(slot);
   }
@@ -72,16 +72,19 @@ class Batch {
   }
 }
 
-/** A contact that a batch may be about, as it stood before it was locked. */
+/** A contact that may match a prospect of the batch, as read before it was locked. */
 interface Found {
   id: string;
-  /** What it was found by: the other is null. */
+  /** The prospect id or the email that the contact was found by; the other one is null. */
   prospect_id: string | null;
   email: string | null;
   has_company: boolean;
 }
 
-/** Sent together with the lock that makes batches follow one another: the statement sees what the batch before has written. */
+/**
+ * Finds the stored contacts that match the given ones by prospect id or work email. The query is sent together with the
+ * lock that serialises batches, so it sees the writes of the previous batch.
+ */
 async function findContacts(sql: Transaction, customerId: string, given: SyncedContact[]): Promise<Found[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
   const emails = [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
@@ -109,7 +112,10 @@ async function findContacts(sql: Transaction, customerId: string, given: SyncedC
   return found;
 }
 
-/** The companies of the prospects, found or made; none for who is, or will be, a contact with a company already. */
+/**
+ * Finds or creates the companies of the prospects. Returns one company id per prospect; undefined if the prospect names
+ * no company, or if its contact already has one or gets one from another prospect.
+ */
 async function companiesOf(
   sql: Transaction,
   customerId: string,
@@ -130,7 +136,7 @@ async function companiesOf(
   return companies.map((company) => company && ids.get(fold(company.company_name)));
 }
 
-/** The contacts as they stand now, the oldest first, locked until the transaction ends. */
+/** Locks contacts until the transaction ends and returns their current values, the oldest first. */
 async function lockContacts(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
   if (found.length === 0) return [];
   const contacts = await sql<(SyncedContact & { id: string })[]>`
@@ -160,7 +166,7 @@ const columns = Object.keys(syncedColumns).join(', ');
 const typed = Object.entries({ ...syncedColumns, folded: 'jsonb' }).map(([column, type]) => `${column} ${type}`);
 const updates = Object.keys(syncedColumns).map((column) => `${column} = given.${column}`);
 
-/** Writes the contacts; new ones get their ids. */
+/** Updates the stored contacts and inserts the new ones, which get their ids. */
 async function write(
   sql: Transaction,
   customerId: string,
@@ -186,7 +192,7 @@ async function updateContacts(sql: Transaction, customerId: string, kept: readon
       and c.id = given.id`;
 }
 
-/** Answers ids by prospect. */
+/** Inserts contacts and returns their ids by prospect id. */
 async function insertContacts(
   sql: Transaction,
   customerId: string,

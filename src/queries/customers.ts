@@ -22,7 +22,7 @@ const columns = (sql: Sql | Transaction) => sql`id, business_name, status, count
 
 export type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
-/** A customer as every one begins: with an active subscription of the free tier and a pipeline to sell through. */
+/** Creates a customer with an active free subscription, a sales pipeline and empty credit balances. */
 export async function insertCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
   const [customer] = await sql<[Customer]>`
     insert into customers (business_name, country, city)
@@ -51,7 +51,10 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
     from customers
     order by id desc`;
 
-/** @throws notFound for an id that no customer has */
+/**
+ * Returns the customer with this id.
+ * @throws not_found if there is no such customer
+ */
 export async function demandCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
     select ${columns(sql)}
@@ -61,7 +64,7 @@ export async function demandCustomer(sql: Sql | Transaction, customerId: string)
   return customer;
 }
 
-/** Suspends or resumes a customer; once more does nothing. */
+/** Suspends or resumes a customer. Does nothing if the customer already has this status. */
 export async function setCustomerStatus(sql: Transaction, customerId: string, status: CustomerStatus): Promise<void> {
   const changed = await sql`
     update customers
@@ -74,8 +77,8 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
 }
 
 /**
- * The account that a key belongs to. Everybody has one subscription, and a balance of the credits for prospects: what can be
- * spent, without what jobs have reserved.
+ * Returns the account summary of a customer: its data, number of users, and subscription. Every customer has one
+ * subscription. `balance` is the available credits of the prospect pool, without the credits that jobs have reserved.
  */
 export async function findSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`

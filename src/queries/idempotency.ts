@@ -1,20 +1,20 @@
 import type { Sql, Transaction } from '../db.ts';
 
-/** An answer that was given, as it is given again. */
+/** A stored response, which is sent again for a repeated request. */
 export interface KeptAnswer {
   status: number;
   body: object;
 }
 
-/** What is kept under an Idempotency-Key: the answer, and of which request it was the answer. */
+/** The record of an Idempotency-Key: the response, and the fingerprint of its request. */
 export interface IdempotencyRecord extends KeptAnswer {
   fingerprint: Buffer;
 }
 
 /**
- * Takes an Idempotency-Key for the rest of the transaction, over all processes. A process that dies gives it back, since
- * its connection dies with it.
- * @returns false while another request holds it
+ * Locks an Idempotency-Key until the transaction ends, across all processes. If a process dies, its connection ends and
+ * the lock is released.
+ * @returns false if another request holds the lock
  */
 export async function takeIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
   const [lock] = await sql<{ taken: boolean }[]>`
@@ -22,7 +22,7 @@ export async function takeIdempotencyKey(sql: Transaction, customerId: string, k
   return lock!.taken;
 }
 
-/** The record of the last 24 hours under that key; an older one counts as none. */
+/** Returns the record of an Idempotency-Key from the last 24 hours, or undefined. An older record counts as expired. */
 export async function findIdempotencyRecord(
   sql: Sql | Transaction,
   customerId: string,
@@ -37,7 +37,7 @@ export async function findIdempotencyRecord(
   return record;
 }
 
-/** Keeps an answer under a key that is taken; an expired record is overwritten. */
+/** Stores the response for a locked Idempotency-Key. Overwrites an expired record. */
 export async function keepAnswer(
   sql: Transaction,
   customerId: string,
@@ -52,7 +52,7 @@ export async function keepAnswer(
     set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
 }
 
-/** Removes up to 1,000 records older than 24 hours. Returns how many. */
+/** Deletes up to 1,000 idempotency records older than 24 hours. Returns the number of deleted records. */
 export async function removeExpiredRecords(sql: Transaction): Promise<number> {
   const expired = await sql<{ customer_id: string; key: string }[]>`
     select customer_id, key
@@ -67,7 +67,10 @@ export async function removeExpiredRecords(sql: Transaction): Promise<number> {
   return removed.reduce((sum, { count }) => sum + count, 0);
 }
 
-/** Removes those of a customer's records that are still expired and that nobody else has locked. */
+/**
+ * Deletes those of a customer's given records that are still expired. Skips records that another transaction has
+ * locked.
+ */
 const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
   delete from idempotency_records
   where customer_id = ${customerId}

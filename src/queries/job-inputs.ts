@@ -1,16 +1,16 @@
 import type { Sql, Transaction } from '../db.ts';
 
-/** One of the things that a job is given. */
+/** One input of a job: a prospect id or an email. */
 export interface JobInput {
   position: number;
   item: string;
-  /** Contacts that a verification is for. */
+  /** Contacts to which the outcome of a verification is written. */
   contact_ids: string[];
-  /** The same item stands before: it is not worked at again. */
+  /** Whether an earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
 }
 
-/** Keeps what a job is given. */
+/** Inserts the inputs of a job. */
 export async function insertInputs(
   sql: Transaction,
   customerId: string,
@@ -25,8 +25,9 @@ export async function insertInputs(
 }
 
 /**
- * An input `i` has no result yet. Not written as `not exists`: that becomes a join, and where statistics know nothing of a job
- * the planner would read all its results again for each input. So each input costs one look into the primary key.
+ * SQL condition: the input `i` has no result yet. Written as a scalar subquery, because `not exists` becomes a join:
+ * without statistics about the job, the planner would read all its results again for each input. The subquery costs one
+ * primary key look-up per input.
  */
 const isOpen = (sql: Sql | Transaction) => sql`
   (
@@ -37,7 +38,10 @@ const isOpen = (sql: Sql | Transaction) => sql`
       and r.position = i.position
   ) is null`;
 
-/** Returns the next inputs without a result, in order. `after` only saves work: every input up to it has its result. */
+/**
+ * Returns a job's next inputs without a result, in order.
+ * @param batch `after`: every input up to this position has its result, so they are not read
+ */
 export const nextInputs = (
   sql: Sql | Transaction,
   customerId: string,
@@ -53,15 +57,15 @@ export const nextInputs = (
   order by i.position
   limit ${limit}`;
 
-/** An e-mail address that a job is given. */
+/** An email that a job must verify. */
 export interface AddressInput extends JobInput {
-  /** What follows the last `@`, in lower case. */
+  /** The part of the email after the last `@`, in lower case. */
   domain: string;
 }
 
 /**
- * Returns the next addresses without a result, in order; no duplicates.
- * @param without domains whose addresses are left out
+ * Returns a job's next emails without a result, in order. Leaves out duplicates.
+ * @param batch `after`: every input up to this position has its result; `without`: domains whose emails are left out
  */
 export const nextAddresses = (
   sql: Sql | Transaction,
@@ -82,7 +86,7 @@ export const nextAddresses = (
 
 const domainOf = (sql: Sql | Transaction) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
-/** Returns the inputs of a job that repeat an input before, whether or not they have a result. */
+/** Returns the inputs of a job that repeat an earlier input, with or without a result. */
 export const duplicatesOf = (sql: Sql | Transaction, customerId: string, jobId: string): Promise<JobInput[]> => sql<
   JobInput[]
 >`
@@ -93,7 +97,10 @@ export const duplicatesOf = (sql: Sql | Transaction, customerId: string, jobId: 
     and i.is_duplicate
   order by i.position`;
 
-/** Returns the position of the first input without a result, or undefined when each has its result. `after` as above. */
+/**
+ * Returns the position of a job's first input without a result, or undefined if every input has one.
+ * @param after every input up to this position has its result, so they are not read
+ */
 export async function firstOpenInput(
   sql: Sql | Transaction,
   customerId: string,
@@ -104,7 +111,7 @@ export async function firstOpenInput(
   return first?.position;
 }
 
-/** Returns those of the positions that have a result. Nobody adds one while the job is locked. */
+/** Returns those positions of a job that have a result. While the job is locked, nobody can add another result. */
 export async function settledAmong(
   sql: Sql | Transaction,
   customerId: string,

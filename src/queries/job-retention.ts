@@ -1,11 +1,12 @@
 import type { Transaction } from '../db.ts';
 
-/** How long what a job was given and what became of it are kept after its end. */
+/** How long the inputs and results of a job are stored after the job has ended. */
 const retention = '30 days';
 
 /**
- * Whether what a job was given, and what became of it, are still complete. The job is locked, so it stays so until the
- * transaction ends. While they are being removed, an item whose result is gone looks like one that was never done.
+ * Returns whether the inputs and results of an ended job are still complete. Once their removal starts, an item whose
+ * result is removed would look unprocessed. The job must be locked, so that the answer holds until the transaction
+ * ends.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -16,12 +17,12 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
   return job!.is_retained;
 }
 
-/** Rows of each kind that one transaction removes. */
+/** Maximum number of inputs, and of results, that one transaction removes. */
 const batchSize = 5_000;
 
 /**
- * Removes the inputs and results of one job that ended long ago, or some of them; the job itself stays, and so does the ledger.
- * @returns whether it did: there may be more then. A job that somebody else has locked is left for another time.
+ * Removes inputs and results of one job that ended more than 30 days ago, up to a limit. The job and the ledger stay.
+ * @returns false if there was nothing to remove, or another transaction has locked the job
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   const [job] = await sql<{ customer_id: string; id: string }[]>`
@@ -43,7 +44,10 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   return true;
 }
 
-/** Locks a job that is not purged. Returns false when it is, or somebody else has locked it. */
+/**
+ * Locks a job whose inputs and results are not removed yet. Returns false if they are removed, or if another
+ * transaction has locked the job.
+ */
 async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { count } = await sql`
     select

@@ -1,8 +1,8 @@
 import type { Transaction } from '../db.ts';
 
 /**
- * Gives a job what another one was given and did not settle, in the same order.
- * @returns how much that is, and the items that will cost something
+ * Copies the inputs that the job `from` has not processed to the job `to`, in the same order.
+ * @returns the number of copied inputs, and their distinct items, which may cost credits
  */
 export async function insertRest(
   sql: Transaction,
@@ -21,7 +21,7 @@ export async function insertRest(
   return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
 }
 
-/** The job that does the rest of another, if there is one. */
+/** Returns the id of the job that retries this job, or undefined. */
 export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
   const [retry] = await sql<{ id: string }[]>`
     select id

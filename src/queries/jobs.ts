@@ -4,43 +4,43 @@ import { finishedJobs } from '../metrics.ts';
 import type { Pool } from '../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../schemas/jobs.ts';
 
-/** A job as a worker sees it. */
+/** A row of the table `jobs`, with the columns that workers use. */
 export interface JobRow {
   customer_id: string;
   id: string;
   type: JobType;
   sync_crm: boolean;
-  /** What was asked, as the start of its type wrote it. */
+  /** The request that started the job, in the form that its job type stores. */
   request: unknown;
   pool: Pool;
-  /** Items to do. */
+  /** Number of items to process. */
   total: number;
-  /** Credits for one item. */
+  /** Price of one item in credits. */
   cost: number;
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Credits. What may still be charged is `reserved - charged`. */
+  /** Reserved credits. Up to `reserved - charged` may still be charged. */
   reserved: number;
   charged: number;
   /**
-   * Where the work goes on, as the last delivery wrote it; null at the beginning. Of a job with inputs `{position}`: every
-   * input up to it has its result, and some after it may have theirs.
+   * The position where the job continues, as saved with the last results; null at the start. For a job with inputs it
+   * is `{position}`: every input up to `position` has its result, and later inputs may have one.
    */
   progress: unknown;
-  /** Unexpected errors in a row. */
+  /** Number of unexpected errors in a row. */
   failures: number;
 }
 
-/** Seconds that a lease lasts, unless it is renewed. */
+/** Duration of a lease in seconds, unless it is renewed. */
 export const leaseSeconds = 15;
 
-/** What is read of a job, as `j`. */
+/** The columns of `JobRow` in SQL; the table `jobs` must have the alias `j`. */
 export const jobColumns = (sql: Sql | Transaction) => sql`
   j.customer_id, j.id, j.type, j.sync_crm, j.request, j.pool, j.total, j.cost, j.succeeded, j.failed, j.skipped,
   j.reserved, j.charged, j.progress, j.failures`;
 
-/** What a job begins as. */
+/** The initial values of a job. */
 export interface NewJob {
   type: JobType;
   sync_crm: boolean;
@@ -51,7 +51,7 @@ export interface NewJob {
   reserved: number;
 }
 
-/** Makes a job; its inputs, its credits and the message to a worker are further steps of the same transaction. */
+/** Inserts a job. The caller adds its inputs, its reservation and its turn in the same transaction. */
 export async function insertJob(
   sql: Transaction,
   customerId: string,
@@ -65,7 +65,7 @@ export async function insertJob(
   return job;
 }
 
-/** A job that there is. */
+/** Returns a job that is known to exist. */
 export async function readJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<[JobRow]>`
     select ${jobColumns(sql)}
@@ -75,7 +75,7 @@ export async function readJob(sql: Transaction, customerId: string, id: string):
   return job;
 }
 
-/** Says how much a job that begins in this transaction has to do. */
+/** Sets the number of items and the reserved credits of a job that was inserted in this transaction. */
 export async function setTotal(
   sql: Transaction,
   customerId: string,
@@ -89,23 +89,23 @@ export async function setTotal(
       and id = ${jobId}`;
 }
 
-/** What became of an item. */
+/** The result of one item of a job. */
 export interface NewResult {
   position: number;
   item: string;
   contact_id?: string | null;
   status: ItemStatus;
   reason?: ItemReason | null;
-  /** Credits. */
+  /** Charged credits. */
   charged: number;
   result?: object | null;
 }
 
 /**
- * Keeps results of a job that is locked, each position once, and counts them. A delivery that came through ends a row of
- * failures, and makes the lease last on.
- * @param progress where the work goes on; as before when left out
- * @returns the credits to charge, which is for the rows that are new, and the job as it has become
+ * Saves results of a locked job, each position once, and updates the job's counts. Also resets the count of failures
+ * and renews the lease.
+ * @param progress the position where the job continues; unchanged if left out
+ * @returns the updated job; `charge` is the credits to charge for the rows that are new
  */
 export async function saveResults(
   sql: Transaction,
@@ -148,16 +148,16 @@ export async function saveResults(
   return job;
 }
 
-/** How a job ends. */
+/** The final status of a job, with an error text if it failed. */
 export interface Ending {
   status: FinalStatus;
-  /** For the customer to read. */
+  /** Error text shown to the customer. */
   error?: string;
 }
 
 /**
- * Ends a job that has not ended yet: the only statement that does.
- * @returns the credits to release; undefined when it had ended before
+ * Sets the final status of a job that has not ended. No other statement ends a job.
+ * @returns the pool and the credits to release; undefined when the job had already ended
  */
 export async function closeJob(
   sql: Transaction,

@@ -80,30 +80,34 @@ describe('credits', () => {
     [
       'a balance',
       'update credit_balances set available = available + 1 where customer_id = $1',
-      /where the ledger comes to/,
+      /the sums of the ledger are/,
     ],
-    ['an amount', "update credit_entries set amount = amount + 1 where customer_id = $1 and kind = 'grant'", /is due/],
+    [
+      'an amount',
+      "update credit_entries set amount = amount + 1 where customer_id = $1 and kind = 'grant'",
+      /after the entry are/,
+    ],
     [
       'a missing entry',
       "delete from credit_entries where customer_id = $1 and kind = 'charge'",
-      /has the number|is due|the ledger has/,
+      /expected entry number|after the entry are|the ledger has/,
     ],
     [
       'a balance after',
       'update credit_entries set balance_after = balance_after + 1 where customer_id = $1 and number = 2',
-      /is due/,
+      /after the entry are/,
     ],
     [
       "a job's charge",
       'update jobs set charged = charged - 1, refunded = refunded + 1 where customer_id = $1',
-      /and the ledger has/,
+      /refunded \d+; the ledger has/,
     ],
     [
       "a job's count",
       'update jobs set total = total + 1, skipped = skipped + 1 where customer_id = $1',
-      /and its results have/,
+      /items; its results have/,
     ],
-    ['a missing result', 'delete from job_results where customer_id = $1 and position = 1', /and its results have/],
+    ['a missing result', 'delete from job_results where customer_id = $1 and position = 1', /items; its results have/],
   ];
 
   test.each(tampering)('check finds %s that was changed by hand, and exits 1', async (_, text, fault) => {
