@@ -6,7 +6,10 @@ import { enqueueOnce, type TurnKind } from './queue.ts';
 /** Kinds of turns whose work is not stored in the table `jobs`. */
 export type BatchKind = Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
 
-/** Returns the turn kind of a queue that works through batches and has no job types. */
+/**
+ * Returns the turn kind of a batch queue. Its list of job types is empty, because its work is not stored in the table
+ * `jobs`.
+ */
 export const batchTurns = (queue: BatchKind) => ({ queue, types: [] }) as const;
 
 /**

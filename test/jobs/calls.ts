@@ -1,7 +1,7 @@
 import type { TestApp } from '../setup/app.ts';
 import { grant, type Answer, type TestCustomer } from '../setup/factories.ts';
 
-/** A customer with credits in these pools. */
+/** Creates a customer with the given credits in each pool. */
 export async function customerWith(
   test: TestApp,
   credits: { subscription?: number; verification?: number },
@@ -14,15 +14,15 @@ export async function customerWith(
 
 type Call = (customer: TestCustomer, body: object, headers?: Record<string, string>) => Promise<Answer>;
 
-/** The calls that start jobs, answered as they are. */
+/** The requests that start jobs. Each returns the response unchanged. */
 export const unlock: Call = (customer, body, headers) =>
   customer.post('/service-handler/unlock-contacts', body, headers);
 export const select: Call = (customer, body, headers) =>
   customer.post('/service-handler/unlock-selected-contacts', body, headers);
 export const verify: Call = (customer, body, headers) => customer.post('/service-handler/verify-email', body, headers);
 
-/** A job as it is shown. */
+/** Requests a job and returns the response. */
 export const read = (customer: TestCustomer, id: string): Promise<Answer> => customer.get(`/service-handler/${id}`);
 
-/** What a customer has in each pool. */
+/** Returns the customer's credits in each pool. */
 export const creditsOf = async (customer: TestCustomer) => (await customer.get('/customer/credits')).body;

@@ -57,7 +57,7 @@ async function expectExact(): Promise<void> {
 }
 
 describe('a list of many contacts whose rules changed', () => {
-  it('is answered at once and read exactly before anything is filled', async () => {
+  it('responds at once and is read exactly before anything is filled', async () => {
     expect(await state()).toMatchObject({ isFilling: true, members: [] });
     expect(await answered()).toBe(many / 2);
     const [only] = (await customer.post('/list-contact/list', {})).body;
@@ -73,7 +73,7 @@ describe('a list of many contacts whose rules changed', () => {
     expect(outside.body.pagination.total_records).toBe(many / 2);
   });
 
-  it('counts every write while it is filled, by hand and by rule', async () => {
+  it('counts every write while it is filled, manual members and members by rule', async () => {
     const contact = (await customer.post('/contacts', contactBody({ job_title: 'Engineer' }))).body.data.id;
     expect(await answered()).toBe(many / 2 + 1);
     await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
@@ -106,7 +106,7 @@ describe('a list of many contacts whose rules changed', () => {
     expect(await worker.stop()).toBe(0);
   });
 
-  it('is gone on with when the worker was killed in the middle', async () => {
+  it('resumes its fill after the worker was killed', async () => {
     const worker = await startWorker();
     await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
     await worker.stop('SIGKILL');
@@ -118,7 +118,7 @@ describe('a list of many contacts whose rules changed', () => {
     expect(await next.stop()).toBe(0);
   });
 
-  it('is left to the next worker when one is asked to stop, which then ends with 0', async () => {
+  it('is left to the next worker when one is asked to stop, and that one exits with 0', async () => {
     const worker = await startWorker();
     await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
     expect(await worker.stop()).toBe(0);
@@ -141,7 +141,7 @@ describe('lists of many contacts that are filled at once', () => {
     expect(Object.fromEntries(counts)).toEqual(shouldBe);
   }
 
-  it('are counted exactly after each batch, with members by hand, members of old rules and contacts that change', async () => {
+  it('are counted exactly after each batch, with manual members, members of old rules and contacts that change', async () => {
     customer = await test.customer();
     await fillContacts(customer, 5_000);
     list = (await customer.post('/list-contact', { name: 'First', rules: engineers })).body.id;
@@ -157,13 +157,13 @@ describe('lists of many contacts that are filled at once', () => {
       await expectCounts();
       outcome = await fillBatch();
       await customer.patch(`/contacts/${ids[i]}`, { job_title: i % 2 ? 'Clerk' : 'Engineer' });
-      // It is filled by then: rows by the old rules are left behind.
+      // By now the list is filled, so this change of rules leaves rows from the old rules behind.
       if (i === 3) await customer.patch(`/list-contact/${list}`, { rules: clerks });
     }
     await expectCounts();
   });
 
-  it('are counted exactly while contacts that were filled already follow their company', async () => {
+  it('are counted exactly while contacts that are already filled change with their company', async () => {
     const company = (await customer.post('/company', { type: 'customer', company_name: 'Large' })).body.data.id;
     await test.owner`
       update contacts set company_id = ${company}
@@ -181,7 +181,7 @@ describe('lists of many contacts that are filled at once', () => {
     await expectCounts();
   });
 
-  it('are filled in turn, customer by customer', async () => {
+  it('are filled in turn, one customer after another', async () => {
     for (let i = 0; i < 5; i += 1) await customer.post('/list-contact', { name: 'More', rules: engineers });
     const modest = await test.customer();
     await fillContacts(modest, 3_000);

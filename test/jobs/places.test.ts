@@ -13,7 +13,7 @@ import { begin, contextOf, echo, ended } from './working.ts';
 const test = await startApp(patient);
 const context = contextOf(test);
 
-/** A worker process with two places for turns of the queue `verify`, as others see it. */
+/** Starts a worker with two slots for turns of the queue `verify`, which counts as a separate process. */
 async function startWorker(slice: Slice): Promise<void> {
   const workers = await startWorkers(
     { ...context, url: test.url },
@@ -38,8 +38,8 @@ const placesOf = (kind: WorkerPlace['kind'], count: number): WorkerPlace[] => {
   return Array.from({ length: count }, (_, number) => ({ kind, processId, number }));
 };
 
-describe('the places of two worker processes', () => {
-  it('are shared: one customer alone gets half of them, another gets one at once, and all jobs are done', async () => {
+describe('the slots of two worker processes', () => {
+  it('are shared: one customer alone gets half of them, another gets one at once, and all jobs complete', async () => {
     const [greedy, modest] = [await test.customer(), await test.customer()];
     const inHand = new Map<string, number>();
     const most = new Map<string, number>();
@@ -57,7 +57,7 @@ describe('the places of two worker processes', () => {
     const jobs: string[] = [];
     for (let i = 0; i < 6; i += 1) {
       jobs.push(await begin(test, greedy, 5));
-      // Each start is a message of its own: those of the ones before have been fetched.
+      // Each start enqueues a separate message, once the previous messages have been fetched.
       await expect
         .poll(
           async () =>
@@ -77,7 +77,7 @@ describe('the places of two worker processes', () => {
     await expect.poll(async () => (await shown()).filter((place) => place['customer_id'] !== null)).toEqual([]);
   });
 
-  it('do not count any more when one of them was killed, and are deleted when it has ended', async () => {
+  it('of a killed process no longer count, and those of a stopped process are deleted', async () => {
     const customer = crypto.randomUUID();
     const command = ['src/cli.ts', 'work', '--json'];
     const [killed, stopped] = [
@@ -92,7 +92,7 @@ describe('the places of two worker processes', () => {
 
     const [mine, second] = placesOf('fill-lists', 2);
     expect(await take(customer, mine!)).toBe(true);
-    expect(await take(customer, second!)).toBe(true); // the four of the dead process count as free
+    expect(await take(customer, second!)).toBe(true); // the four slots of the dead process count as free
     await give(customer, second!);
     await test.owner`
       update worker_places set seen_at = seen_at - interval '16 seconds' where process_id <> ${mine!.processId}`;
@@ -102,7 +102,7 @@ describe('the places of two worker processes', () => {
     expect(await places('fill-lists')).toBe(2);
   });
 
-  it('are shared by the same rule as places within a process', async () => {
+  it('are shared by the same rule as slots within a process', async () => {
     const customers = ['a', 'b', 'c'].map((name) => [name, crypto.randomUUID()] as const);
     const step = fc.record({ customer: fc.constantFrom(...customers), takes: fc.boolean(), which: fc.nat() });
     await fc.assert(
@@ -139,7 +139,7 @@ describe('the places of two worker processes', () => {
     );
   });
 
-  it('are never taken beyond the share by processes that take at the same moment', async () => {
+  it('are never taken beyond a customer's share, even by processes that take them at the same moment', async () => {
     await test.owner`delete from worker_places where kind = 'unlock'`;
     const places = [...placesOf('unlock', 4), ...placesOf('unlock', 4)];
     await show(places);

@@ -15,12 +15,12 @@ const jobs = async (customerId: string): Promise<number> =>
 const enqueue = (sql: Transaction, customerId: string) =>
   enqueueOnce(sql, 'fill-lists', { customerId }, { singletonKey: customerId });
 
-it('a job is there when its transaction commits', async () => {
+it('a job is enqueued when its transaction commits', async () => {
   await test.db.transaction((sql) => enqueue(sql, 'committed'));
   expect(await jobs('committed')).toBe(1);
 });
 
-it('a job is never there when its transaction does not', async () => {
+it('a job is not enqueued when its transaction rolls back', async () => {
   const undone = test.db.transaction(async (sql) => {
     await enqueue(sql, 'undone');
     throw new Error('undone');
@@ -29,7 +29,7 @@ it('a job is never there when its transaction does not', async () => {
   expect(await jobs('undone')).toBe(0);
 });
 
-it('the database takes jobs of every type', async () => {
+it('the database accepts jobs of every type', async () => {
   const [constraint] = await test.owner<{ text: string }[]>`
     select pg_get_constraintdef(oid) as text
     from pg_constraint
@@ -37,13 +37,13 @@ it('the database takes jobs of every type', async () => {
   for (const type of jobTypes) expect(constraint!.text).toContain(`'${type}'`);
 });
 
-it('the service may use the queue and change none of its tables', async () => {
+it('the service may use the queue and cannot alter its tables', async () => {
   const alter = (text: string) => test.db.transaction((sql) => sql.unsafe(text));
   await expect(alter('create table pgboss.mine ()')).rejects.toThrow(/permission denied/);
   await expect(alter('alter table pgboss.queue add column mine text')).rejects.toThrow(/must be owner/);
 });
 
-it('idempotency records are removed once they are a day old, and no other', async () => {
+it('only idempotency records older than a day are removed', async () => {
   const customer = await test.customer();
   const [old, young] = [unique('old'), unique('young')];
   for (const key of [old, young]) await customer.post('/contacts', contactBody(), { 'idempotency-key': key });
@@ -53,9 +53,9 @@ it('idempotency records are removed once they are a day old, and no other', asyn
   expect(kept.map(({ key }) => key)).toEqual([young]);
 });
 
-it('a worker that cannot start says why and ends', async () => {
+it('a worker that cannot start reports the error and exits', async () => {
   const { owner, url } = await startApp();
-  // Half of the queue has started by then.
+  // The worker has partly started when this fails.
   await owner`drop function pgboss.create_queue`;
   const { code, stdout, stderr } = await runCli(['work', '--json'], { DATABASE_URL: url, LOG_LEVEL: 'error' });
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });

@@ -11,17 +11,17 @@ async function idOf(start: Promise<Answer>): Promise<string> {
   return answer.body.id;
 }
 
-/** Starts to unlock by filters; answers the job's id. */
+/** Starts an unlock by filters and returns the job's id. */
 export const startUnlock = (customer: TestCustomer, body: object): Promise<string> => idOf(unlock(customer, body));
 
-/** Starts to unlock by ids; answers the job's id. */
+/** Starts an unlock of selected prospects and returns the job's id. */
 export const startSelected = (customer: TestCustomer, ids: string[], sync_crm = false): Promise<string> =>
   idOf(select(customer, { ids, sync_crm }));
 
-/** A job as its customer sees it. */
+/** Returns a job as its customer sees it. */
 export const readJob = async (customer: TestCustomer, id: string): Promise<Job> => (await read(customer, id)).body;
 
-/** The job, when it has ended. */
+/** Waits until a job has ended and returns it. */
 export async function ended(customer: TestCustomer, id: string): Promise<Job> {
   await expect
     .poll(async () => (await readJob(customer, id)).finished_at, { timeout: 120_000, interval: 20 })
@@ -29,10 +29,10 @@ export async function ended(customer: TestCustomer, id: string): Promise<Job> {
   return readJob(customer, id);
 }
 
-/** An item of an unlocking. */
+/** One item of an unlock job. */
 export type UnlockItem = Omit<JobItem, 'result'> & { result: Prospect | null };
 
-/** What became of all the items, in their order. */
+/** Returns the results of all items of a job, in order. */
 export async function resultsOf(customer: TestCustomer, id: string): Promise<UnlockItem[]> {
   const items: UnlockItem[] = [];
   let cursor: string | undefined;
@@ -45,7 +45,7 @@ export async function resultsOf(customer: TestCustomer, id: string): Promise<Unl
   return items;
 }
 
-/** What can be spent and what is put aside; the ledger's own sums have to be the same. */
+/** Returns the customer's available and reserved credits, and expects that they equal the sums of the ledger. */
 export async function booksOf(t: TestApp, customer: TestCustomer): Promise<{ balance: number; reserved: number }> {
   const [summed] = await t.owner<{ balance: number; reserved: number }[]>`
     select

@@ -9,12 +9,12 @@ import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './w
 const test = await startApp();
 const sweep = () => sweepJobs(contextOf(test), {});
 
-/** Takes the messages of a customer away, as a crash of their own could. */
+/** Deletes a customer's queue messages, as a crash of the queue could. */
 const loseMessages = (customerId: string) =>
   test.owner`delete from pgboss.job where data ->> 'customerId' = ${customerId}`;
 
 describe('the sweep', () => {
-  it('has a turn waited for wherever a job waits and nobody comes for it, and only there', async () => {
+  it('enqueues a turn for each customer with a waiting job and no queued turn, and for no other', async () => {
     const [lost, waiting, leased, suspended, ended] = await Promise.all(
       Array.from({ length: 5 }, () => test.customer()),
     );
@@ -34,7 +34,7 @@ describe('the sweep', () => {
     for (const { id } of [leased!, suspended!, ended!]) expect(await messages(id)).toBe(0);
   });
 
-  it('finds a job again whose worker died, once its lease is over', async () => {
+  it('enqueues a turn for a job of a dead worker once its lease has expired', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 5);
     await loseMessages(customer.id);
@@ -47,7 +47,7 @@ describe('the sweep', () => {
     expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
   });
 
-  it('removes inputs and results 30 days after the end, and leaves the job and the ledger', async () => {
+  it('removes inputs and results 30 days after the end, and keeps the job and the ledger', async () => {
     const customer = await test.customer();
     const turn = () => verifyTurn(echo(20_000))(contextOf(test), { customerId: customer.id });
     const old = await begin(test, customer, 12_000);
@@ -79,7 +79,7 @@ describe('the sweep', () => {
 });
 
 describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
-  it('tells the cluster of unlocks that it was not told of', async () => {
+  it('indexes unindexed unlocks in the cluster', async () => {
     const environment = await ownCatalog();
     const clustered = await startApp(environment);
     const ada = person();

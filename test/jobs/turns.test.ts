@@ -12,7 +12,10 @@ import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages, veri
 const test = await startApp(patient);
 const context = contextOf(test);
 
-/** One worker of the verify queue, which does one turn at a time. It is in no other test's way, however its own ends. */
+/**
+ * Starts a worker of the verify queue that runs one turn at a time. It is stopped after each test, so it cannot disturb
+ * another one.
+ */
 async function startWorker(slice: Slice): Promise<Workers> {
   const workers = await startWorkers(
     { ...context, url: test.url },
@@ -26,17 +29,17 @@ async function startWorker(slice: Slice): Promise<Workers> {
 
 const turnOf = ({ id }: TestCustomer, slice: Slice): Promise<void> => verifyTurn(slice)(context, { customerId: id });
 
-/** Lets a lease, or a rest, end now. */
+/** Expires the lease of a job, or its back-off delay, now. */
 const endLease = (job: string) =>
   test.owner`update jobs set leased_until = now() - interval '1 second' where id = ${job} and lease is not null`;
 
-/** Something to wait for. */
+/** Returns a promise and the function that resolves it. */
 function gate(): { opened: Promise<void>; open: () => void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { opened: promise, open: resolve };
 }
 
-/** A slice that waits in its middle, with what it wants to deliver in hand. */
+/** Returns a batch that waits before it delivers its results. */
 function held(): { slice: Slice; begun: Promise<void>; open: () => void } {
   const [begun, go] = [gate(), gate()];
   const slice: Slice = async (...given) => {
@@ -48,7 +51,7 @@ function held(): { slice: Slice; begun: Promise<void>; open: () => void } {
 }
 
 describe('one worker', () => {
-  it("ends ten items behind another customer's 10,000 before 5 % of those are done", async () => {
+  it("completes ten items of one customer before 5 % of another customer's 10,000 earlier items", async () => {
     const [busy, modest] = [await test.customer(), await test.customer()];
     const long = await begin(test, busy, 10_000);
     const short = await begin(test, modest, 10);
@@ -64,13 +67,13 @@ describe('one worker', () => {
     expect(await jobRow(test, long)).toMatchObject({ status: 'COMPLETED', succeeded: 10_000, charged: '10000' });
   });
 
-  it('leaves a job that it goes on with once another customer waits', async () => {
+  it('yields a long job as soon as another customer waits', async () => {
     const [busy, modest] = [await test.customer(), await test.customer()];
     const long = await begin(test, busy, 10_000);
     const worker = await startWorker(echo());
     await expect.poll(async () => (await jobRow(test, long)).succeeded).toBeGreaterThan(1_000);
     const short = await begin(test, modest, 10);
-    // Until then it could not be seen to wait, however long its start took to commit.
+    // Before that its message was not visible, however long the start took to commit.
     const [{ waits }] = await test.owner<[{ waits: string }]>`select clock_timestamp()::text as waits`;
     await ended(test, short);
     const [between] = await test.owner<[{ items: number }]>`
@@ -84,7 +87,7 @@ describe('one worker', () => {
     await worker.stop();
   });
 
-  it('serves the jobs of one customer in turn', async () => {
+  it('processes the jobs of one customer in turn', async () => {
     const customer = await test.customer();
     const long = await begin(test, customer, 30);
     const short = await begin(test, customer, 10);
@@ -93,7 +96,7 @@ describe('one worker', () => {
     expect(await jobRow(test, long)).toMatchObject({ status: 'PROCESSING', succeeded: 10 });
   });
 
-  it('does every job of many that are started while it works, with nobody to sweep', async () => {
+  it('completes all jobs that are started while it works, without a sweep', async () => {
     const customers = await Promise.all(Array.from({ length: 4 }, () => test.customer()));
     const worker = await startWorker(echo());
     const jobs = await Promise.all(
@@ -110,7 +113,7 @@ describe('one worker', () => {
 });
 
 describe('a start', () => {
-  it('that finds a message waiting is seen by the turn of that message, however long it takes to commit', async () => {
+  it('that finds a waiting message is seen by that message's turn, however long the start takes to commit', async () => {
     const customer = await test.customer();
     await turnAfterAnEndedJob(customer);
     await grant(test.app, customer.id, 'verification', 1);
@@ -133,7 +136,7 @@ describe('a start', () => {
     expect(await jobRow(test, await starting)).toMatchObject({ status: 'COMPLETED' });
   });
 
-  it('that is undone leaves no message, job or entry', async () => {
+  it('that is rolled back leaves no message, job or entry', async () => {
     const customer = await test.customer();
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
     const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
@@ -146,7 +149,7 @@ describe('a start', () => {
     expect(await waitingMessages(test, 'verify', customer.id)).toBe(0);
   });
 
-  /** Leaves a message waiting, and nothing to do. */
+  /** Enqueues a message although there is nothing to do. */
   async function turnAfterAnEndedJob(customer: TestCustomer): Promise<void> {
     await begin(test, customer, 1);
     await turnOf(customer, echo());
@@ -155,7 +158,7 @@ describe('a start', () => {
 });
 
 describe('a turn', () => {
-  it('that has lost its lease to another settles nothing', async () => {
+  it('that has lost its lease to another turn settles nothing', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 10);
     const { slice, begun, open } = held();
@@ -171,7 +174,7 @@ describe('a turn', () => {
     expect(await entriesOf(test, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
   });
 
-  it('that takes long keeps its lease, and is told when it has lost it', async () => {
+  it('that takes long renews its lease, and its signal is aborted when the lease is lost', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
     onTestFinished(() => void vi.useRealTimers());
     const customer = await test.customer();
@@ -199,7 +202,7 @@ describe('a turn', () => {
     expect(await jobRow(test, job)).toMatchObject({ succeeded: 0 });
   });
 
-  it('that meets a cancelled job settles nothing, and the rest is given back once', async () => {
+  it('whose job is cancelled settles nothing, and the unspent credits are released once', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 10);
     await turnOf(customer, echo(4));
@@ -214,7 +217,7 @@ describe('a turn', () => {
     expect(await jobRow(test, job)).toMatchObject({ status: 'CANCELLED', succeeded: 4, charged: '4', refunded: '6' });
   });
 
-  it('does not charge again for a position that has its result', async () => {
+  it('does not charge again for a position that has a result', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 2);
     const first = { position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const;
@@ -228,7 +231,7 @@ describe('a turn', () => {
     expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 1 });
   });
 
-  it('whose writes fail leaves no trace of them, and the job rests', async () => {
+  it('whose writes fail leaves no trace of them, and the job backs off', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 2);
     const half: Slice = (context, job) =>
@@ -252,7 +255,7 @@ describe('a job', () => {
     throw new Error('secret cause');
   };
 
-  it('that breaks its turn five times in a row has failed, tells no cause and gives the rest back', async () => {
+  it('that fails five times in a row becomes FAILED, shows no internal cause and releases its unspent credits', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 10);
     await turnOf(customer, echo(3));
@@ -268,7 +271,7 @@ describe('a job', () => {
     expect(body.error).not.toMatch(/secret/);
   });
 
-  it('that breaks is not in the way of its customer: another one is done at once', async () => {
+  it('that fails does not block its customer's other jobs', async () => {
     const customer = await test.customer();
     const poison = await begin(test, customer, 10);
     const good = await begin(test, customer, 10);
@@ -280,7 +283,7 @@ describe('a job', () => {
     expect(await jobRow(test, poison)).toMatchObject({ status: 'PROCESSING' });
   });
 
-  it('waits for what is unavailable as long as it takes, which is no failure', async () => {
+  it('waits without limit for an unavailable service and counts no failure', async () => {
     const customer = await test.customer();
     const job = await begin(test, customer, 10);
     for (let turns = 0; turns < 7; turns += 1) {

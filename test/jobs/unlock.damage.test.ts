@@ -12,7 +12,7 @@ import { contextOf } from './working.ts';
 
 const many = 600;
 
-describe.skipIf(noElasticsearch)(`jobs that unlock while the catalog is hurt ${need}`, () => {
+describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${need}`, () => {
   let environment: Record<string, string> = {};
   let t: TestApp;
   const people = Array.from({ length: many }, (_, i) => person({ score: i % 101, work_email: `p${i}@x.example` }));
@@ -38,7 +38,7 @@ describe.skipIf(noElasticsearch)(`jobs that unlock while the catalog is hurt ${n
   for (const [name, hurt] of Object.entries(hurts))
     test(`an index ${name} has them wait; after an import they complete, and nothing paid for is net-new`, async () => {
       const customer = await customerWith(t, { subscription: many });
-      // Both are begun while all is well, and find it otherwise.
+      // Both jobs start before the damage and run after it.
       const second = await startSelected(customer, idsOf(people.slice(0, 200)));
       const first = await startUnlock(customer, { filters: {}, total_records: 400 });
       await hurt();

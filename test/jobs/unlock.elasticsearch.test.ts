@@ -3,7 +3,7 @@ import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { unlocks } from './unlocking.ts';
 
-describe.skipIf(noElasticsearch)(`unlocking from the catalog on Elasticsearch ${need}`, async () => {
+describe.skipIf(noElasticsearch)(`unlocking from the Elasticsearch catalog ${need}`, async () => {
   const environment = noElasticsearch ? {} : await ownCatalog();
   const t = await startApp(environment);
   unlocks(t);

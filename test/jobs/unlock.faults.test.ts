@@ -43,13 +43,16 @@ const startWorker = (t: TestApp, environment: Record<string, string> = {}): Prom
 const unlockedSoFar = async (customer: TestCustomer, job: string): Promise<number> =>
   (await readJob(customer, job)).succeeded;
 
-/** What a dead worker has left: its lease runs out now, and the sweep comes round. */
+/** Lets other workers continue after a worker died: expires its leases now and runs the sweep. */
 async function leaveToOthers(t: TestApp, customer: TestCustomer): Promise<void> {
   await t.owner`update jobs set leased_until = leased_until - interval '1 minute' where finished_at is null`;
   await t.db.transaction((sql) => wake(sql, 'unlock', customer.id));
 }
 
-/** Every prospect unlocked once, paid for once, in the order in which a list shows them, and nothing left aside. */
+/**
+ * Expects that each prospect is unlocked once and charged once, in the order of the search, and that no credits stay
+ * reserved.
+ */
 async function expectWhole(t: TestApp, customer: TestCustomer, job: string, people: Prospect[]): Promise<void> {
   expect(await ended(customer, job)).toMatchObject({
     status: 'COMPLETED',
@@ -67,7 +70,7 @@ async function expectWhole(t: TestApp, customer: TestCustomer, job: string, peop
   expect(await booksOf(t, customer)).toEqual({ balance: 0, reserved: 0 });
 }
 
-describe('a worker killed in the middle of unlocking', () => {
+describe('a worker killed while it unlocks prospects', () => {
   test(
     'is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
     { timeout: 120_000 },
@@ -97,7 +100,7 @@ describe('a worker killed in the middle of unlocking', () => {
   );
 });
 
-describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospects are unlocked ${need}`, () => {
+describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects are unlocked ${need}`, () => {
   let environment: Record<string, string> = {};
   let proxy: FaultyProxy;
   let t: TestApp;
@@ -126,7 +129,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospect
     proxy.resetAll();
   };
 
-  test('has the job wait, and go on when it is back', { timeout: 180_000 }, async () => {
+  test('makes the job wait, and the job resumes when the cluster is back', { timeout: 180_000 }, async () => {
     const config = { ...t.config, ...parseConfig(throughProxy()) };
     const catalog = openCatalog(config, t.db);
     const said: string[] = [];
@@ -152,7 +155,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that goes away while prospect
     'and a worker that is killed then leave no unlock that the cluster does not know when the job has ended',
     { timeout: 180_000 },
     async () => {
-      // Nobody sweeps: the job itself has to tell what the dead worker has not.
+      // No sweep runs: the job itself must index what the dead worker has not indexed.
       await t.owner`delete from pgboss.schedule`;
       await t.owner`delete from pgboss.job where name = 'sweep-jobs'`;
       const customer = await customerWith(t, { subscription: many });

@@ -4,6 +4,6 @@ import { unlocks } from './unlocking.ts';
 
 const t = await startApp();
 
-describe('unlocking from the catalog on Postgres', () => {
+describe('unlocking from the PostgreSQL catalog', () => {
   unlocks(t);
 });

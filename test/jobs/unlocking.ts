@@ -10,7 +10,7 @@ import { contactBody, make, unique, type TestCustomer } from '../setup/factories
 import { customerWith } from './calls.ts';
 import { booksOf, ended, resultsOf, startSelected, startUnlock } from './spending.ts';
 
-/** What jobs guarantee that unlock prospects, whichever engine the catalog has. Real workers do them. */
+/** Tests the guarantees of unlock jobs with real workers. Runs for both catalog engines. */
 export function unlocks(t: TestApp): void {
   let workers: Workers;
   beforeAll(async () => {
@@ -19,7 +19,10 @@ export function unlocks(t: TestApp): void {
   });
   afterAll(() => workers.stop());
 
-  /** People of a last name that nobody else has, the best last; and a filter that finds them. */
+  /**
+   * Adds people with a unique last name to the catalog, the best score last. Returns them with a filter that matches
+   * only them.
+   */
   async function people(count: number, more: (i: number) => Partial<Prospect> = () => ({})) {
     const last_name = unique('Name');
     const made = Array.from({ length: count }, (_, i) =>
@@ -36,7 +39,7 @@ export function unlocks(t: TestApp): void {
   const countOf = async (customer: TestCustomer, body: object): Promise<number> =>
     (await customer.post('/prospect/metadata', body)).body.pagination.total_records;
 
-  test('the first prospects that a list shows are unlocked, in its order, and seen clear and left out at once', async () => {
+  test('the first prospects of a search are unlocked in its order, then shown in clear and left out of net-new searches at once', async () => {
     const customer = await customerWith(t, { subscription: 100 });
     const { filters } = await people(60);
     const shown = await list(customer, { filters });
@@ -66,7 +69,7 @@ export function unlocks(t: TestApp): void {
     expect((await list(other, { filters })).every(({ work_email }) => work_email.includes('•'))).toBe(true);
   });
 
-  test('another order is kept over many slices', async () => {
+  test('another order is kept across many batches', async () => {
     const customer = await customerWith(t, { subscription: 1_000 });
     const titles = ['Zoo Keeper', 'ångström', 'Engineer', 'engineer', 'Übersetzer', ''];
     const { made, filters } = await people(520, (i) => ({
@@ -88,7 +91,7 @@ export function unlocks(t: TestApp): void {
     expect(await booksOf(t, customer)).toEqual({ balance: 495, reserved: 0 });
   });
 
-  test('who was unlocked before is passed over, and who has no e-mail is free', async () => {
+  test('already unlocked prospects are skipped, and prospects without an email are free', async () => {
     const customer = await customerWith(t, { subscription: 100 });
     const { made, filters } = await people(20, (i) => (i % 2 ? { work_email: '' } : {}));
     const before = made.slice(15).map(({ _id }) => _id);
@@ -105,7 +108,7 @@ export function unlocks(t: TestApp): void {
     expect(await booksOf(t, customer)).toEqual({ balance: 93, reserved: 0 });
   });
 
-  test('a job that finds fewer than it is to unlock ends with those and gives the rest back', async () => {
+  test('a job that finds fewer prospects than requested completes with those and releases the unspent credits', async () => {
     const customer = await customerWith(t, { subscription: 500 });
     const { filters } = await people(30);
     const job = await startUnlock(customer, { filters, total_records: 30 });
@@ -116,7 +119,7 @@ export function unlocks(t: TestApp): void {
     expect(await booksOf(t, customer)).toEqual({ balance: 470, reserved: 0 });
   });
 
-  test('named prospects are done in the order given, each with its own end', async () => {
+  test('selected prospects are processed in the given order, each with its own result', async () => {
     const customer = await customerWith(t, { subscription: 100 });
     const { made } = await people(4, (i) => (i === 2 ? { work_email: '' } : {}));
     const [one, two, free, four] = idsOf(made) as [string, string, string, string];
@@ -163,11 +166,11 @@ export function unlocks(t: TestApp): void {
     expect(new Set(charged)).toEqual(new Set(idsOf(made)));
     expect(await booksOf(t, customer)).toEqual({ balance: 4_480, reserved: 0 });
     expect(await countOf(customer, { filters })).toBe(0);
-    // The last one makes contacts of all, whoever unlocked them.
+    // The last job creates contacts for all prospects, whichever job unlocked them.
     expect((await recount(t.owner, customer.id)).contacts).toEqual({ kept: 520, real: 520 });
   });
 
-  test('with sync_crm they become contacts, with companies, lists and counts', async () => {
+  test('with sync_crm unlocked prospects become contacts with companies, list memberships and counts', async () => {
     const customer = await customerWith(t, { subscription: 1_000 });
     const { made, filters } = await people(300, (i) => ({
       job_company_name: `Company ${i % 7}`,
@@ -217,7 +220,7 @@ export function unlocks(t: TestApp): void {
     }
   });
 
-  test('a prospect that was unlocked before becomes a contact when it is asked for again, for nothing', async () => {
+  test('an already unlocked prospect becomes a contact for free when it is requested again', async () => {
     const customer = await customerWith(t, { subscription: 10 });
     const { made } = await people(1);
     await ended(customer, await startSelected(customer, idsOf(made)));

@@ -15,9 +15,9 @@ import { expectSettled as expectJobSettled, startVerify, type Given } from './ve
 import { contextOf, verifyTurn } from './working.ts';
 
 const names = await startNameServer();
-/** Recipients that are asked for wait here while it is set. */
+/** While this is set, mailbox checks wait for it. */
 let held: Promise<void> | undefined;
-/** Where they wait for each other while it is set. */
+/** While this is set, mailbox checks wait here for each other. */
 let crowd: Crowd | undefined;
 const mail = await startMailServer(async (recipient) => {
   await held;
@@ -34,7 +34,7 @@ const environment = {
 
 let test: TestApp;
 let customer: TestCustomer;
-/** Takes mail for ada, bob and eve, and whoever is called like them. */
+/** A domain with mailboxes whose names begin with ada, bob or eve. */
 let domain: string;
 
 beforeAll(async () => {
@@ -67,7 +67,7 @@ const outcomes = async (id: string) =>
 
 const expectSettled = (id: string, by = customer): Promise<void> => expectJobSettled(test, by, id);
 
-/** How often a mail server was asked for each of these addresses. */
+/** Returns how often a mail server checked each of these emails. */
 const timesAsked = (addresses: string[]): number[] =>
   addresses.map((address) => mail.recipients.filter((one) => one === address).length);
 
@@ -78,7 +78,7 @@ describe('with a worker', () => {
   });
   afterAll(() => worker.stop());
 
-  it('every address gets what its checks say, in the order given, and what nobody knows is free', async () => {
+  it('every email gets the outcome of its checks, in the given order, and an unknown outcome is free', async () => {
     const unknown = names.name('servfail');
     const nowhere = names.name({ mx: [[0, '']] });
     const anybody = names.name({ mx: [[1, 'localhost.test']] });
@@ -118,7 +118,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('with sync_crm the outcome is written to the contact whose work e-mail it is, and to no other', async () => {
+  it('with sync_crm the outcome is written to the contact with this work email, and to no other', async () => {
     const contact = (more: object) => make(customer, '/contacts', contactBody(more));
     const ada = await contact({ work_email: `Ada@${domain}` });
     const twin = await contact({ work_email: `ada@${domain}` });
@@ -155,14 +155,14 @@ describe('with a worker', () => {
     expect((await results(id)).map((one) => one.contact_id)).toEqual([ada, twin, bob, zoe, null]);
   });
 
-  it('without it contacts are left alone', async () => {
+  it('without sync_crm contacts do not change', async () => {
     const ada = await make(customer, '/contacts', contactBody({ work_email: `ada@${domain}` }));
     const before = (await customer.get(`/contacts/${ada}`)).body;
     await ended(await verify([{ email: `ada@${domain}`, contact_id: ada }]));
     expect((await customer.get(`/contacts/${ada}`)).body).toEqual(before);
   });
 
-  it('a contact that was deleted, or has another address by now, is passed over', async () => {
+  it('a contact that was deleted or has another email now is skipped', async () => {
     let go = () => undefined as void;
     held = new Promise<void>((resolve) => (go = resolve));
     const [ada, bob] = [
@@ -185,7 +185,7 @@ describe('with a worker', () => {
     expect((await customer.get(`/contacts/${bob}`)).body).toMatchObject({ verification_status: 'unverified' });
   });
 
-  it("a list's addresses are verified once each, and written to all its members", async () => {
+  it('each email of a list is verified once, and the outcome is written to all its members', async () => {
     const emails = [`ada@${domain}`, ` ADA@${domain}`.trim(), `zoe@${domain}`, `info@${domain}`];
     const contacts = [];
     for (const work_email of emails) contacts.push(await make(customer, '/contacts', contactBody({ work_email })));
@@ -204,7 +204,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('what is verified can be read while the rest is under way', async () => {
+  it('results can be read while other emails are in flight', async () => {
     let go = () => undefined as void;
     held = new Promise<void>((resolve) => (go = resolve));
     const id = await verify([`ada@${domain}`, 'nobody', `info@${domain}`]);
@@ -220,7 +220,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('the limits of a domain hold over the jobs of two customers', async () => {
+  it('the limits of a domain hold across the jobs of two customers', async () => {
     const other = await funded();
     crowd = gather(3);
     const of = (prefix: string) => Array.from({ length: 40 }, (_, i) => `${prefix}${i}@${domain}`);
@@ -233,9 +233,9 @@ describe('with a worker', () => {
   });
 });
 
-describe('a worker that goes', () => {
+describe('a worker that ends', () => {
   const addresses = () => Array.from({ length: 120 }, (_, i) => `ada${i}@${domain}`);
-  /** The lease and the message of a worker that died are seen as such after a while; here at once. */
+  /** Expires the lease and the heartbeat of a dead worker at once, instead of after their usual time. */
   const age = async () => {
     await test.owner`update jobs set leased_until = leased_until - interval '1 minute' where lease is not null`;
     await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
@@ -260,7 +260,7 @@ describe('a worker that goes', () => {
       await ended(id);
       expect(await readJob(id)).toMatchObject({ succeeded: 120, credits: { charged: 120, refunded: 0 } });
       await expectSettled(id);
-      // What was in the hands of a worker that was killed is asked once more.
+      // Emails that a killed worker had in flight are checked once more.
       const atMost = signal === 'SIGKILL' ? 2 : 1;
       expect(Math.max(...timesAsked(addresses()))).toBeLessThanOrEqual(atMost);
       expect(await next.stop()).toBe(0);
@@ -268,7 +268,7 @@ describe('a worker that goes', () => {
   );
 });
 
-it('addresses that wait for their turn at a slow domain are left to later turns, and come to an end', async () => {
+it('emails that wait for a slow domain are left to later turns, and all are verified in the end', async () => {
   const verifier = openVerifier(parseConfig({ ...environment, VERIFY_DOMAIN_INTERVAL_MS: '250' }));
   const stopping = new AbortController();
   const context = { ...contextOf(test), verifier, stopping: stopping.signal };
@@ -289,7 +289,7 @@ it('addresses that wait for their turn at a slow domain are left to later turns,
   await verifier.close();
 });
 
-it('a turn that is told to stop settles what is verified, and waits for the rest no longer than it has to shut down', async () => {
+it('a stopping turn settles verified emails, and waits for the others no longer than its shutdown time', async () => {
   held = new Promise<void>(() => undefined);
   const verifier = openVerifier(parseConfig(environment));
   const stopping = new AbortController();

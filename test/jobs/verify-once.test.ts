@@ -13,14 +13,15 @@ import { customerWith, read } from './calls.ts';
 import { expectSettled, startVerify } from './verifying.ts';
 import { contextOf, verifyTurn, waitingMessages } from './working.ts';
 
-/** On a busy machine a step may take its time. */
+/** Time limit of one step on a busy machine, in milliseconds. */
 const patience = { timeout: 20_000 };
 
-// One result for each address, and each mailbox asked for once, in whatever order the answers come and whatever ends a turn.
+// Each email gets one result and each mailbox is checked once, in whatever order the mail servers respond and however a
+// turn ends.
 
 const test = await startApp();
 const names = await startNameServer();
-/** Mail servers of these domains answer when the promise is kept. */
+/** Domains whose mail servers respond only after the promise resolves. */
 const held = new Map<string, Promise<void>>();
 const mail = await startMailServer(async (recipient) => {
   await held.get(recipient.split('@')[1]!);
@@ -43,7 +44,7 @@ beforeEach(async () => {
 
 const newDomain = (): string => names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
 
-/** A domain whose mail servers do not answer until told to. */
+/** Creates a domain whose mail servers respond only after `answer` is called. */
 function slowDomain(): { slow: string; answer: () => void } {
   const slow = newDomain();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -51,7 +52,7 @@ function slowDomain(): { slow: string; answer: () => void } {
   return { slow, answer: resolve };
 }
 
-/** A worker of its own, and the order to stop. */
+/** Creates a separate worker: a function that runs one turn, the context of its jobs, and a function that stops it. */
 function newWorker(more: Record<string, string> = {}): {
   turn: () => Promise<void>;
   context: JobContext;
@@ -90,7 +91,7 @@ async function expectDoneOnce(id: string, addresses: string[]): Promise<void> {
   expect(timesAsked(addresses)).toEqual(addresses.map(() => 1));
 }
 
-it('a worker that is told to stop waits for mailboxes that it has asked for, and leaves the others to the next', async () => {
+it('a stopping worker waits for mailbox checks in flight and leaves the other emails to the next worker', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 6), ...addressesAt(fast, 2)];
   const id = await startVerify(customer, addresses);
@@ -106,7 +107,7 @@ it('a worker that is told to stop waits for mailboxes that it has asked for, and
   await expectDoneOnce(id, addresses);
 });
 
-it('a turn ends though a mail server does not answer; the answer is settled when it comes, and nobody is asked again', async () => {
+it('a turn ends while a mail server does not respond; its response is settled when it arrives, and no mailbox is checked again', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 3), ...addressesAt(fast, 2)];
   const id = await startVerify(customer, addresses);
@@ -125,7 +126,7 @@ it('a turn ends though a mail server does not answer; the answer is settled when
   await expectDoneOnce(id, addresses);
 });
 
-it('addresses of a domain that does not answer are in the way of no other', async () => {
+it('emails of a domain that does not respond do not block others', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 250), ...addressesAt(fast, 40)];
   const id = await startVerify(customer, addresses);
@@ -138,7 +139,7 @@ it('addresses of a domain that does not answer are in the way of no other', asyn
   await expectDoneOnce(id, addresses);
 });
 
-it('answers that cannot be settled while the database is away are kept, and nobody is asked again', async () => {
+it('responses that cannot be settled during a database outage stay in memory, and no mailbox is checked again', async () => {
   const { slow, answer } = slowDomain();
   const addresses = addressesAt(slow, 8);
   const id = await startVerify(customer, addresses);
@@ -153,7 +154,7 @@ it('answers that cannot be settled while the database is away are kept, and nobo
   await test.owner.begin(async (sql) => {
     turn = verifyTurn(verifyEmails)({ ...context, db: hurried, log }, { customerId: customer.id });
     await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), patience).toBe(true);
-    // What settles waits for this lock, and gives up.
+    // The settling transaction waits for this lock until it times out.
     await sql`select from jobs where id = ${id} for update`;
     answer();
     await expect.poll(() => waits.length, patience).toBeGreaterThan(1);
@@ -162,7 +163,7 @@ it('answers that cannot be settled while the database is away are kept, and nobo
   await expectDoneOnce(id, addresses);
 });
 
-it('a repeated address has its result with the first one: cancelled before that, a retry does both, for both contacts', async () => {
+it('a repeated email gets its result together with the first one; after a cancellation a retry verifies both, for both contacts', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const [first, second] = [
     await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` })),
@@ -193,7 +194,7 @@ it('a repeated address has its result with the first one: cancelled before that,
   await expectSettled(test, customer, retry.id);
 });
 
-it('a turn that has lost its lease writes nothing, neither results nor contacts', async () => {
+it('a turn that has lost its lease writes no results and no contacts', async () => {
   const { slow, answer } = slowDomain();
   const contact = await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` }));
   const id = await startVerify(customer, [{ email: `ada@${slow}`, contact_id: contact }], true);

@@ -3,10 +3,10 @@ import type { TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { verify as callVerify } from './calls.ts';
 
-/** An address to verify, with the contact that it is for. */
+/** An email to verify, optionally with the contact that it belongs to. */
 export type Given = string | { email: string; contact_id: string };
 
-/** Starts to verify addresses; returns the job's id. */
+/** Starts a verification of emails and returns the job's id. */
 export async function startVerify(customer: TestCustomer, emails: Given[], sync_crm = false): Promise<string> {
   const given = emails.map((email) => (typeof email === 'string' ? { email } : email));
   const answer = await callVerify(customer, { emails: given, sync_crm });
@@ -14,7 +14,10 @@ export async function startVerify(customer: TestCustomer, emails: Given[], sync_
   return answer.body.id;
 }
 
-/** Expects one result for each input, and that rows, job, ledger and balance tell the same: nothing was charged twice or forgotten. */
+/**
+ * Expects one result for each input, and that results, job, ledger and balance agree: nothing was charged twice or
+ * missed.
+ */
 export async function expectSettled(test: TestApp, customer: TestCustomer, id: string): Promise<void> {
   const [sums] = await test.owner`
     select

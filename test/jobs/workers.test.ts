@@ -11,14 +11,14 @@ const services = { config: test.config, db: test.db, catalog: test.catalog, url:
 let workers: Workers | undefined;
 afterAll(() => workers?.stop());
 
-/** Enqueues what the queue enqueues when a schedule is due: its data as it is stored. */
+/** Enqueues the jobs of all schedules, with the data that pg-boss stores for them. */
 const enqueueScheduled = () => test.owner<{ id: string; name: string }[]>`
   insert into pgboss.job (name, data) select name, data from pgboss.schedule returning id, name`;
 
 const logged = () =>
   lines.map((line) => JSON.parse(line) as { msg: string; job?: string; kind?: string; level: number });
 
-it('jobs of every schedule are done by a worker', async () => {
+it('a worker completes the jobs of every schedule', async () => {
   const scheduled = await enqueueScheduled();
   expect(scheduled.map(({ name }) => name).sort()).toEqual(['remove-idempotency-records', 'sweep-jobs']);
   workers = await startWorkers(services);
@@ -31,7 +31,7 @@ it('jobs of every schedule are done by a worker', async () => {
   );
 });
 
-it('a job that fails is in the log, with the reason', async () => {
+it('the error of a failed job is logged', async () => {
   await workers?.stop();
   const fails = { handle: () => Promise.reject(new Error('no luck')), atOnce: 1 };
   workers = await startWorkers(services, { 'remove-idempotency-records': fails });

@@ -11,7 +11,7 @@ import { grant, type TestCustomer } from '../setup/factories.ts';
 
 const log = pino({ level: 'silent' });
 
-/** What handlers work with in this process. */
+/** Returns the services that job handlers use in this process. */
 export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext & Pick<TestApp, 'db'> => ({
   config,
   db,
@@ -22,7 +22,7 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
   background: new Set(),
 });
 
-/** Begins a job of the verify queue with so many inputs, and credits for them. */
+/** Creates a job of the verify queue with this many inputs, and grants the credits for them. */
 export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, items: number): Promise<string> {
   await grant(test.app, id, 'verification', items);
   const inputs = Array.from({ length: items }, (_, i) => ({
@@ -38,7 +38,7 @@ export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, ite
   return begun.id;
 }
 
-/** Delivers the next inputs just as they are, each at the job's cost. */
+/** Creates a batch function that returns the next inputs unchanged as results, each charged at the job's cost. */
 export const echo =
   (limit = 200): Slice =>
   async (context, job) => {
@@ -51,7 +51,7 @@ export const echo =
     }));
   };
 
-/** A job's row as it stands. */
+/** Returns the current row of a job. */
 export async function jobRow({ owner }: TestApp, id: string) {
   const [job] = await owner<
     {
@@ -69,21 +69,21 @@ export async function jobRow({ owner }: TestApp, id: string) {
   return job!;
 }
 
-/** Waits for a job's end. */
+/** Waits until a job has ended. */
 export async function ended(test: TestApp, id: string): Promise<void> {
   await expect
     .poll(async () => (await jobRow(test, id)).status, { timeout: 60_000, interval: 20 })
     .toMatch(/COMPLETED|FAILED|CANCELLED/);
 }
 
-/** The ledger's entries of a job, in their order, as `kind amount`. */
+/** Returns a job's ledger entries in order, as `kind amount`. */
 export async function entriesOf({ owner }: TestApp, jobId: string): Promise<string[]> {
   const entries = await owner<{ kind: string; amount: string }[]>`
     select kind, amount from credit_entries where job_id = ${jobId} order by number`;
   return entries.map(({ kind, amount }) => `${kind} ${amount}`);
 }
 
-/** Messages of a queue that wait for a worker, for one customer. */
+/** Returns the number of a customer's messages that wait in a queue. */
 export async function waitingMessages({ owner }: TestApp, queue: string, customerId: string): Promise<number> {
   const { count } = await owner`
     select from pgboss.job
@@ -91,6 +91,6 @@ export async function waitingMessages({ owner }: TestApp, queue: string, custome
   return count;
 }
 
-/** A turn of one slice, of a job that verifies contacts' e-mails, done so. */
+/** Creates a handler whose turns run one batch of a verification job with this function. */
 export const verifyTurn = (slice: Slice): Handler<'verify'> =>
   takeTurn('verify', { ...slices, verify_email: slice }, 0);
