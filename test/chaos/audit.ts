@@ -1,14 +1,14 @@
 import type postgres from 'postgres';
 import type { JobType } from '../../src/schemas/jobs.ts';
 
-// The books, gone through by plain SQL that shares no code with the service, on purpose.
+// The audit of all data, in plain SQL. It shares no code with the service, on purpose.
 
-/** What is wrong, a line each; none when all is well. */
+/** The faults that the audit found: rows by question. Empty if there is no fault. */
 export interface Findings {
   [question: string]: unknown[];
 }
 
-/** Which questions go through the results of a job: those about unlocks, or those about verifications. */
+/** The kind of audit questions that apply to each job type. */
 const audited: Record<JobType, 'unlock' | 'verification'> = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -16,13 +16,13 @@ const audited: Record<JobType, 'unlock' | 'verification'> = {
   verify_list: 'verification',
 };
 
-/** The job types with these questions, as a list in SQL. */
+/** Returns the job types of one kind as a list in SQL. */
 const typesOf = (kind: 'unlock' | 'verification'): string => {
   const types = Object.entries(audited).filter(([, one]) => one === kind);
   return `(${types.map(([type]) => `'${type}'`).join(', ')})`;
 };
 
-/** Every question has an answer of no rows when all is well. */
+/** The audit questions. Each query returns the rows with this fault; no rows if all is well. */
 const questions: Record<string, string> = {
   'a balance is negative': `
     select * from credit_balances where available < 0 or reserved < 0`,
@@ -37,7 +37,7 @@ const questions: Record<string, string> = {
       group by customer_id, pool
     ) e using (customer_id, pool)
     where b.available <> coalesce(e.available, 0) or b.reserved <> coalesce(e.reserved, 0)`,
-  'an entry shows another balance than those before it add up to': `
+  'the balance of an entry is not the sum of the entries up to it': `
     select *
     from (
       select id, balance_after, reserved_after,
@@ -79,7 +79,7 @@ const questions: Record<string, string> = {
     select customer_id, id, type, status, lease, leased_until, failures, error, reserved, charged, refunded
     from jobs
     where finished_at is null or reserved <> charged + refunded or status = 'FAILED'`,
-  'something given has no result, or more than one': `
+  'an input has no result, or more than one': `
     select i.customer_id, i.job_id, i.position, j.type, j.status
     from job_inputs i
     join jobs j on j.customer_id = i.customer_id and j.id = i.job_id
@@ -94,20 +94,20 @@ const questions: Record<string, string> = {
     where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
     group by r.customer_id, r.item
     having count(*) > 1`,
-  'an address was charged twice in a job': `
+  'an email was charged twice in a job': `
     select r.customer_id, r.job_id, lower(btrim(r.item)), count(*)
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
     where j.type in ${typesOf('verification')} and r.charged > 0
     group by r.customer_id, r.job_id, lower(btrim(r.item))
     having count(*) > 1`,
-  'a verification was charged otherwise than its outcome says': `
+  'the charge of a verification does not match its outcome': `
     select r.customer_id, r.job_id, r.position, r.status, r.reason, r.charged, r.result ->> 'status' as outcome
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
     where j.type in ${typesOf('verification')}
       and r.charged <> case when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' then j.cost else 0 end`,
-  'a repeated address was settled without the first one': `
+  'a repeated email was settled without the first one': `
     select i.customer_id, i.job_id, i.item
     from job_inputs i
     join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
@@ -121,7 +121,7 @@ const questions: Record<string, string> = {
         select from jobs j
         where j.customer_id = i.customer_id and j.id = i.job_id and j.type in ${typesOf('verification')}
       )`,
-  'a contact does not show what the last verification of its address found': `
+  'a contact does not show the outcome of the last verification of its email': `
     select customer_id, contact_id, verification_status, outcomes
     from (
       select c.customer_id, c.id as contact_id, c.verification_status, array_agg(v.outcome) as outcomes
@@ -141,7 +141,7 @@ const questions: Record<string, string> = {
       group by c.customer_id, c.id
     ) verified
     where verification_status <> all(outcomes)`,
-  'what is unlocked and what was delivered differ': `
+  'unlocks and delivered prospects differ': `
     select customer_id, item
     from (
       select customer_id, prospect_id::text as item from unlocks
@@ -167,7 +167,7 @@ const questions: Record<string, string> = {
     where prospect_id is not null
     group by customer_id, prospect_id
     having count(*) > 1`,
-  'a prospect that was to become a contact did not': `
+  'a prospect that should have become a contact did not': `
     select r.customer_id, r.item
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id and j.sync_crm
@@ -178,16 +178,16 @@ const questions: Record<string, string> = {
         where c.customer_id = r.customer_id
           and (c.prospect_id = r.item::uuid or lower(c.work_email) = lower(r.result ->> 'work_email'))
       )`,
-  'a company was made twice for one name': `
+  'two companies were created for one name': `
     select customer_id, folded ->> 'company_name' as name, count(*)
     from companies
     group by customer_id, folded ->> 'company_name'
     having count(*) > 1`,
-  'the search cluster was not told of an unlock': `
+  'an unlock is not indexed in the search cluster': `
     select customer_id, prospect_id from unlocks where not in_catalog`,
 };
 
-/** Goes through the books. */
+/** Runs all audit questions. Returns up to 5 rows for each fault found. */
 export async function audit(owner: postgres.Sql): Promise<Findings> {
   const findings: Findings = {};
   for (const [question, text] of Object.entries(questions)) {

@@ -7,13 +7,13 @@ import type { Prospect } from '../../src/schemas/prospects.ts';
 import { askCluster, indexesBehind } from '../catalog/damage.ts';
 import { runCli } from '../setup/cli.ts';
 
-/** The catalog under jobs, as an operator looks after it: what is done to it, an import brings it back. */
+/** A catalog that is damaged while jobs use it. After each damage an import repairs it, as an operator would do. */
 export class HurtCatalog {
   readonly #config: Config;
   readonly #environment: Record<string, string>;
   readonly #file: string;
   readonly #people: number;
-  /** What was done to it, and how often. */
+  /** Counts of each kind of damage. */
   readonly damage = { writeBlocks: 0, aliasesLost: 0, deletions: 0 };
 
   private constructor(config: Config, environment: Record<string, string>, file: string, people: number) {
@@ -23,7 +23,7 @@ export class HurtCatalog {
     this.#people = people;
   }
 
-  /** Imports people for the first time. */
+  /** Imports the people for the first time and returns the catalog. */
   static async import(
     config: Config,
     environment: Record<string, string>,
@@ -36,7 +36,9 @@ export class HurtCatalog {
     return catalog;
   }
 
-  /** Hurts it again and again, in turn, until told to stop; leaves it whole. */
+  /**
+   * Damages the catalog repeatedly, with each kind of damage in turn, until `stopping` is aborted. Leaves it repaired.
+   */
   async suffer([from, to]: [number, number], stopping: AbortSignal): Promise<void> {
     const harms = [() => this.#delete(), () => this.#blockWrites(), () => this.#loseAlias()];
     for (let turn = 0; ; turn += 1) {
@@ -48,14 +50,14 @@ export class HurtCatalog {
     }
   }
 
-  /** Runs until it gets through: what was interrupted is gone on with. What it reports is counted. */
+  /** Runs the import until it succeeds; an interrupted import resumes. Throws if the reported counts are wrong. */
   async #import(): Promise<void> {
     for (;;) {
       const { code, stdout } = await runCli(['catalog', 'import', this.#file, '--json'], this.#environment);
       if (code !== 0) continue;
       const { people, loaded } = JSON.parse(stdout) as { people: number; loaded: number };
       if (people === this.#people && loaded === this.#people) return;
-      throw new Error(`an import of ${this.#people} people reported ${stdout}`);
+      throw new Error(`the import of ${this.#people} people reported wrong counts: ${stdout}`);
     }
   }
 
@@ -76,7 +78,7 @@ export class HurtCatalog {
 
   async #index(): Promise<string> {
     const [index] = await indexesBehind(this.#config.ELASTICSEARCH_URL!, namesOf(this.#config).people);
-    if (index === undefined) throw new Error('there is no index');
+    if (index === undefined) throw new Error('The catalog has no index');
     return index;
   }
 
@@ -85,7 +87,7 @@ export class HurtCatalog {
   }
 }
 
-/** Tries until it succeeds: the cluster may be down at the moment, by somebody else's harm. */
+/** Retries until the damage succeeds, because another fault may have stopped the cluster. */
 async function insist(harm: () => Promise<void>): Promise<void> {
   while (!(await harm().then(() => true, () => false))) await sleep(200); // prettier-ignore
 }

@@ -24,19 +24,19 @@ import { HurtCatalog } from './catalog.ts';
 
 runAlone();
 
-// Proof by violence: clients with retries and duplicates over two servers, workers, servers, database connections and the
-// search cluster killed and frozen under them, and then the books gone through. `make chaos` goes on for longer.
+// Chaos test. Clients send retries and duplicates to two servers, while workers, servers, database connections and the
+// search cluster are killed and frozen. Afterwards an audit checks all data. `make chaos` runs it for longer.
 const seconds = Number(process.env['CHAOS_SECONDS'] ?? 40);
-/** What is taken away from the service. */
+/** A safeguard of the service to remove, to show that this test fails without it. */
 const without = process.env['CHAOS_WITHOUT'];
-/** More than so many jobs and deaths there must be for the books to say something. */
+/** Minimum numbers of started jobs, killed workers and catalog damages for a meaningful audit. */
 const enough = { starts: seconds / 3, workerKills: seconds / 15, harms: seconds < 300 ? -1 : 0 };
-/** On a busy machine it goes on for up to so long until there are. */
+/** Maximum length of the run in seconds, if a busy machine needs longer to reach `enough`. */
 const longestSeconds = 5 * seconds;
-/** Longest wait until all jobs have ended once the harm has. */
+/** Milliseconds within which all jobs must end after the last fault. */
 const recovery = 150_000;
 
-describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
+describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
   let cluster: SearchCluster;
   let t: TestApp;
   let superuser: postgres.Sql;
@@ -62,8 +62,8 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
     domains = [...mail.domains, names.name({}), names.name('silent'), names.name('servfail')];
     t = await startApp(search);
     superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
-    // To see the proof fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect, and with
-    // `CHAOS_WITHOUT=leases` two workers verify the same addresses.
+    // To see the test fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect, and
+    // with `CHAOS_WITHOUT=leases` two workers verify the same emails.
     if (without && without !== 'leases')
       await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
     const people = [...generatePeople(6_000, 7)];
@@ -105,7 +105,7 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
   }, 120_000);
 
   it(
-    `for ${seconds} s: nothing is lost, nothing is done twice, the books are right`,
+    `for ${seconds} s: nothing is lost, nothing is done twice, and the audit finds no fault`,
     async () => {
       const journal = emptyJournal();
       const { workersKilledAt, ...damage } = await liveThrough(journal);
@@ -130,10 +130,11 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
         expect(await netNew(t, customerId)).toBe(prospects.length - (await unlocked(t, customerId)));
       }
       expect(damage.workerKills).toBeGreaterThan(enough.workerKills);
-      // An import that is hurt itself can take a minute: in a short run there may be time for the worst harm only.
+      // An import that is interrupted can take a minute: in a short run there may be time only for the deletion of the
+      // index.
       const { deletions, ...others } = catalog.damage;
       expect(deletions, 'the index was deleted').toBeGreaterThan(0);
-      expect(Math.min(...Object.values(others)), 'how often each other harm was done').toBeGreaterThan(enough.harms);
+      expect(Math.min(...Object.values(others)), 'count of each other damage').toBeGreaterThan(enough.harms);
     },
     longestSeconds * 1_000 + recovery + 120_000,
   );
@@ -161,14 +162,17 @@ describe.skipIf(noNodes)(`jobs under violence ${need}`, () => {
   const isEnough = ({ started, types }: Journal, { workerKills }: Damage): boolean =>
     started.size > enough.starts && types.size === jobTypes.length && workerKills > enough.workerKills;
 
-  /** Nothing runs any more, so that what is read next does not change while it is read. */
+  /**
+   * Waits until all workers run and the catalog is refreshed. No job runs any more, so the data does not change during
+   * the audit.
+   */
   async function settleDown(): Promise<void> {
     await Promise.all(workers.map((worker) => worker.ready()));
     await t.catalog.refresh();
   }
 });
 
-/** A customer with credits for some of what they will ask for, and lists with contacts to verify. */
+/** Gives a customer credits for some of its requests, and lists with contacts to verify. */
 async function furnish(t: TestApp, customer: TestCustomer, domains: string[]): Promise<Client> {
   await t.db.transaction(async (sql) => {
     await grantCredits(sql, customer.id, { pool: 'verification', amount: 100_000, note: null });
@@ -203,7 +207,7 @@ const one = async (t: TestApp, text: string): Promise<number> =>
 const unfinished = (t: TestApp): Promise<number> =>
   one(t, 'select count(*)::integer as count from jobs where finished_at is null');
 
-/** What came of it all. */
+/** Returns the numbers of jobs, results and credits at the end, for the output. */
 async function done({ owner }: TestApp): Promise<object> {
   const [row] = await owner`
     select
@@ -216,7 +220,10 @@ async function done({ owner }: TestApp): Promise<object> {
   return row!;
 }
 
-/** Jobs that no client knows of: of a key whose answer never came there may be one, of no key there may be none. */
+/**
+ * Returns the jobs that no client and no idempotency record knows. A client may miss the response for its key, but the
+ * record then exists.
+ */
 async function orphans(t: TestApp, { started }: Journal): Promise<unknown[]> {
   const known = [...started.values()].flatMap((ids) => [...ids]);
   const rows = await t.owner`

@@ -2,7 +2,7 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { JobType } from '../../src/schemas/jobs.ts';
 
-/** A customer's developer, as the service knows them. */
+/** A client of the service: its customer, API key, lists and contacts. */
 export interface Client {
   customerId: string;
   key: string;
@@ -10,23 +10,23 @@ export interface Client {
   contacts: { id: string; email: string }[];
 }
 
-/** What the clients saw, to be compared with the books. */
+/** What the clients saw. The audit compares it with the database. */
 export interface Journal {
-  /** Ids of jobs by the Idempotency-Key that started them: more than one is wrong. */
+  /** Job ids by the Idempotency-Key that started them. More than one id for a key is a fault. */
   started: Map<string, Set<string>>;
-  /** Types of the jobs that were started. */
+  /** Types of the started jobs. */
   types: Set<JobType>;
-  /** Requests sent, retries and duplicates too. */
+  /** Number of requests sent, with retries and duplicates. */
   requests: number;
   retries: number;
-  /** Starts refused for want of credits. */
+  /** Number of starts rejected because of insufficient credits. */
   refused: number;
   cancelled: number;
-  /** Answers that no client should ever see. */
+  /** Responses that no client should ever get. */
   surprises: string[];
 }
 
-/** Where the service is, as far as it is anywhere at the moment. */
+/** The servers of the service. A server that is down has no URL. */
 export type Servers = readonly { url: string | undefined }[];
 
 export const emptyJournal = (): Journal => ({
@@ -42,7 +42,7 @@ export const emptyJournal = (): Journal => ({
 const pick = <T>(items: readonly T[]): T => items[randomInt(items.length)]!;
 const chance = (percent: number): boolean => randomInt(100) < percent;
 
-/** How often clients start jobs of each type, compared with the others. */
+/** Relative frequencies with which clients start jobs of each type. */
 const frequencies: Record<JobType, number> = {
   unlock_contacts: 4,
   unlock_selected_contacts: 3,
@@ -51,13 +51,13 @@ const frequencies: Record<JobType, number> = {
 };
 const wanted = (Object.keys(frequencies) as JobType[]).flatMap((type) => Array<JobType>(frequencies[type]).fill(type));
 
-/** What a client can ask for. */
+/** A request that a client can send. */
 interface Wish {
   path: string;
   body?: object;
 }
 
-/** The start of a job. */
+/** A request that starts a job. */
 interface Start extends Wish {
   type: JobType;
 }
@@ -80,7 +80,10 @@ export class Caller {
     this.#domains = world.domains;
   }
 
-  /** Starts jobs, one after the other, until told to stop: insists on each, and now and then asks twice at once. */
+  /**
+   * Starts jobs one after another until `stopping` is aborted. Retries each start until it succeeds or is rejected, and
+   * sometimes sends the same start three times at once.
+   */
   async work(stopping: AbortSignal): Promise<void> {
     while (!stopping.aborted) {
       const type = pick(wanted);
@@ -93,7 +96,7 @@ export class Caller {
     }
   }
 
-  /** What starts a job of each type. */
+  /** Functions that create a random start request for each job type. */
   readonly #starts: Record<JobType, () => Wish> = {
     unlock_contacts: () => ({
       path: '/service-handler/unlock-contacts',
@@ -117,7 +120,7 @@ export class Caller {
     verify_list: () => ({ path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` }),
   };
 
-  /** A contact's, or one that no other job has; the same one comes twice now and then. */
+  /** Returns the email of a contact, or an email that no other job has. Sometimes the same email is returned twice. */
   #emailToVerify(tag: string): { email: string; contact_id?: string } {
     if (chance(80))
       return { email: `${pick(['ada', 'Ada', 'bob', 'zoe'])}${randomInt(5)}.${tag}@${pick(this.#domains)}` };
@@ -125,9 +128,9 @@ export class Caller {
     return { email, contact_id: id };
   }
 
-  /** Asks until there is an answer that stands. */
+  /** Retries a request until it gets a final response. */
   async #insist(start: Start, key: string, stopping: AbortSignal): Promise<void> {
-    let patience = 100; // even after the end, since a client wants to know what became of it
+    let patience = 100; // continues after the end for a while, because a client wants to know the outcome
     for (let attempt = 0; ; attempt += 1) {
       if (stopping.aborted && (patience -= 1) === 0) return;
       if (attempt > 0) this.#journal.retries += 1;
@@ -163,7 +166,7 @@ export class Caller {
       this.#journal.surprises.push(`cancel: ${answer.status} ${JSON.stringify(answer.body)}`);
   }
 
-  /** One request to one of the servers; undefined when nothing came of it. */
+  /** Sends one request to a random server. Returns undefined if there was no response. */
   async #post({ path, body }: Wish, headers: Record<string, string> = {}): Promise<Answer | undefined> {
     const { url } = pick(this.#servers);
     if (!url) return undefined;
@@ -174,7 +177,7 @@ export class Caller {
         headers: {
           authorization: `X-API-Key ${this.#client.key}`,
           'content-type': 'application/json',
-          // Now and then the server dies, if it gets so far, between its commit and its answer.
+          // Sometimes the server dies between its commit and its response, if it gets that far.
           ...(headers['idempotency-key'] && chance(1) ? { 'x-die-before-answer': '1' } : {}),
           ...headers,
         },

@@ -4,13 +4,13 @@ import type postgres from 'postgres';
 import type { SearchCluster } from '../search-cluster/cluster.ts';
 import type { Tenacious } from './rig.ts';
 
-/** What was done to the system. */
+/** Counts of the faults that were injected into the system. */
 export interface Damage {
-  /** All workers killed at once while jobs were in their hands. */
+  /** Times that all workers were killed at once while they had jobs in flight. */
   workerKills: number;
-  /** When (ms). */
+  /** Times of these kills, in milliseconds of `performance.now()`. */
   workersKilledAt: number[];
-  /** Workers that were asked to stop. */
+  /** Number of workers that were asked to stop. */
   workerStops: number;
   serverKills: number;
   backendsKilled: number;
@@ -22,12 +22,12 @@ export interface Victims {
   workers: Tenacious[];
   servers: Tenacious[];
   cluster: SearchCluster;
-  /** As the superuser, who may end other people's connections. */
+  /** Connection as the superuser, which may terminate other connections. */
   superuser: postgres.Sql;
   database: string;
 }
 
-/** Before any harm is done. */
+/** Returns the counts before any fault: all zero. */
 export const unhurt = (): Damage => ({
   workerKills: 0,
   workersKilledAt: [],
@@ -38,7 +38,10 @@ export const unhurt = (): Damage => ({
   clusterKills: 0,
 });
 
-/** Does harm of every kind, a few times a second, until told to stop; notes it as it is done; leaves everything running. */
+/**
+ * Injects faults of every kind, several a second, until `stopping` is aborted. Counts each in `damage`. Leaves
+ * everything running.
+ */
 export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
   await Promise.all([
     repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
@@ -57,7 +60,10 @@ async function repeat(stopping: AbortSignal, [from, to]: [number, number], harm:
   }
 }
 
-/** Waits until jobs are in their hands, stops them where they stand, and kills them all if they still are. */
+/**
+ * Waits until the workers have jobs in flight and pauses all workers. If jobs are still in flight then, kills the
+ * workers; otherwise resumes them.
+ */
 async function killWorkers({ workers, superuser }: Victims, damage: Damage): Promise<void> {
   await Promise.all(workers.map((worker) => worker.ready()));
   for (const deadline = performance.now() + 5_000; performance.now() < deadline; await sleep(10)) {
@@ -73,7 +79,7 @@ async function killWorkers({ workers, superuser }: Victims, damage: Damage): Pro
   }
 }
 
-/** One that stops finishes what it has in hand. */
+/** Asks one worker to stop. The worker finishes its jobs in flight. */
 async function stopWorker({ workers }: Victims, damage: Damage): Promise<void> {
   const worker = workers[randomInt(workers.length)]!;
   await worker.ready();
@@ -81,7 +87,7 @@ async function stopWorker({ workers }: Victims, damage: Damage): Promise<void> {
   damage.workerStops += 1;
 }
 
-/** Jobs that a worker is at: a lease that rests after an error is nobody's. */
+/** Returns the number of jobs that workers are processing. A job that backs off after an error does not count. */
 async function heldJobs(superuser: postgres.Sql): Promise<number> {
   const [held] = await superuser<[{ jobs: number }]>`
     select count(*)::integer as jobs
@@ -90,7 +96,7 @@ async function heldJobs(superuser: postgres.Sql): Promise<number> {
   return held.jobs;
 }
 
-/** Has every lease end early, so that several workers have the same job. */
+/** Expires all leases early and repeatedly, so that several workers process the same job. */
 export const breakLeases = (superuser: postgres.Sql, stopping: AbortSignal): Promise<void> =>
   repeat(stopping, [300, 600], async () => {
     await superuser`
@@ -117,7 +123,7 @@ async function killServer({ servers }: Victims, damage: Damage): Promise<void> {
   damage.serverKills += 1;
 }
 
-/** In turn: a freeze that outlasts the service's patience, and a death. */
+/** Freezes the cluster for longer than the service waits for it, or kills and restarts it, in turn. */
 async function hurtCluster({ cluster }: Victims, damage: Damage): Promise<void> {
   if (damage.clusterFreezes <= damage.clusterKills) {
     cluster.freeze(0);

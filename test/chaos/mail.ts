@@ -4,19 +4,19 @@ import type postgres from 'postgres';
 import { startRudeServer } from '../setup/mail-server.ts';
 import type { NameServer } from '../setup/name-server.ts';
 
-/** How the mail server of a domain treats who asks for a mailbox. */
+/** How the mail server of a domain responds to a mailbox check. */
 type Manner = 'prompt' | 'slow' | 'greylisting' | 'dying' | 'mute' | 'lying';
 
-/** A mailbox that a mail server was asked for (RCPT), in lower case, and when (ms). */
+/** A mailbox that a mail server was asked about (RCPT), in lower case, and the time in milliseconds. */
 export interface Asked {
   mailbox: string;
   at: number;
 }
 
-/** Mail servers of every manner, behind one port. */
+/** Mail servers of every behaviour, behind one port. */
 export interface MailServers {
   port: number;
-  /** A domain of each manner. */
+  /** One domain of each behaviour. */
   domains: string[];
   asked: Asked[];
 }
@@ -24,7 +24,7 @@ export interface MailServers {
 const taken = '250 2.1.5 taken\r\n';
 const known = /^(ada|bob|contact)/i;
 
-/** What a mail server does at RCPT; those that are taken twice have been asked before. */
+/** The responses to RCPT, by behaviour. `isFirst` is false if the mailbox was asked about before. */
 const manners: Record<Manner, (socket: Socket, mailbox: string, isFirst: boolean) => unknown> = {
   prompt: (socket, mailbox) => socket.write(known.test(mailbox) ? taken : '550 5.1.1 No such user\r\n'),
   slow: (socket, mailbox, isFirst) => sleep(600).then(() => manners.prompt(socket, mailbox, isFirst)),
@@ -35,7 +35,7 @@ const manners: Record<Manner, (socket: Socket, mailbox: string, isFirst: boolean
   lying: (socket) => socket.write(taken),
 };
 
-/** Starts the mail servers. */
+/** Starts one port that serves a domain of each behaviour. */
 export async function startMailServers(names: NameServer): Promise<MailServers> {
   const byDomain = new Map<string, Manner>();
   for (const manner of Object.keys(manners) as Manner[])
@@ -58,13 +58,13 @@ export async function startMailServers(names: NameServer): Promise<MailServers> 
   return { port, domains: [...byDomain.keys()], asked };
 }
 
-/** A worker that is killed may have asked so shortly before (ms) that the mail server heard it afterwards. */
+/** Milliseconds by which the mail server may see a request after its worker was killed. */
 const lateness = 2_000;
 
 /**
- * Finds mailboxes that were asked for more often than there are jobs with them, where no death of a worker explains it: each
- * further time needs one between itself and the time before.
- * @param kills when workers were killed (ms)
+ * Returns the mailboxes that were checked more often than there are jobs with them, without a killed worker as the
+ * reason. Each further check needs a kill between itself and the check before.
+ * @param kills times at which workers were killed, in milliseconds
  */
 export async function askedTooOften(owner: postgres.Sql, asked: Asked[], kills: number[]): Promise<object[]> {
   const rows = await owner<{ mailbox: string; jobs: number }[]>`
@@ -77,7 +77,7 @@ export async function askedTooOften(owner: postgres.Sql, asked: Asked[], kills: 
   const excused = (from: number, to: number) => kills.some((at) => at >= from - lateness && at <= to);
   return [...Map.groupBy(asked, ({ mailbox }) => mailbox)].flatMap(([mailbox, times]) => {
     const jobs = jobsOf.get(mailbox);
-    // One that was made up to find out whether a domain takes anything.
+    // An invented mailbox, used to find out whether a domain accepts any recipient.
     if (jobs === undefined) return [];
     const excuses = times.slice(1).filter(({ at }, i) => excused(times[i]!.at, at)).length;
     return times.length > jobs + excuses ? [{ mailbox, jobs, times: times.map(({ at }) => at) }] : [];

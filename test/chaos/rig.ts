@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 
 const root = join(import.meta.dirname, '..', '..');
 
-/** A process of the service that is started again whenever it ends. */
+/** A process of the service that is restarted whenever it exits. */
 export class Tenacious {
   readonly #entry: string[];
   readonly #environment: Record<string, string>;
@@ -13,9 +13,9 @@ export class Tenacious {
   #isWanted = true;
   #saidOrEnded: Promise<unknown> = Promise.resolve();
   #url: string | undefined;
-  /** How often it ended although it was wanted. */
+  /** Number of exits that nobody asked for. */
   restarts = 0;
-  /** What it wrote to stderr at the level of a fault of its own. */
+  /** The lines that the process wrote to stderr. */
   readonly complaints: string[] = [];
 
   constructor(entry: string[], environment: Record<string, string>) {
@@ -35,7 +35,7 @@ export class Tenacious {
     const said = once(createInterface(child.stdout), 'line').then(
       ([line]) => (this.#url = (JSON.parse(line as string) as { url?: string }).url),
     );
-    // One that dies before it is ready says nothing, ever.
+    // A process that dies before it is ready never writes a line.
     this.#saidOrEnded = Promise.race([said, once(child, 'exit')]);
     this.#saidOrEnded.catch(() => undefined);
     child.once('exit', () => {
@@ -46,12 +46,12 @@ export class Tenacious {
     });
   }
 
-  /** Where it serves; undefined while it does not. */
+  /** URL of the process; undefined while it does not serve. */
   get url(): string | undefined {
     return this.#url;
   }
 
-  /** Resolves when it has said that it works, though it may have to be started again for that. */
+  /** Resolves when the process has reported that it is ready, after restarts if necessary. */
   async ready(): Promise<void> {
     for (let awaited; awaited !== this.#saidOrEnded;) {
       awaited = this.#saidOrEnded;
@@ -63,7 +63,7 @@ export class Tenacious {
     this.#child?.kill(signal);
   }
 
-  /** Ends it for good; answers the code it ended with. */
+  /** Stops the process for good. Returns its exit code. */
   async stop(): Promise<number | null> {
     this.#isWanted = false;
     const child = this.#child!;
