@@ -102,8 +102,8 @@ export async function insertKey(
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
 
 /**
- * A key's state before a rotation. The rotation succeeds only if the key still has this state, so that only one of two
- * concurrent rotations succeeds.
+ * The state of a key that a rotation compares. The rotation succeeds only if the key still has this state, so that only
+ * one of two concurrent rotations succeeds.
  */
 export interface KeyVersion {
   customer_id: string;
@@ -112,7 +112,10 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/** Returns the current versions of these keys. Callers batch their look-ups into one call, which runs one statement. */
+/**
+ * Returns the current hash and status of these keys. Callers batch their look-ups into one call, which runs one
+ * statement.
+ */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status

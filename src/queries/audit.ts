@@ -12,7 +12,9 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/** Stands for the missing account when the email of a failed login belongs to no user. */
+/**
+ * The customer id and user id that stand for the missing account when the email of a failed login belongs to no user.
+ */
 export const nobody = {
   customerId: '00000000-0000-0000-0000-000000000000',
   userId: '00000000-0000-0000-0000-000000000000',

@@ -8,14 +8,14 @@ export interface ImportState {
   line: number;
   loaded: number;
   bad: number;
-  /** Start of the import; used for records without `date_verified`. */
+  /** Time at which the import started; used for records without `date_verified`. */
   started_at: string;
 }
 
 /**
- * Returns the interrupted import of this source into this incarnation of a catalog, or creates a new one.
- * @returns the import's state; `dropped_at_line` is the line that an interrupted import into another incarnation had
- *   reached, which is deleted
+ * Returns the interrupted import of this source into this incarnation of a catalog, or creates a new one. Deletes an
+ * interrupted import of the source into another incarnation.
+ * @returns the import's state; `dropped_at_line` is the line that the deleted import had reached, or null
  */
 export async function beginImport(
   sql: Transaction,

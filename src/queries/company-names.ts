@@ -11,7 +11,7 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 /**
  * Returns the id of the customer's oldest company with the same folded name, or creates the company. `industry` is used
  * only for a new company. Two concurrent callers create one company: the second waits for a lock on the name.
- * @returns the company's id; the company is locked like by `holdCompany`
+ * @returns the company's id; the company is locked as by `holdCompany`
  */
 export async function findOrMakeCompany(
   sql: Transaction,

@@ -31,8 +31,8 @@ export const lookAtCompanies = (sql: FragmentMaker, fields = companyFields): Fra
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
 /**
- * SQL condition: the customer has no unfinished settlement, or with `deletions` none of a deleted company. It refers to
- * no outer column.
+ * SQL condition: the customer has no unfinished settlement, or with `deletions` none of a deleted company. The
+ * condition uses no column of the outer query.
  */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
@@ -95,8 +95,8 @@ export async function beginSettling(
 }
 
 /**
- * The outcome of a batch: `more` work may remain, nothing remains (`done`), or other workers hold all the work
- * (`busy`).
+ * The outcome of a batch. `more`: work may remain. `done`: no work is left. `busy`: other workers are processing all
+ * remaining work.
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 

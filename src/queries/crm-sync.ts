@@ -46,7 +46,7 @@ export async function syncProspects(
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
 }
 
-/** Finds the contact of each prospect, among stored contacts and those of earlier prospects in the batch. */
+/** Maps each prospect of a batch to its contact, among stored contacts and those of earlier prospects in the batch. */
 class Batch {
   readonly #byProspect = new Map<string, Slot>();
   readonly #byEmail = new Map<string, Slot>();

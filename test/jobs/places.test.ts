@@ -139,7 +139,7 @@ describe('the slots of two worker processes', () => {
     );
   });
 
-  it('are never taken beyond a customer's share, even by processes that take them at the same moment', async () => {
+  it("are never taken beyond a customer's share, even by processes that take them at the same moment", async () => {
     await test.owner`delete from worker_places where kind = 'unlock'`;
     const places = [...placesOf('unlock', 4), ...placesOf('unlock', 4)];
     await show(places);

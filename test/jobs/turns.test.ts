@@ -113,7 +113,7 @@ describe('one worker', () => {
 });
 
 describe('a start', () => {
-  it('that finds a waiting message is seen by that message's turn, however long the start takes to commit', async () => {
+  it("that finds a waiting message is seen by that message's turn, however long the start takes to commit", async () => {
     const customer = await test.customer();
     await turnAfterAnEndedJob(customer);
     await grant(test.app, customer.id, 'verification', 1);
@@ -271,7 +271,7 @@ describe('a job', () => {
     expect(body.error).not.toMatch(/secret/);
   });
 
-  it('that fails does not block its customer's other jobs', async () => {
+  it("that fails does not block its customer's other jobs", async () => {
     const customer = await test.customer();
     const poison = await begin(test, customer, 10);
     const good = await begin(test, customer, 10);
