@@ -30,15 +30,15 @@ export async function startJob(sql: Transaction, customerId: string, { inputs, .
  */
 export function toInputs<T>(
   given: readonly T[],
-  keyOf: (one: T) => string,
-  toInput: (one: T) => Pick<JobInput, 'item' | 'contact_ids'>,
+  keyOf: (entry: T) => string,
+  toInput: (entry: T) => Pick<JobInput, 'item' | 'contact_ids'>,
 ): { inputs: JobInput[]; distinct: number } {
   const seen = new Set<string>();
-  const inputs = given.map((one, i) => {
-    const key = keyOf(one);
+  const inputs = given.map((entry, i) => {
+    const key = keyOf(entry);
     const is_duplicate = seen.has(key);
     seen.add(key);
-    return { position: i + 1, ...toInput(one), is_duplicate };
+    return { position: i + 1, ...toInput(entry), is_duplicate };
   });
   return { inputs, distinct: seen.size };
 }

@@ -56,7 +56,7 @@ function stepOf(
     await work.pause();
     const verified = work.verified;
     if (verified.length === 0 && !isExhausted) return false;
-    const items = isExhausted ? duplicates.all : verified.flatMap((one) => [one, ...duplicates.of(one.input)]);
+    const items = isExhausted ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
     const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, duplicates));
     source.after = settledUpTo(settled);
     work.letGo(verified);

@@ -179,12 +179,12 @@ export async function detachContacts(
 ): Promise<void> {
   await sql`
     update contacts c
-    set company_id = null, updated_at = greatest(c.updated_at, gone.deleted_at)
-    from companies gone
+    set company_id = null, updated_at = greatest(c.updated_at, deleted.deleted_at)
+    from companies deleted
     where c.customer_id = ${customerId}
       and c.id = any(${contactIds}::uuid[])
-      and gone.customer_id = ${customerId}
-      and gone.id = ${companyId}`;
+      and deleted.customer_id = ${customerId}
+      and deleted.id = ${companyId}`;
 }
 
 /**

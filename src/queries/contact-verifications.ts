@@ -25,7 +25,7 @@ export async function saveVerifications(
   if (given.length === 0) return;
   const rules = await holdRules(sql, customerId);
   const addressOf = new Map(
-    (await lockAddresses(sql, customerId, given)).map((one) => [one.id, addressKey(one.work_email)]),
+    (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, addressKey(contact.work_email)]),
   );
   const verified = verifications.flatMap(({ address, status, contactIds }) =>
     contactIds.flatMap((id) => (addressOf.get(id) === addressKey(address) ? { id, status } : [])),

@@ -98,10 +98,10 @@ export async function findContact(
           and m.by_hand
           and not exists (
             select
-            from lists gone
-            where gone.customer_id = m.customer_id
-              and gone.id = m.list_id
-              and gone.deleted_at is not null
+            from lists deleted
+            where deleted.customer_id = m.customer_id
+              and deleted.id = m.list_id
+              and deleted.deleted_at is not null
           )
         union all
         select l.id

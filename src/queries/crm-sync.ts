@@ -51,9 +51,9 @@ class Batch {
   readonly #byProspect = new Map<string, Slot>();
   readonly #byEmail = new Map<string, Slot>();
 
-  /** @param kept stored contacts, the oldest first */
-  constructor(kept: readonly Slot[]) {
-    for (const slot of kept) this.#note(slot);
+  /** @param stored contacts that exist already, the oldest first */
+  constructor(stored: readonly Slot[]) {
+    for (const slot of stored) this.#note(slot);
   }
 
   add(given: SyncedContact): Slot {
@@ -123,7 +123,9 @@ async function companiesOf(
   found: readonly Found[],
   counts: CountChanges,
 ): Promise<(string | undefined)[]> {
-  const settled = new Set(found.filter((one) => one.has_company).map((one) => one.prospect_id ?? one.email));
+  const settled = new Set(
+    found.filter((contact) => contact.has_company).map((contact) => contact.prospect_id ?? contact.email),
+  );
   const companies = prospects.map((prospect) => {
     const email = fold(prospect.work_email);
     if (settled.has(prospect._id) || settled.has(email)) return undefined;
@@ -173,16 +175,16 @@ async function write(
   slots: readonly Slot[],
   counts: CountChanges,
 ): Promise<void> {
-  const [kept, fresh] = [slots.filter(({ id }) => id !== undefined), slots.filter(({ id }) => id === undefined)];
-  await updateContacts(sql, customerId, kept);
-  const made = await insertContacts(sql, customerId, fresh);
-  for (const slot of fresh) slot.id = made.get(slot.contact.prospect_id!)!;
+  const [stored, fresh] = [slots.filter(({ id }) => id !== undefined), slots.filter(({ id }) => id === undefined)];
+  await updateContacts(sql, customerId, stored);
+  const inserted = await insertContacts(sql, customerId, fresh);
+  for (const slot of fresh) slot.id = inserted.get(slot.contact.prospect_id!)!;
   counts.add('contacts', fresh.length);
 }
 
-async function updateContacts(sql: Transaction, customerId: string, kept: readonly Slot[]): Promise<void> {
-  if (kept.length === 0) return;
-  const rows = kept.map(({ id, contact }) => ({ id: id!, ...toRow(contact) }));
+async function updateContacts(sql: Transaction, customerId: string, stored: readonly Slot[]): Promise<void> {
+  if (stored.length === 0) return;
+  const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(contact) }));
   await sql`
     update contacts c
     set ${constant(sql, updates.join(', '))}, folded = given.folded, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
@@ -200,10 +202,10 @@ async function insertContacts(
 ): Promise<Map<string, string>> {
   if (fresh.length === 0) return new Map();
   const rows = fresh.map(({ contact }) => toRow(contact));
-  const made = await sql<{ id: string; prospect_id: string }[]>`
+  const inserted = await sql<{ id: string; prospect_id: string }[]>`
     insert into contacts (customer_id, ${constant(sql, columns)}, folded, crm_synced_at)
     select ${customerId}, ${constant(sql, columns)}, folded, (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})
     returning id, prospect_id`;
-  return new Map(made.map(({ id, prospect_id }) => [prospect_id, id]));
+  return new Map(inserted.map(({ id, prospect_id }) => [prospect_id, id]));
 }

@@ -114,7 +114,7 @@ export async function saveResults(
   { results, progress }: { results: NewResult[]; progress?: object | undefined },
 ): Promise<JobRow & { charge: number }> {
   const [job] = await sql<[JobRow & { charge: number }]>`
-    with come as (
+    with added as (
       insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged, result)
       select ${customerId}, ${jobId}, r.position, r.item, r.contact_id, r.status, r.reason, r.charged, r.result
       from jsonb_to_recordset(${sql.json(results as never)}) as r (
@@ -130,7 +130,7 @@ export async function saveResults(
         count(*) filter (where status = 'skipped') as skipped,
         coalesce(sum(charged), 0) as charged,
         (select clock_timestamp()) + ${leaseSeconds} * interval '1 second' as lease_end
-      from come
+      from added
     )
     update jobs j
     set

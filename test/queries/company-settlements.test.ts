@@ -21,8 +21,8 @@ import { somebodyWaitsFor } from '../setup/locks.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
 
-// Companies that are too large to be changed or deleted with all their contacts in one transaction. No worker is at work but
-// where one is started: what is read has to be exact for as long as none comes.
+// Tests companies that are too large to be changed or deleted with all their contacts in one transaction. No worker
+// runs unless a test starts one, and reads must be exact until a worker settles the contacts.
 
 let test: TestApp;
 let customer: TestCustomer;
@@ -34,7 +34,7 @@ beforeEach(async () => {
   customer = await test.customer();
 });
 
-/** Contacts of a large company; a small one has up to 500. */
+/** Number of contacts of a large company. A small company has up to 500. */
 const large = 520;
 const titles = ['Engineer', 'Clerk', ''];
 const long = '2001-01-01T00:00:00.000Z';
@@ -55,7 +55,10 @@ const rulesets = [
   [],
 ];
 
-/** A company with contacts that were last written long ago, in bulk, as the service would have written them. */
+/**
+ * Creates a company whose contacts were last updated long ago. Inserts the contacts in bulk, with the values that the
+ * service would have written.
+ */
 async function companyOf(contacts: number, body: object = {}): Promise<string> {
   const id = await make(customer, '/company', companyBody({ company_name: 'Acme', industry: 'Mining', ...body }));
   await test.owner`
@@ -91,7 +94,7 @@ async function settleAll(size: number, by = customer): Promise<void> {
 
 type Contact = { id: string; updated_at: string; company: { id: string | null } };
 
-/** Every page of a list of contacts, by cursor. */
+/** Returns the contacts of all pages, read by cursor. */
 async function pages(body: object): Promise<Contact[]> {
   const rows: Contact[] = [];
   let cursor: string | undefined;
@@ -112,7 +115,10 @@ const total = async (filters: object): Promise<number> =>
 const ids = (contacts: readonly { id: string }[]): string[] => contacts.map(({ id }) => id);
 const sorted = (some: readonly string[]): string[] => some.toSorted().toReversed();
 
-/** Holds all that is read against what the rows mean, worked out the plain way. Nobody may be writing but those who settle. */
+/**
+ * Expects that every read equals the result computed directly from the rows. Nobody but settling workers may write
+ * meanwhile.
+ */
 async function expectExact(): Promise<void> {
   const { lists, contacts, companies } = await recount(test.owner, customer.id);
   expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
@@ -148,7 +154,7 @@ async function expectOrderedByTime(all: number): Promise<void> {
   expect(await total(recent)).toBe(ascending.filter(({ updated_at }) => updated_at > long).length);
 }
 
-/** After everything is settled the rows themselves are right. */
+/** Expects that the rows themselves are right after all contacts are settled. */
 async function expectSettled(): Promise<void> {
   expect(await isSettling()).toBe(false);
   for (const { kept, members, shouldBe, wrong, isFilling } of (await recount(test.owner, customer.id)).lists) {
@@ -161,7 +167,7 @@ async function expectSettled(): Promise<void> {
 }
 
 describe('a change of a large company', () => {
-  it('waits for none of its contacts, and leaves everything that is read exact while they are settled', async () => {
+  it('waits for no lock on its contacts, and every read is exact while they are settled', async () => {
     const company = await companyOf(large);
     await makeLists();
     const [first] = await contactsOf(company);
@@ -182,7 +188,7 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('is settled for a contact only after a write of it that began before has ended', async () => {
+  it('is settled for a contact only after an earlier write of this contact has ended', async () => {
     const company = await companyOf(large);
     await makeLists();
     const [first] = await contactsOf(company);
@@ -199,7 +205,7 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('leaves nothing to be settled when no list looks at what changed', async () => {
+  it('leaves nothing to settle if no list uses the changed fields', async () => {
     const company = await companyOf(large);
     await customer.post('/list-contact', { name: 'By title', rules: rulesets[5] });
     await customer.post('/list-contact', { name: 'By industry', rules: rulesets[1] });
@@ -211,7 +217,7 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('counts every write of a contact meanwhile, by hand and by rule', async () => {
+  it('is exact in the counts of manual members and members by rule while contacts are written', async () => {
     const company = await companyOf(large);
     const lists = await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
@@ -224,7 +230,8 @@ describe('a change of a large company', () => {
     await make(customer, '/contacts', contactBody({ company: { name: 'Globex' } }));
     const add = (list: string, contact: string) =>
       customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] });
-    // It matched by the name before, and its row is still there; a member by rule of the list of all with a company.
+    // By rule the contact is no longer a member of the first list; its row from the old company name still exists. It
+    // is a member by rule of the list of all contacts with a company.
     expect((await add(lists[0]!, four!)).body.data).toEqual({ added: 1, already_members: 0 });
     expect((await add(lists[3]!, four!)).body.data).toEqual({ added: 0, already_members: 1 });
     await expectExact();
@@ -232,8 +239,8 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('stays exact when rules change, a list is duplicated or one is deleted meanwhile', async () => {
-    const company = await companyOf(2_500); // so many that a change of rules is left to a worker too
+  it('stays exact while rules change and lists are duplicated or deleted', async () => {
+    const company = await companyOf(2_500); // so many that a worker also fills lists whose rules change
     const lists = await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
     await settleSome(300);
@@ -247,7 +254,7 @@ describe('a change of a large company', () => {
     await expectExact();
   });
 
-  it('holds a list’s tag: a change with the tag that was read goes through, one of the company changes it', async () => {
+  it('changes the tags of lists at once, and settling does not change them again', async () => {
     const company = await companyOf(large);
     const [list] = await makeLists();
     const tag = async () => (await customer.get(`/list-contact/${list!}`)).headers['etag'] as string;
@@ -262,7 +269,7 @@ describe('a change of a large company', () => {
     expect((await change(meanwhile)).status).toBe(200);
   });
 
-  it('is verified as the list is read', async () => {
+  it('lets a verification of a list cover exactly the members that the list shows', async () => {
     const company = await companyOf(large);
     const lists = await makeLists();
     await grant(test.app, customer.id, 'verification', 10_000);
@@ -283,7 +290,7 @@ describe('a change of a large company', () => {
 });
 
 describe('a deletion of a large company', () => {
-  it('waits for none of its contacts, and is complete for every reader at once', async () => {
+  it('waits for no lock on its contacts, and is complete for every reader at once', async () => {
     const company = await companyOf(large);
     await companyOf(3, { company_name: 'Globex' });
     await makeLists();
@@ -324,7 +331,7 @@ describe('a deletion of a large company', () => {
     expect(await total({ company_id: null })).toBe(large);
     expect(await total({ search: 'acme' })).toBe(0);
     await expectExact();
-    // Of the same name another one is made.
+    // A new company with the same name can be created.
     const renewed = await make(customer, '/contacts', contactBody({ company: { name: 'Acme' } }));
     expect((await customer.get(`/contacts/${renewed}`)).body.company.id).not.toBe(company);
 
@@ -338,7 +345,7 @@ describe('a deletion of a large company', () => {
     expect((await customer.get(`/opportunities/${opportunity}`)).body.company_id).toBeNull();
   });
 
-  it('shows each contact and opportunity as it will be: settling changes no tag', async () => {
+  it('shows each contact and opportunity in its final state at once: settling changes no tag', async () => {
     const company = await companyOf(large);
     const opportunity = await make(
       customer,
@@ -360,7 +367,7 @@ describe('a deletion of a large company', () => {
     expect(changed.status).toBe(200);
   });
 
-  it('of many opportunities detaches them all', async () => {
+  it('detaches all of many opportunities', async () => {
     const company = await companyOf(1);
     const body = await opportunityBody(customer, { company_id: company });
     const first = await make(customer, '/opportunities', body);
@@ -380,7 +387,7 @@ describe('a deletion of a large company', () => {
     await expectSettled();
   });
 
-  it('that follows a change which is not settled yet, settles both', async () => {
+  it('after an unsettled change settles both', async () => {
     const company = await companyOf(large);
     await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
@@ -391,7 +398,7 @@ describe('a deletion of a large company', () => {
     await expectSettled();
   });
 
-  it('leaves its contacts without a company for prospects that are synchronised', async () => {
+  it('leaves its contacts without a company when prospects are synchronised', async () => {
     const company = await companyOf(large);
     const [first] = await contactsOf(company);
     const { work_email } = (await customer.get(`/contacts/${first!}`)).body;
@@ -405,13 +412,13 @@ describe('a deletion of a large company', () => {
     await expectSettled();
   });
 
-  it('keeps pages by time exact, whose cursor was given before it', async () => {
+  it('keeps pages by time exact for a cursor from before the deletion', async () => {
     const company = await companyOf(large);
     const order_by = { updated_at: 'DESC' };
     const first = await customer.post('/contacts/list', { order_by, paginate: { limit: 100 } });
     await customer.delete(`/company/${company}`);
     const cursor = first.headers['x-next-cursor'];
-    // All have changed since, and stand before the position now.
+    // All contacts have changed since, and now come before the cursor's position.
     expect((await customer.post('/contacts/list', { order_by, paginate: { limit: 100, cursor } })).body).toEqual([]);
     const again = await customer.post('/contacts/list', { order_by, paginate: { limit: 100 } });
     await settleAll(1_000);
@@ -423,7 +430,7 @@ describe('a deletion of a large company', () => {
 
 describe('workers', () => {
   const startWorker = () => startServerProcess(test.url, {}, ['src/cli.ts', 'work', '--json']);
-  it('settle what was deleted, and resume where one was killed in the middle of a batch', async () => {
+  it('settle the contacts of a deleted company, and resume where a worker was killed in the middle of a batch', async () => {
     const company = await companyOf(1_500);
     const list = (await customer.post('/list-contact', { name: 'None', rules: [rulesets[2]![0]!] })).body.id;
     const count = async (): Promise<number> => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
@@ -452,7 +459,7 @@ describe('workers', () => {
     await expectSettled();
   });
 
-  it('are sent by the sweep where nobody would come', async () => {
+  it('get a turn from the sweep if none is queued', async () => {
     const company = await companyOf(large);
     await customer.delete(`/company/${company}`);
     await test.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
@@ -463,7 +470,7 @@ describe('workers', () => {
     await expectSettled();
   });
 
-  it('leave the rest of a long turn to another, and do not work beside one another', async () => {
+  it('leave the remaining work of a long turn to another turn, and never settle the same customer at once', async () => {
     const company = await companyOf(large);
     await customer.delete(`/company/${company}`);
     await test.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
@@ -482,7 +489,7 @@ describe('workers', () => {
 describe('racing', () => {
   const pick = <T>(from: readonly T[]): T => from[randomInt(from.length)]!;
 
-  /** One write at random. */
+  /** Makes one random write. */
   async function write(world: { companies: string[]; contacts: string[]; lists: string[] }): Promise<Answer> {
     const dice = randomInt(100);
     const contact = `/contacts/${pick(world.contacts)}`;
@@ -501,7 +508,7 @@ describe('racing', () => {
     return customer.patch(`/list-contact/${pick(world.lists)}`, { rules: pick(rulesets) });
   }
 
-  it('writes of companies, contacts and rules leave every read exact, whoever settles meanwhile', async () => {
+  it('writes of companies, contacts and rules leave every read exact while workers settle', async () => {
     const companies = [await companyOf(large), await companyOf(large), await companyOf(large), await companyOf(20)];
     const lists = await makeLists();
     const contacts = (await Promise.all(companies.map(contactsOf))).flatMap((some) => some.slice(0, 40));
@@ -516,7 +523,7 @@ describe('racing', () => {
         for (let i = 0; i < 20; i += 1) statuses.add((await write(world)).status);
       };
       await Promise.all(Array.from({ length: 5 }, writer));
-      // What is read while others settle is held against what it should be; nothing else changes it.
+      // Compares what is read with what it should be while workers settle. Nothing else changes the data.
       await expectExact();
       written.abort();
       await settling;

@@ -16,7 +16,7 @@ const pool = 'subscription';
 
 const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => test.db.transaction(work);
 
-/** A customer with so many credits, and a job of it that has reserved nothing. */
+/** Creates a customer with this many credits and a job that has reserved nothing. */
 async function spender(amount: number): Promise<{ id: string; job: string }> {
   const { id } = await test.customer();
   if (amount > 0) await grant(test.app, id, pool, amount);
@@ -45,7 +45,7 @@ async function balanceOf(id: string): Promise<{ available: number; reserved: num
   return { ...row };
 }
 
-/** The ledger as text, oldest first: `kind amount → balance/reserved`. */
+/** Returns the ledger as text, oldest entry first: `kind amount → balance/reserved`. */
 async function ledgerOf(id: string): Promise<string[]> {
   const entries = await test.owner`
     select kind, amount, balance_after, reserved_after from credit_entries where customer_id = ${id} order by number`;
@@ -53,7 +53,7 @@ async function ledgerOf(id: string): Promise<string[]> {
 }
 
 describe('the ledger', () => {
-  it('tells every move of a balance, with the balances after it', async () => {
+  it('has an entry for every change of a balance, with the balances after it', async () => {
     const { id, job } = await spender(100);
     await reserve(id, job, 30);
     await inTransaction(async (sql) => {
@@ -71,7 +71,7 @@ describe('the ledger', () => {
     expect(await balanceOf(id)).toEqual({ available: 80, reserved: 0 });
   });
 
-  it('has no entry for nothing', async () => {
+  it('has no entry for an amount of 0', async () => {
     const { id, job } = await spender(1);
     await reserve(id, job, 0);
     await inTransaction(async (sql) => {
@@ -81,14 +81,14 @@ describe('the ledger', () => {
     expect(await ledgerOf(id)).toHaveLength(1);
   });
 
-  it('of a customer is not moved by another, nor one pool by the other', async () => {
+  it('of one customer or pool is not changed by another customer or pool', async () => {
     const [{ id }, other] = [await spender(5), await spender(7)];
     await grant(test.app, id, 'verification', 9);
     expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
     expect(await balanceOf(other.id)).toEqual({ available: 7, reserved: 0 });
   });
 
-  it('is numbered without a gap, each entry following from the one before, whoever races', async () => {
+  it('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
     const { id } = await spender(1_000);
     const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
     await Promise.all(
@@ -118,7 +118,7 @@ describe('the ledger', () => {
     expect(await balanceOf(id)).toEqual({ available: 1_000 - 3 * 45, reserved: 0 });
   });
 
-  it('cannot be changed, cut short or emptied by the service', async () => {
+  it('cannot be updated, deleted from or truncated by the service', async () => {
     const { id } = await spender(5);
     const forbidden = [
       `update credit_entries set amount = 6 where customer_id = '${id}'`,
@@ -136,7 +136,7 @@ describe('the ledger', () => {
 });
 
 describe('a reservation', () => {
-  it('of more than can be spent is refused, says how much there is, and writes nothing', async () => {
+  it('of more than the available credits is rejected with the available amount, and writes nothing', async () => {
     const { id, job } = await spender(5);
     const shortage = { required: 6, available: 5, pool };
     await expect(reserve(id, job, 6)).rejects.toMatchObject({ code: 'insufficient_credits', shortage });
@@ -144,7 +144,7 @@ describe('a reservation', () => {
     expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
   });
 
-  it('never takes the same credits twice: of those that race, as many come through as there are credits for', async () => {
+  it('never takes the same credits twice: of concurrent reservations only as many succeed as there are credits for', async () => {
     const { id } = await spender(20);
     const jobs = await Promise.all(Array.from({ length: 50 }, () => jobOf(id)));
     const outcomes = await Promise.allSettled(jobs.map((job) => reserve(id, job, 1)));
@@ -152,7 +152,7 @@ describe('a reservation', () => {
     expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
   });
 
-  it('is made once and released once a job, by constraint', async () => {
+  it('is made once and released once per job, by constraint', async () => {
     const { id, job } = await spender(50);
     await reserve(id, job, 20);
     await expect(reserve(id, job, 20)).rejects.toThrow(/credit_entries_once_a_job/);
@@ -172,7 +172,7 @@ describe('a reservation', () => {
 });
 
 describe('an adjustment', () => {
-  it('takes what can be spent and no more', async () => {
+  it('takes only available credits', async () => {
     const { id, job } = await spender(50);
     await reserve(id, job, 20);
     const adjust = (amount: number) => inTransaction((sql) => adjustCredits(sql, id, { pool, amount, note: null }));
@@ -181,7 +181,7 @@ describe('an adjustment', () => {
     expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
   });
 
-  it('or a grant leaves no entry when its transaction is undone', async () => {
+  it('or a grant leaves no entry when its transaction rolls back', async () => {
     const { id } = await spender(50);
     const undone = inTransaction(async (sql) => {
       await grantCredits(sql, id, { pool, amount: 5, note: null });

@@ -17,13 +17,13 @@ beforeEach(async () => {
 });
 
 const sync = (prospects: Prospect[]) => t.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
-/** Synchronises one prospect and answers its contact. */
+/** Synchronises one prospect and returns its contact. */
 const synced = async (prospect: Prospect) => read((await sync([prospect])).get(prospect._id)!);
 const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
 const count = async (what: 'contacts' | 'company'): Promise<number> =>
   (await customer.post(`/${what}/metadata`, {})).body.pagination.total_records;
 
-/** Everything that is counted or derived, found out anew. */
+/** Expects that all counts and memberships equal those computed anew from the rows. */
 async function expectExact(): Promise<void> {
   const { contacts, companies, lists } = await recount(t.owner, customer.id);
   expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
@@ -34,7 +34,7 @@ async function expectExact(): Promise<void> {
   }
 }
 
-test('a prospect becomes a contact, its country a code, its company made', async () => {
+test('a prospect becomes a contact with a country code and a new company', async () => {
   const prospect = person({
     emails: ['ada@engines.example', 'ADA@engines.example', 'ada@mail.example', 'no address'],
     social2_url: 'https://social2.example/ada',
@@ -80,7 +80,7 @@ test('a prospect becomes a contact, its country a code, its company made', async
   await expectExact();
 });
 
-test('a contact with the same work e-mail is filled in, and what it has of its own stays', async () => {
+test('a contact with the same work email gets the missing values, and its own values stay', async () => {
   const company = await make(customer, '/company', companyBody({ company_name: 'Own Ltd' }));
   const id = await make(
     customer,
@@ -115,11 +115,11 @@ test('a contact with the same work e-mail is filled in, and what it has of its o
   });
   expect(contact.crm_synced_at).not.toBeNull();
   expect(contact.updated_at > contact.created_at).toBe(true);
-  // The company that is not needed is not made.
+  // The unneeded company is not created.
   expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
 });
 
-test('a contact that came from the same prospect is found by that, whatever became of its e-mail', async () => {
+test('a contact from the same prospect is found by the prospect id, even if its email has changed', async () => {
   const prospect = person();
   const { id } = await synced(prospect);
   await customer.patch(`/contacts/${id}`, { work_email: 'else@where.example', job_title: '', company: null });
@@ -134,7 +134,7 @@ test('a contact that came from the same prospect is found by that, whatever beca
   expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
 });
 
-test('how an address was verified is not told of another address', async () => {
+test('the verification of an email is not copied to a contact with another email', async () => {
   const prospect = person({ verification_status: 'unverified' });
   const { id } = await synced(prospect);
   await customer.patch(`/contacts/${id}`, { work_email: 'else@where.example' });
@@ -144,13 +144,13 @@ test('how an address was verified is not told of another address', async () => {
   });
 });
 
-test('of several contacts with the e-mail it is the oldest', async () => {
+test('of several contacts with the same email the oldest is used', async () => {
   const oldest = await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
   await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
   expect((await synced(person())).id).toBe(oldest);
 });
 
-test('a contact of another customer is left alone', async () => {
+test('a contact of another customer does not change', async () => {
   const other = await t.customer();
   const theirs = await make(other, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
   const before = (await other.get(`/contacts/${theirs}`)).body;
@@ -159,7 +159,7 @@ test('a contact of another customer is left alone', async () => {
   expect(await count('contacts')).toBe(1);
 });
 
-test('prospects of one batch that share an e-mail share a contact, the first one first', async () => {
+test('prospects of one batch that share an email share a contact, and the first prospect takes precedence', async () => {
   const [one, two] = [person({ job_title: '' }), person({ first_name: 'Augusta', job_company_name: 'Other Ltd' })];
   const ids = await sync([one, two, one]);
   expect(new Set(ids.values()).size).toBe(1);
@@ -172,7 +172,7 @@ test('prospects of one batch that share an e-mail share a contact, the first one
   await expectExact();
 });
 
-test('who has no address, no name, no company and no known country becomes a contact all the same, each their own', async () => {
+test('prospects without an email, name, company or known country each become a separate contact', async () => {
   const nobody = {
     work_email: '',
     emails: [],
@@ -196,7 +196,7 @@ test('who has no address, no name, no company and no known country becomes a con
   expect([await count('contacts'), await count('company')]).toEqual([2, 0]);
 });
 
-test('texts longer than a contact may have are cut, addresses and links left out', async () => {
+test('too long texts are cut; too long emails and links are left out', async () => {
   const contact = await synced(
     person({
       job_title: '😀'.repeat(300),
@@ -212,7 +212,7 @@ test('texts longer than a contact may have are cut, addresses and links left out
   expect(contact.company.company_name).toBe('E'.repeat(255));
 });
 
-test('companies are found by folded name, the oldest of several, and made once for a whole batch', async () => {
+test('companies are found by folded name, the oldest of several, and created once per batch', async () => {
   const oldest = await make(customer, '/company', companyBody({ company_name: 'STRASSE ag', industry: 'Own' }));
   await make(customer, '/company', companyBody({ company_name: 'straße AG' }));
   const names = ['Straße AG', 'Zoë Ltd', ' zoe  LTD', 'Łódź Sp.', 'Zoë Ltd'];
@@ -232,7 +232,7 @@ test('companies are found by folded name, the oldest of several, and made once f
   await expectExact();
 });
 
-test('lists with rules and every count are right after each batch', async () => {
+test('lists with rules and all counts are right after each batch', async () => {
   const rules = (field: string, operator: string, value: string) => ({
     name: 'L',
     rules: [{ field, operator, value }],
@@ -262,11 +262,11 @@ test('lists with rules and every count are right after each batch', async () => 
   for (const { members } of lists) expect(members.length).toBeGreaterThan(3);
 });
 
-test('batches of one customer at once make every contact and every company once', async () => {
+test('concurrent batches of one customer create every contact and company once', async () => {
   const shared = Array.from({ length: 30 }, (_, i) =>
     person({ work_email: `${i}@engines.example`, job_company_name: `Company ${i % 7}` }),
   );
-  // Other prospects with the same addresses, in other orders.
+  // Other prospects with the same emails, in other orders.
   const batches = Array.from({ length: 8 }, (_, i) =>
     shared
       .map((prospect) => ({ ...prospect, _id: randomUUID() }))
@@ -284,7 +284,7 @@ test('batches of one customer at once make every contact and every company once'
   await expectExact();
 });
 
-test('batches beside renamed and deleted companies and contacts meet no deadlock and keep every count', async () => {
+test('batches do not deadlock with renames and deletions of companies and contacts, and every count stays right', async () => {
   const names = ['Acme', 'Globex', 'Hooli', 'Initech', 'Umbrella'];
   await customer.post('/list-contact', {
     name: 'Rule',
