@@ -115,7 +115,7 @@ export class AddressWork {
     await this.rest();
   }
 
-  /** Waits 500 ms, or until the last verification in flight ends. */
+  /** Waits 500 ms, or until the last verification in flight ends or the work is abandoned. */
   async rest(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);

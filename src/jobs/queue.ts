@@ -18,7 +18,7 @@ export interface Jobs extends Record<JobKind, object> {
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** The kinds of jobs that are turns of customers. */
+/** The kinds of jobs whose messages are turns of a customer. */
 export type TurnKind = { [K in JobKind]: Jobs[K] extends Turn ? K : never }[JobKind];
 
 /** Options that stop a job from being enqueued twice. */

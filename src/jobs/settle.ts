@@ -5,7 +5,7 @@ import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from 
 import { holdJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
-/** The finished work that one settlement stores. */
+/** The finished work of a job, to be stored by one settlement. */
 export interface Delivery {
   /** The new results. A position that already has a result is ignored and not charged again. */
   results: NewResult[];

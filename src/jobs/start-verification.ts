@@ -15,7 +15,8 @@ type Costs = Pick<Config, 'VERIFY_COST'>;
 const pool = 'verification';
 
 /**
- * Creates a job that verifies emails. An email that is given twice, in any spelling, is verified and charged once.
+ * Creates a job that verifies emails. An email that is given twice is verified and charged once; case and surrounding
+ * white space do not matter.
  * @throws not_found with the JSON pointer of every contact that does not belong to the customer; InsufficientCredits
  */
 export async function startEmailVerification(

@@ -148,7 +148,10 @@ async function deliver(
   return { results, progress: { position: first === undefined ? after : first - 1 }, isLast: true };
 }
 
-/** Returns the outcome of an email for the contacts of the input and of all its duplicates. */
+/**
+ * Returns the outcome of an email with all contacts that it belongs to, including those of its duplicates. Returns
+ * nothing for a duplicate itself.
+ */
 const forContacts =
   (duplicates: Duplicates) =>
   ({ input, verification }: Item): ContactVerification[] => {
