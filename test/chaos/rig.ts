@@ -15,7 +15,7 @@ export class Tenacious {
   #url: string | undefined;
   /** Number of exits that nobody asked for. */
   restarts = 0;
-  /** The lines that the process wrote to stderr. */
+  /** The lines that the process logged to stderr at the level of its own errors. */
   readonly complaints: string[] = [];
 
   constructor(entry: string[], environment: Record<string, string>) {

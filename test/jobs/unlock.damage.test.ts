@@ -36,7 +36,7 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
     deleted: async () => ask('DELETE', await index()),
   };
   for (const [name, hurt] of Object.entries(hurts))
-    test(`an index ${name} has them wait; after an import they complete, and nothing paid for is net-new`, async () => {
+    test(`an index ${name} makes the jobs wait; after an import they complete, and no paid prospect is net-new`, async () => {
       const customer = await customerWith(t, { subscription: many });
       // Both jobs start before the damage and run after it.
       const second = await startSelected(customer, idsOf(people.slice(0, 200)));
