@@ -3,21 +3,22 @@ import { CountChanges, dropCount, saveCounts } from './counters.ts';
 
 /*
  * A list with many members is deleted or copied in one short transaction. A worker removes or writes the members
- * afterwards, batch by batch, as part of the fill of the list (list-fills.ts). What is read meanwhile is exact:
+ * afterwards, batch by batch, as part of the fill of the list (list-fills.ts). Until then, every read is still exact:
  * - A deleted list has no rules, and no statement shows it. Its members are not counted as members of any list.
- * - The contacts of a copy wait in `copied_members`, and count as its members by hand.
+ * - The contacts of a copy wait in `copied_members`. Every read counts them as manual members of the copy.
  *
- * Whoever changes hand-made memberships of a contact calls `writeCopied` first: then the memberships of this contact are in
- * `list_members` as usual. A contact that is deleted stays in `copied_members`: all that reads them joins the contacts. Rows are locked in this order: contacts by id, `copied_members`, counters.
+ * Code that changes a contact's manual memberships calls `writeCopied` first. It moves the contact's waiting
+ * memberships into `list_members`. A deleted contact stays in `copied_members`, so every statement that reads this
+ * table joins the contacts. Rows are locked in this order: contacts by id, `copied_members`, counters.
  */
 
-/** More members than this make a list large: some 40 ms of work. */
+/** Maximum members of a list that is deleted or copied in one transaction (about 40 ms of work). */
 const mostAtOnce = 2_000;
 
-/** Contacts in a part of a copy: so few that a row is kept whole, and a contact is found in it fast. */
+/** Contacts in one row of `copied_members`. Few, so that the row is stored whole and searched fast. */
 const partSize = 100;
 
-/** Whether a list has too many members to be deleted or copied in the same transaction. */
+/** Returns whether a list has too many members to be deleted or copied in one transaction. */
 export async function isLargeList(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
   const [list] = await sql<{ is_large: boolean }[]>`
     select
@@ -35,9 +36,9 @@ export async function isLargeList(sql: Transaction, customerId: string, listId: 
   return list!.is_large;
 }
 
-/** Removes the next members of a deleted list. Returns whether there were any. */
+/** Removes the next batch of a deleted list's members. Returns false when no members were left. */
 export async function removeNextMembers(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
-  // First: until a part is gone, its contacts can become members.
+  // `copied_members` comes first: while a part exists, its contacts can still become members.
   await sql`
     delete from copied_members
     where customer_id = ${customerId}
@@ -58,7 +59,7 @@ export async function removeNextMembers(sql: Transaction, customerId: string, li
   return true;
 }
 
-/** Removes a list that has no members. */
+/** Deletes the row and the member count of a list that has no members. */
 export async function removeList(sql: Transaction, customerId: string, listId: string): Promise<void> {
   await dropCount(sql, customerId, listId);
   await sql`
@@ -67,7 +68,10 @@ export async function removeList(sql: Transaction, customerId: string, listId: s
       and id = ${listId}`;
 }
 
-/** Notes the hand-made members of a list, as they are now, as those of a new list. */
+/**
+ * Copies the current manual members of list `from` into `copied_members`, where they wait to become members of list
+ * `to`.
+ */
 export async function copyMembers(
   sql: Transaction,
   customerId: string,
@@ -99,7 +103,7 @@ export async function copyMembers(
       and id = ${to}`;
 }
 
-/** Notes that no contact waits any more to become a member of the list. */
+/** Clears a list's `is_copying` flag: all its copied members are written. */
 export async function endCopying(sql: Transaction, customerId: string, listId: string): Promise<void> {
   await sql`
     update lists
@@ -108,13 +112,13 @@ export async function endCopying(sql: Transaction, customerId: string, listId: s
       and id = ${listId}`;
 }
 
-/** Consecutive contacts that wait to become members of a copy. */
+/** A row of `copied_members`: contacts with consecutive ids that wait to become members of a copied list. */
 export interface Part {
   first_id: string;
   contact_ids: string[];
 }
 
-/** The parts of a copied list that are written next. */
+/** Returns the next parts of a copied list to write, in the order of contact ids. */
 export const nextParts = (sql: Transaction, customerId: string, listId: string): Promise<Part[]> => sql<Part[]>`
   select first_id, contact_ids
   from copied_members
@@ -124,8 +128,8 @@ export const nextParts = (sql: Transaction, customerId: string, listId: string):
   limit ${mostAtOnce / partSize}`;
 
 /**
- * Makes the contacts of parts members of their list.
- * @param locked those of the contacts that there are; they are locked
+ * Makes the contacts of some parts members of the copied list, updates its count and deletes the parts.
+ * @param locked ids of the parts' contacts that still exist; the caller has locked these contacts
  */
 export async function writeParts(
   sql: Transaction,
@@ -134,8 +138,8 @@ export async function writeParts(
   parts: readonly Part[],
   locked: string[],
 ): Promise<void> {
-  // What is in the parts now: a contact may have been written before it was locked here.
-  const come = await sql<{ is_new: boolean }[]>`
+  // Reads the contacts of the parts again: another transaction may have written one before it was locked here.
+  const written = await sql<{ is_new: boolean }[]>`
     with taken as (
       delete from copied_members
       where customer_id = ${customerId}
@@ -151,13 +155,14 @@ export async function writeParts(
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning old.list_id is null as is_new`;
-  const added = come.filter(({ is_new }) => is_new).length;
+  const added = written.filter(({ is_new }) => is_new).length;
   await saveCounts(sql, customerId, new CountChanges().add(listId, added));
 }
 
 /**
- * Writes the memberships of contacts that were copied to lists and are not written yet. The contacts are locked.
- * @param counts changes of the lists' counts are added
+ * Moves the waiting memberships of contacts from `copied_members` into `list_members`. The caller has locked the
+ * contacts.
+ * @param counts receives the changes of the lists' counts
  */
 export async function writeCopied(
   sql: Transaction,
@@ -165,7 +170,7 @@ export async function writeCopied(
   contactIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
-  const come = await sql<{ list_id: string; is_new: boolean }[]>`
+  const written = await sql<{ list_id: string; is_new: boolean }[]>`
     with wanted as (
       select part.list_id, part.first_id
       from lists l
@@ -198,5 +203,5 @@ export async function writeCopied(
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning new.list_id, old.list_id is null as is_new`;
-  for (const { list_id, is_new } of come) counts.add(list_id, is_new ? 1 : 0);
+  for (const { list_id, is_new } of written) counts.add(list_id, is_new ? 1 : 0);
 }

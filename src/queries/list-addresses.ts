@@ -9,13 +9,14 @@ import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 import { memberOf, type Unsettled, type UnsettledList } from './list-filters.ts';
 import { keepRules } from './rules.ts';
 
-/** Members of a list that one job verifies. */
+/** Maximum members of a list that one job can verify. */
 const mostMembers = 100_000;
 
 /**
- * Gives a job the work e-mails of a list's members, each address once, however it is written, with all members that have it.
- * @returns how many addresses there are
- * @throws not_found; conflict when the list has too many members
+ * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
+ * white space become one input, which names all members that have the address.
+ * @returns the number of inputs
+ * @throws not_found when the list does not exist; conflict when it has more than `mostMembers` members
  */
 export async function insertListInputs(
   sql: Transaction,
@@ -36,9 +37,11 @@ export async function insertListInputs(
   return counted.addresses;
 }
 
-/** A list, and whether its rules are not written down, or look at what changes with a company. */
+/** A list, with the two reasons why its stored memberships may not be exact. */
 interface Row extends UnsettledList {
+  /** The list is being filled. */
   is_filling: boolean;
+  /** The rules use company fields, so the memberships of settling contacts may be out of date. */
   looks_at_companies: boolean;
 }
 
@@ -47,7 +50,9 @@ interface Counted {
   addresses: number;
 }
 
-/** Believes the rows unless contacts are settling, which the same statement finds out. */
+/**
+ * Inserts a job's inputs from the stored memberships. If contacts are settling, evaluates the rules for these contacts.
+ */
 async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
   const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {
     const members = memberOf([list.id], { customerId, filling: [], changing: [], ...unsettled });
@@ -60,7 +65,10 @@ async function insertMembers(sql: Transaction, customerId: string, jobId: string
   return is_exact ? counted : insert({ changing: [list] }, always);
 }
 
-/** Inserts nothing unless `guard` holds. */
+/**
+ * Inserts the contacts that match `members` as a job's inputs, if `guard` is true. `is_exact` in the result is the
+ * guard.
+ */
 async function insertMatching(
   sql: Transaction,
   customerId: string,

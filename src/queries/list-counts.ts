@@ -5,13 +5,15 @@ import { constant, join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import { memberOf, planForAnyCustomer, type UnsettledList } from './list-filters.ts';
 
-/** A list whose rules are being written down. */
+/** A list that is being filled: its memberships by rule are stored for some contacts only. */
 export interface FillingList extends UnsettledList {
-  /** What is written down can be believed for contacts up to this one, in the order of ids; null: for none. */
+  /**
+   * Id of the last contact whose stored membership is exact; contacts are filled in the order of ids. Null: none yet.
+   */
   filled_to: string | null;
 }
 
-/** Returns the number of members of a list while copied contacts wait to be written. Reads all contacts if it has rules. */
+/** Counts a list's members while copied contacts wait to be written. Reads all contacts if the list has rules. */
 async function countCopying(sql: Sql | Transaction, customerId: string, list: UnsettledList): Promise<number> {
   if (list.rules.length === 0) return countByHand(sql, customerId, list.id);
   const members = memberOf([list.id], { customerId, filling: [list], changing: [] });
@@ -23,7 +25,7 @@ async function countCopying(sql: Sql | Transaction, customerId: string, list: Un
   return row!.members;
 }
 
-/** Returns the number of members of a list without rules: those written, and the copied contacts that wait. */
+/** Counts the members of a list without rules: the stored members and the copied contacts that wait. */
 async function countByHand(sql: Sql | Transaction, customerId: string, listId: string): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
     select
@@ -47,13 +49,17 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
   return row!.members;
 }
 
-/** Rules that one statement evaluates, at least: it may have 65,535 parameters, and takes long to plan. */
+/**
+ * Number of rules that closes a chunk of lists: one statement evaluates one chunk. A statement can have at most 65,535
+ * parameters, and many rules take long to plan.
+ */
 const rulesTogether = 500;
 
 /**
- * How many members lists have whose rules are being written down. The rules of all lists are evaluated in one pass over the
- * contacts that are not yet filled; for the others the kept memberships count. Call it in a transaction.
- * @returns counts by list
+ * Counts the members of lists that are being filled. It evaluates the rules of up to one chunk of lists in one pass
+ * over the contacts that are not filled yet. For the other contacts the stored memberships count. Call it in a
+ * transaction.
+ * @returns the number of members by list id
  */
 export async function countFilling(
   sql: Sql | Transaction,
@@ -71,7 +77,10 @@ export async function countFilling(
 
 const noId = '00000000-0000-0000-0000-000000000000';
 
-/** The kept count, without what rows by rule say of contacts that are not yet filled, and with those of them that match. */
+/**
+ * Returns for each list: the stored count, minus the stored members by rule among the contacts that are not filled yet,
+ * plus the contacts among these that match the rules and are not manual members.
+ */
 function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
   const ids = lists.map(({ id }) => id);
   const filledTo = lists.map(({ filled_to }) => filled_to ?? noId);
@@ -118,9 +127,9 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
 }
 
 /**
- * How many members lists have whose memberships by rule are not to be believed for contacts that are settling: the kept
- * count, and what it differs by for these contacts. No others are looked at. Call it in a transaction.
- * @returns counts by list
+ * Counts the members of lists whose rules use company fields while contacts are settling. It corrects the stored count
+ * by the difference for the settling contacts, and reads no other contacts. Call it in a transaction.
+ * @returns the number of members by list id
  */
 export async function countChanging(
   sql: Sql | Transaction,
@@ -136,6 +145,7 @@ export async function countChanging(
 
 type ListWithRules = Pick<UnsettledList, 'id' | 'rules'>;
 
+/** Splits lists into chunks. A chunk is full as soon as its lists have `rulesTogether` rules or more. */
 function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   const all: L[][] = [];
   let rules = rulesTogether;
@@ -150,6 +160,7 @@ function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   return all;
 }
 
+/** Returns for each list: the stored count, plus the difference that evaluating the settling contacts makes. */
 function countSome(sql: Sql | Transaction, customerId: string, lists: readonly ListWithRules[]) {
   const ids = lists.map(({ id }) => id);
   const matching = lists.map(({ id, rules }) => {
@@ -167,7 +178,7 @@ function countSome(sql: Sql | Transaction, customerId: string, lists: readonly L
       select changed.list_id, sum(changed.by) as members
       from settling s
       cross join lateral (
-        -- Aggregated, the members are looked up contact by contact. Joined, all members of the lists could be read.
+        -- The aggregate makes the planner look up the members contact by contact. A join could read all members of the lists.
         select
           coalesce(array_agg(m.list_id), '{}') as lists,
           coalesce(array_agg(m.list_id) filter (where not m.by_hand), '{}') as lists_by_rule

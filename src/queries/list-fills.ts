@@ -11,21 +11,23 @@ import { lockContacts, refreshList } from './list-members.ts';
 import type { BatchOutcome } from './company-settlements.ts';
 import { keepRules, renewRuleVersion } from './rules.ts';
 
-/** The work of writing the members of a list after its rules changed or it was copied, or of removing them after its deletion. */
+/**
+ * A fill: workers write a list's members after its rules changed or it was copied, or remove them after its deletion.
+ */
 export interface Fill {
   customerId: string;
   listId: string;
-  /** Of the rules: when they have changed since, the list is filled anew. */
+  /** Version of the rules. When the rules change again, the fill starts again with a new version. */
   version: string;
 }
 
-/** Contacts that one transaction looks at: some 20 ms, so that writers hardly notice. */
+/** Contacts that one transaction checks (about 20 ms), so that writers wait little. */
 const batchSize = 2_000;
 
 /**
- * Puts new rules of a list into force; the rules have to be locked. Few contacts are looked through here and now. For many
- * the list is marked: until it is filled, its members are evaluated on read.
- * @returns the filling to start in the same transaction, if any
+ * Makes the new rules of a list effective. The caller has locked the rules. If the customer has few contacts, it writes
+ * the members at once. Otherwise it marks the list: until workers have filled it, reads evaluate the rules.
+ * @returns the fill to enqueue in the same transaction, or undefined if the members are written
  */
 export async function beginFill(
   sql: Transaction,
@@ -43,19 +45,19 @@ export async function beginFill(
     returning is_copying`;
   if (isLong || list!.is_copying) return { customerId, listId, version };
   while (await fillBatch(sql, { customerId, listId, version }, rules)) {
-    // Once, as a rule.
+    // Usually one batch is enough.
   }
   return undefined;
 }
 
-/** Comes after all contacts: none has to be looked at. */
+/** An id after every contact's id. As `filled_to` it means that no contact has to be checked. */
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** Leaves the members of a new list without rules, a copy, to be written. */
+/** Marks a new copy without rules, so that workers write its copied members. */
 export const beginWriting = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = ${end}`);
 
-/** Hides a list that is deleted, and leaves its members to be removed. The rules have to be locked. */
+/** Marks a list as deleted, which hides it, so that workers remove its members. The caller has locked the rules. */
 export const beginEmptying = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
 
@@ -70,8 +72,9 @@ async function mark(sql: Transaction, customerId: string, listId: string, change
 }
 
 /**
- * Fills, of the customer's lists whose rules changed, the one that has waited longest, for the next contacts in the order of
- * ids. May be repeated, by any number of workers: each fills another list.
+ * Runs one batch of the fill that has waited longest among the customer's lists. Call it again until it returns `done`.
+ * Any number of workers can call it at once: each locks a different list.
+ * @returns `more` after a batch, `busy` when other workers have all the fills, `done` when no list has a fill
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
   await keepRules(sql, customerId);
@@ -91,13 +94,13 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
   return 'more';
 }
 
-/** Removes the next members of a deleted list, or the list itself if it has no more. */
+/** Removes the next members of a deleted list. If no members are left, removes the list. */
 async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
   if (await removeNextMembers(sql, customerId, listId)) return;
   await removeList(sql, customerId, listId);
 }
 
-/** Writes the next members of a copied list, or notes that all are written. */
+/** Writes the next members of a copied list. If none wait, marks the copy as complete. */
 async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
   const parts = await nextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
@@ -112,8 +115,8 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
 }
 
 /**
- * Customers, of all, that have lists to fill, in the order of their ids.
- * @param after the last customer of the batch before
+ * Returns the ids of customers that have lists to fill, ordered by id, over all customers.
+ * @param after last id of the page before
  */
 export async function customersFilling(
   sql: Sql | Transaction,
@@ -130,8 +133,10 @@ export async function customersFilling(
 }
 
 /**
- * Contacts that were written since the rules changed are right already. Of the others, those are looked for whose
- * memberships are not; only they are locked, and then evaluated anew as they have become.
+ * Fills one batch of a list's contacts and stores the progress. Contacts written since the rules changed are already
+ * right. It first finds the contacts whose membership is wrong, locks only these, and evaluates them again: they may
+ * have changed.
+ * @returns whether contacts are left
  */
 async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
   const { customerId, listId, version } = fill;
@@ -147,16 +152,17 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): 
   return isMore;
 }
 
+/** The contacts that one batch of a fill checked. */
 interface Batch {
-  /** How many contacts it has. */
+  /** Number of contacts checked. */
   looked: number;
-  /** The last of them. */
+  /** Id of the last contact checked. */
   last: string | null;
-  /** Those whose membership by rule is not as the rules say. */
+  /** Ids of the contacts whose stored membership by rule differs from the rules. */
   wrong: string[];
 }
 
-/** Looks through the next contacts. */
+/** Checks the next contacts of a fill against the list's rules. */
 async function findWrongMembers(
   sql: Transaction,
   { customerId, listId }: Fill,
@@ -181,7 +187,7 @@ async function findWrongMembers(
       array(
         select b.id
         from batch b
-        -- Not a join: of a list that came after the last analyze the planner expects no members, and reads all of them.
+        -- No join: for a list created after the last analyze the planner expects no members, and would read all of them.
         where b.matches <> coalesce(
           (
             select m.by_rule
@@ -193,7 +199,7 @@ async function findWrongMembers(
           false
         )
       ) as wrong`);
-  // Every fill has a text of its own: not worth keeping prepared.
+  // Not prepared: every list's rules give another text.
   const [batch] = await sql.unsafe<Batch[]>(text, parameters as string[]);
   return batch!;
 }

@@ -7,49 +7,53 @@ import { all, any, not, theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 
-/** A list whose memberships by rule are not, or not all, written down. */
+/** A list whose stored memberships are incomplete or may be out of date. */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
-  /** Contacts that were copied to it wait to become members. */
+  /** Copied contacts wait to become members of the list. */
   is_copying: boolean;
 }
 
-/** What has to be evaluated on read, of one customer. */
+/** The lists of one customer whose members a read must evaluate, because the stored memberships are not exact. */
 export interface Unsettled {
   customerId: string;
-  /** Lists whose rules have changed. */
+  /** Lists that are being filled. */
   filling: readonly UnsettledList[];
-  /** Lists whose rules look at companies, while contacts of a company are being settled: to be evaluated for those. */
+  /** Lists whose rules use company fields. A read evaluates these rules for the contacts that are settling. */
   changing: readonly UnsettledList[];
-  /** Lists that were deleted, and may have members still. */
+  /** Ids of deleted lists that may still have rows in `list_members`. */
   deleted?: readonly string[];
 }
 
+/**
+ * The lists of a customer that a read must evaluate, and whether contacts wait to be detached from a deleted company.
+ */
 interface State extends Unsettled {
-  /** Whether contacts still refer to a company that is deleted. */
+  /** Contacts still refer to a company that is deleted. */
   isDetaching: boolean;
 }
 
+/** Runs `work` on a connection of one of the database's lanes. */
 type Lane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
 
-/** A listing as it has to be read. */
+/** A listing whose filter and source are rewritten so that reading them gives exact results. */
 export interface Reading extends Listing {
   /**
-   * Holds while the listing is exact as it stands. It belongs into the statement that reads, so that both are of one
-   * instant; it names no table's columns, and costs next to nothing.
+   * SQL condition that is true while the stored memberships are exact. Put it into the statement that reads, so that
+   * both see the same snapshot. It names no columns of the reading statement's tables and costs almost nothing.
    */
   guard?: (sql: FragmentMaker) => Fragment;
-  /** The only list that the filter asks for, if its members are not stored yet. */
+  /** The list, if the filter asks for exactly one list and that list is being filled. */
   filling?: UnsettledList;
 }
 
 /**
- * Reads what a listing asks for as if all memberships were written down, and all contacts of deleted companies detached.
+ * Reads a listing exactly, also while lists are being filled or contacts are settling.
  *
- * Mostly they are: then it is one statement, which tells by its guard that it was so. Else it is read in one snapshot with
- * the rules that have to be evaluated.
- * @param work reads; undefined when there is a guard and it may not have held
+ * Usually the stored memberships are exact. Then one statement reads the listing, and its guard proves that they were
+ * exact. Otherwise a second read in one snapshot evaluates the rules of the affected lists.
+ * @param work reads the listing; returns undefined when the guard was false or may have been false
  */
 export async function readSettled<T>(
   db: Database,
@@ -69,13 +73,13 @@ export async function readSettled<T>(
 }
 
 /**
- * Has the rest of the transaction planned without regard to the values. Planned for a customer who came after the last
- * `analyze`, a statement over all contacts of a company goes through all their companies for each contact.
+ * Uses generic plans for the rest of the transaction, which do not depend on parameter values. For a customer added
+ * after the last `analyze`, a plan made for the values would scan all of the customer's companies for each contact.
  */
 export const planForAnyCustomer = async (sql: Sql | Transaction): Promise<void> =>
   void (await sql`set local plan_cache_mode = force_generic_plan`);
 
-/** The condition under which a listing is exact without any evaluation; undefined when it always is. */
+/** Returns the condition under which the stored memberships are exact for a listing; undefined if they always are. */
 function guardOf({ source, customerId, filter, order }: Listing): Reading['guard'] {
   if (source.alias !== 'c') return undefined;
   if (asksFor(filter, 'list_id'))
@@ -84,21 +88,22 @@ function guardOf({ source, customerId, filter, order }: Listing): Reading['guard
   return asksForTimes ? (sql) => noneSettling(sql, customerId, 'deletions') : undefined;
 }
 
+/** SQL condition: the customer has no list that is being filled. */
 const noneFilling = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
 
-/** Whether a filter asks for a field anywhere. */
+/** Returns whether a filter uses a field, at any depth. */
 function asksFor(filter: Filter, field: string): boolean {
   if (filter.kind === 'all' || filter.kind === 'any') return filter.of.some((one) => asksFor(one, field));
   if (filter.kind === 'not') return asksFor(filter.of, field);
   return 'field' in filter && filter.field === field;
 }
 
-/** Reads everything as of one instant. */
+/** Runs `work` in a read-only transaction in which all statements see the same snapshot. */
 export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>): Promise<T> =>
   db.search((sql) => sql.begin('isolation level repeatable read read only', work) as Promise<T>);
 
-/** What of the customer's contacts and memberships cannot be believed. */
+/** Finds the customer's lists whose stored memberships are not exact now. */
 async function findUnsettled(sql: Transaction, customerId: string): Promise<State> {
   const [[state], lists] = await Promise.all([
     sql<{ is_detaching: boolean }[]>`select not (${noneSettling(sql, customerId, 'deletions')}) as is_detaching`,
@@ -123,7 +128,7 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
   };
 }
 
-/** The listing with everything evaluated that cannot be believed. */
+/** Rewrites a listing so that the database evaluates everything whose stored state is not exact. */
 function settle(given: Listing, state: State): Reading {
   const list = theOnlyList(given.filter);
   const only = state.changing.find(({ id }) => id === list);
@@ -137,6 +142,7 @@ function settle(given: Listing, state: State): Reading {
   };
 }
 
+/** Replaces each condition on `list_id` by one that also evaluates the rules of unsettled lists. */
 function settleFilter(filter: Filter, unsettled: Unsettled): Filter {
   const settleOne = (one: Filter): Filter => settleFilter(one, unsettled);
   if (filter.kind === 'all' || filter.kind === 'any') return { ...filter, of: filter.of.map(settleOne) };
@@ -151,13 +157,15 @@ function settleFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** What of this concerns the lists. */
+/** Returns the unsettled lists that are among `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };
 };
 
-/** Whether a contact is in one of the lists, whether or not their rules are written down. */
+/**
+ * Returns a filter for the members of some lists. It is exact while lists are being filled or contacts are settling.
+ */
 export function memberOf(lists: string[] | 'any', { customerId, filling, changing, deleted = [] }: Unsettled): Filter {
   const member: Filter = {
     kind: 'member',
@@ -172,7 +180,7 @@ export function memberOf(lists: string[] | 'any', { customerId, filling, changin
   return any([member, ...copied, ...filling.map(filterOf), ...settling]);
 }
 
-/** The contacts that are settling and match the rules of one of the lists. */
+/** Returns a filter for the settling contacts that match the rules of at least one of the lists. */
 const settlingMembers = (lists: readonly UnsettledList[], customerId: string): Filter =>
   all([{ kind: 'settling', customerId }, any(lists.map(filterOf))]);
 

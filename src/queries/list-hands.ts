@@ -7,16 +7,17 @@ import { writeCopied } from './large-lists.ts';
 import { lockContacts, refreshList } from './list-members.ts';
 import { keepRules } from './rules.ts';
 
-/** Contacts to put into a list or to take out, as they were given. */
+/** A request body that adds contacts to a list by hand, or removes them. */
 export interface ByHand {
   list_id: string;
   contact_ids: readonly string[];
 }
 
 /**
- * Puts contacts into a list by hand.
- * @returns how many became members, and how many were members before, by hand or by rule
- * @throws not_found with the pointer of every unknown id; nothing is written then
+ * Adds contacts to a list as manual members.
+ * @returns `added`: contacts that became members; `already_members`: contacts that were members before, by hand or by
+ * rule
+ * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function addMembers(
   sql: Transaction,
@@ -25,7 +26,7 @@ export async function addMembers(
 ): Promise<{ added: number; already_members: number }> {
   const counts = new CountChanges();
   const contactIds = await lockGiven(sql, customerId, given, counts);
-  const come = await sql<{ is_new: boolean }[]>`
+  const written = await sql<{ is_new: boolean }[]>`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
     select ${customerId}, ${given.list_id}, contact_id, true, false
     from unnest(${contactIds}::uuid[]) as contact_id
@@ -33,15 +34,15 @@ export async function addMembers(
     set by_hand = true
     where not list_members.by_hand
     returning old.list_id is null as is_new`;
-  const added = come.filter(({ is_new }) => is_new).length;
+  const added = written.filter(({ is_new }) => is_new).length;
   await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), added));
   return { added, already_members: contactIds.length - added };
 }
 
 /**
- * Takes contacts out of a list that were put in by hand; those that match its rules stay members.
- * @returns how many hand-made memberships ended
- * @throws not_found with the pointer of every unknown id; nothing is written then
+ * Ends the manual memberships of contacts in a list. Contacts that match the list's rules stay members by rule.
+ * @returns the number of manual memberships that ended
+ * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function removeMembers(sql: Transaction, customerId: string, given: ByHand): Promise<{ removed: number }> {
   const counts = new CountChanges();
@@ -64,7 +65,11 @@ export async function removeMembers(sql: Transaction, customerId: string, given:
   return { removed: kept.count + gone.count };
 }
 
-/** Locks the contacts, each once, and makes sure that their memberships in the list are written as they should be. */
+/**
+ * Locks the given contacts and brings their stored memberships in the list up to date.
+ * @returns the contacts' ids in lower case, without duplicates
+ * @throws not_found with the JSON pointer of every unknown id
+ */
 async function lockGiven(
   sql: Transaction,
   customerId: string,
@@ -91,6 +96,7 @@ async function lockGiven(
   return wanted;
 }
 
+/** Returns a reference for each given contact id that was not found. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
   return given.flatMap((id, i) =>

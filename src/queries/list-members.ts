@@ -10,17 +10,18 @@ import { MemberChanges } from './member-changes.ts';
 import { compileRules, rulesOf, type HeldRules, type RuleList } from './rules.ts';
 
 /*
- * A contact's memberships are changed only by a transaction that holds the customer's rules (or has locked them) and the
- * contact's row, at least `for no key update`. Rows are locked in this order: company, contacts by id, counters.
+ * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row (at least
+ * `for no key update`) may change a contact's memberships. Rows are locked in this order: company, contacts by id,
+ * counters.
  */
 
 /**
- * Makes the memberships of contacts that were written agree with the rules, and writes the gathered counts. The contacts
- * are locked. It sends statements after the one that wrote them, since a statement does not see what it writes itself; and
- * has to be the last of its transaction, since it touches the counters that every writer touches.
+ * Updates the memberships by rule of contacts that were just written, and writes the collected counts. The caller has
+ * locked the contacts. It uses statements of its own, because a statement does not see its own writes. Call it last in
+ * the transaction: it locks counters that every writer needs.
  *
- * The rules are evaluated here, not by the database: all rules that a customer may have cost a contact a millisecond, in
- * any number of lists, with the same few statements.
+ * The service evaluates the rules, not the database. For one contact, the maximum number of rules takes about 1 ms, and
+ * the number of statements does not depend on the number of lists.
  */
 export async function refreshMembers(
   sql: Transaction,
@@ -39,9 +40,9 @@ export async function refreshMembers(
 }
 
 /**
- * Makes the memberships of one contact agree with the rules and writes the counts, as `refreshMembers` does. It saves the
- * statement that reads the contact.
- * @param contact as the statement that wrote it selects it: by `newContact` or `changedContact`
+ * Updates the memberships by rule of one contact and writes the collected counts. Unlike `refreshMembers`, it does not
+ * read the contact.
+ * @param contact the contact, selected by `newContact` or `changedContact` in the statement that wrote it
  */
 export async function refreshMember(
   sql: Transaction,
@@ -55,21 +56,21 @@ export async function refreshMember(
   await changes.finish();
 }
 
-/** A contact as rules are evaluated for it. */
+/** A contact with the fields that rules use, and its current memberships by rule. */
 export interface RuleContact extends FilteredRecord {
   id: string;
-  /** Lists that it is in by their rules, before the evaluation. */
+  /** Ids of the lists that the contact is in by rule, before the evaluation. */
   list_ids: readonly string[];
 }
 
-/** Selects the `RuleContact` that a statement inserts, given `with contacts as (insert … returning *)`. */
+/** SQL that selects an inserted contact as a `RuleContact`. Put it after `with contacts as (insert … returning *)`. */
 export const newContact = `
   select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids
   from ${exactContactSource.from}`;
 
 /**
- * Selects the `RuleContact` that a statement changes, given `with contacts as (update … returning *)`. The contact has to
- * be locked by a statement before, so that this one sees the memberships that other transactions wrote.
+ * SQL that selects an updated contact as a `RuleContact`. Put it after `with contacts as (update … returning *)`. Lock
+ * the contact in an earlier statement: then this statement sees the memberships that other transactions wrote.
  */
 export const changedContact = `
   select
@@ -83,10 +84,10 @@ export const changedContact = `
     ) as list_ids
   from ${exactContactSource.from}`;
 
-/** Contacts that are read at a time. One may take 40 KiB. */
+/** Contacts that one statement reads. One contact may take 40 KiB. */
 const contactsAtOnce = 200;
 
-/** $1 customer, $2 ids of contacts. Always the same text, which costs less than fragments that are put together. */
+/** SQL that reads contacts by id ($1 customer, $2 contact ids). A constant text is cheaper than combined fragments. */
 const selectContacts = `
   ${changedContact}
   where c.customer_id = $1::uuid
@@ -95,7 +96,7 @@ const selectContacts = `
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<RuleContact[]> =>
   sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
-/** Gathers what has to change for the contacts to be in those lists that they match. */
+/** Evaluates the rules of lists for contacts, and adds each membership that must begin or end to `changes`. */
 async function compareMembers(
   contacts: readonly RuleContact[],
   lists: readonly RuleList[],
@@ -113,7 +114,7 @@ async function compareMembers(
   }
 }
 
-/** Makes the memberships of contacts in one list agree with its rules. The contacts are locked. */
+/** Updates the memberships by rule of contacts in one list. The caller has locked the contacts. */
 export const refreshList = (
   sql: Transaction,
   customerId: string,
@@ -128,7 +129,7 @@ export const refreshList = (
     new CountChanges(),
   );
 
-/** Makes the memberships of a company's contacts agree with the rules, after it was changed in the same transaction. */
+/** Updates the memberships by rule of all contacts of a company that was changed in the same transaction. */
 export async function refreshMembersOfCompany(
   sql: Transaction,
   customerId: string,
@@ -140,7 +141,7 @@ export async function refreshMembersOfCompany(
   await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
 }
 
-/** Locks a company's contacts in the order that everybody keeps. */
+/** Locks a company's contacts in the order of ids, as every transaction does, and returns their ids. */
 export async function lockContactsOfCompany(
   sql: Transaction,
   customerId: string,
@@ -157,8 +158,8 @@ export async function lockContactsOfCompany(
 }
 
 /**
- * Makes `listIds` the contact's whole set of hand-made memberships. Memberships by rule stay.
- * @throws not_found with the pointer of every id in `list_ids` that is no list of the customer; nothing is written then
+ * Replaces the contact's manual memberships by memberships in `listIds`. Memberships by rule stay.
+ * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
  */
 export async function setHandMadeLists(
   sql: Transaction,
@@ -196,7 +197,11 @@ export async function setHandMadeLists(
   for (const { list_id, is_new } of come) counts.add(list_id, is_new ? 1 : 0);
 }
 
-/** Lists are deleted only while nobody holds the rules, so those found here stay until the transaction ends. */
+/**
+ * Checks that all lists exist. They exist until the transaction ends, because a deletion needs the exclusive lock on
+ * rules.
+ * @throws not_found with the JSON pointer of every unknown id
+ */
 async function requireLists(sql: Transaction, customerId: string, wanted: string[], given: string[]): Promise<void> {
   const found = await sql<{ id: string }[]>`
     select id
@@ -210,7 +215,7 @@ async function requireLists(sql: Transaction, customerId: string, wanted: string
   throw notFound('list', missing);
 }
 
-/** Takes a contact that is about to be deleted out of all its lists. */
+/** Deletes all memberships of a contact that will be deleted, and adds the changes of the lists' counts to `counts`. */
 export async function leaveAllLists(
   sql: Transaction,
   customerId: string,
@@ -225,7 +230,7 @@ export async function leaveAllLists(
   for (const { list_id } of gone) counts.add(list_id, -1);
 }
 
-/** Locks contacts in the order that everybody keeps; answers those that there are. */
+/** Locks contacts in the order of ids, as every transaction does, and returns the ids of those that exist. */
 export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const contacts = await sql<{ id: string }[]>`

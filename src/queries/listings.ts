@@ -9,13 +9,16 @@ import { countKept, readCount, type Counted } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { readSettled, type Reading } from './list-filters.ts';
 
-/** A page of records, and the cursor that continues after it if it is full. */
+/** A page of records. `nextCursor` leads to the page after it, and is undefined when the page is not full. */
 export interface Page<Row> {
   rows: Row[];
   nextCursor: string | undefined;
 }
 
-/** Reads the page that a listing asks for, each record as `projection` shows it. */
+/**
+ * Reads one page of the records that a listing asks for.
+ * @param projection the columns to select
+ */
 export async function readPage<Row extends object>(
   db: Database,
   listing: Listing,
@@ -38,8 +41,8 @@ export async function readPage<Row extends object>(
 }
 
 /**
- * Counts what all pages of a listing hold together.
- * @param everything the count that is kept of all the customer's records of the kind
+ * Counts the records and pages of a listing.
+ * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
  */
 export async function countPages(db: Database, listing: Listing, everything: Counted): Promise<Metadata> {
   if (asksForAll(listing.filter)) {
@@ -50,7 +53,7 @@ export async function countPages(db: Database, listing: Listing, everything: Cou
   return metadataOf(total, listing);
 }
 
-/** Counts what a reading holds; undefined when its guard does not hold. */
+/** Counts the records that a reading finds; undefined when its guard is false. */
 async function countReading(sql: Sql | Transaction, reading: Reading): Promise<number | undefined> {
   const { customerId, changing, filling, guard } = reading;
   if (filling) return (await countFilling(sql, customerId, [{ ...filling, filled_to: null }])).get(filling.id);
@@ -73,7 +76,7 @@ const countOfMatches = (reading: Reading) => ({
   ...countClauses(recorder, reading),
 });
 
-/** Answer of the metadata calls; there are no pages of nothing. */
+/** Returns the answer of the metadata routes. Without records, `total_pages` is 0. */
 export const metadataOf = (total: number, { limit, offset }: Pick<Listing, 'limit' | 'offset'>): Metadata => ({
   pagination: {
     current_page: offset / limit + 1,
@@ -82,9 +85,13 @@ export const metadataOf = (total: number, { limit, offset }: Pick<Listing, 'limi
   },
 });
 
+/** Largest offset of a page that the lookup lane reads. */
 const shallow = 1_000;
 
-/** The first pages of everything, or of one list, have one shape and cost nothing; what a caller composes may not hold them up. */
+/**
+ * Returns the lane that reads a listing. The first pages of all records, or of one list, are cheap and use the lookup
+ * lane. All other listings use the search lane, so that an expensive filter cannot delay the cheap pages.
+ */
 function laneOf(db: Database, { filter, order, offset }: Listing): Database['search'] {
   const [key] = order;
   const isPlain = asksForAll(filter) || theOnlyList(filter) !== undefined;

@@ -16,7 +16,10 @@ import type { Page } from './listings.ts';
 import { requireRuleRoom } from './rule-limits.ts';
 import { lockRules, renewRuleVersion } from './rules.ts';
 
-/** A list as it is answered, and whether its count has yet to be evaluated, as a whole or for contacts that are settling. */
+/**
+ * A list as the API returns it, with its state. The stored count is not exact if the list is being filled
+ * (`is_filling`), or if its rules use company fields while contacts are settling (`is_changing`).
+ */
 type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; is_copying: boolean };
 
 const projection = (sql: Sql | Transaction, customerId: string) => {
@@ -48,7 +51,7 @@ const source = (sql: Sql | Transaction) => sql`
   lists l
   join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
 
-/** A page of the customer's lists, newest first. */
+/** Returns a page of the customer's lists, newest first. */
 export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<Page<List>> {
   const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
@@ -70,7 +73,7 @@ export async function listLists(db: Database, customerId: string, query: ListQue
   return { rows, nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined };
 }
 
-/** One list. */
+/** Returns a list, or undefined if the customer has no such list. */
 export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
   const [list] = await readLists(db, customerId, (sql) => selectList(sql, customerId, id));
   return list;
@@ -83,7 +86,10 @@ const selectList = (sql: Sql | Transaction, customerId: string, id: string) => s
     and l.id = ${id}
     and l.deleted_at is null`;
 
-/** Reads lists in one short statement; those whose count has to be evaluated are counted besides, in the same snapshot. */
+/**
+ * Reads lists with exact counts. Usually one short statement is enough. If a stored count is not exact, a snapshot
+ * reads the lists again and counts the members.
+ */
 async function readLists(
   db: Database,
   customerId: string,
@@ -94,6 +100,7 @@ async function readLists(
   return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
 }
 
+/** Replaces the stored counts that are not exact by evaluated ones, and removes the state columns. */
 async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
   const [filling, changing] = [rows.filter((row) => row.is_filling), rows.filter((row) => row.is_changing)];
   const evaluated = new Map([
@@ -103,13 +110,14 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
   return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
+/** Returns a list as the API shows it, with the evaluated count if there is one. */
 function shown(row: Row, evaluated?: number): List {
   const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
   void [is_filling, filled_to, is_changing, is_copying];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 
-/** A list that was made or changed, and the filling that has to be started for it in the same transaction, if any. */
+/** A list that was created or changed. The caller enqueues `fill`, if there is one, in the same transaction. */
 export interface WrittenList {
   id: string;
   name: string;
@@ -117,8 +125,8 @@ export interface WrittenList {
 }
 
 /**
- * Makes a list.
- * @throws conflict when the customer has as many rules as there may be
+ * Creates a list.
+ * @throws conflict when the customer would exceed a limit on rules
  */
 export async function createList(
   sql: Transaction,
@@ -153,8 +161,8 @@ async function insertList(
 }
 
 /**
- * Changes what `patch` names.
- * @throws not_found, precondition_failed; conflict when the customer has as many rules as there may be
+ * Updates the fields of a list that `patch` contains.
+ * @throws not_found, precondition_failed; conflict when the customer would exceed a limit on rules
  */
 export async function changeList(
   sql: Transaction,
@@ -180,7 +188,10 @@ export async function changeList(
 const isSame = (some: Rule[], others: Rule[]): boolean =>
   JSON.stringify(some) === JSON.stringify(completeRules(others));
 
-/** What a list is made of, locked until the transaction ends. */
+/**
+ * Locks a list until the transaction ends and returns its own fields.
+ * @throws not_found, precondition_failed
+ */
 async function lockList(
   sql: Transaction,
   customerId: string,
@@ -203,8 +214,8 @@ async function lockList(
 }
 
 /**
- * Deletes a list and its memberships. The members of a large list are left to a worker.
- * @returns the work to start in the same transaction, if any
+ * Deletes a list and its memberships. A worker removes the members of a large list.
+ * @returns the fill to enqueue in the same transaction, if any
  * @throws not_found, precondition_failed
  */
 export async function deleteList(
@@ -222,16 +233,17 @@ export async function deleteList(
   return undefined;
 }
 
-/** What a copy takes over from its original, its hand-made members apart. */
+/** The fields of a list that its copy takes over. Manual members are copied separately. */
 interface Original {
   description: string;
   rules: Rule[];
 }
 
 /**
- * Makes a list with the rules, the description and the hand-made members of another. The members of a large list are left to
- * a worker, and read without the lock on the rules, for which every writer of contacts would wait.
- * @throws not_found; conflict when the customer has as many rules as there may be
+ * Creates a list with the rules, the description and the manual members of another list. A worker writes the members of
+ * a large list. They are read without the exclusive lock on rules, because every writer of contacts would wait for that
+ * lock.
+ * @throws not_found; conflict when the customer would exceed a limit on rules
  */
 export async function duplicateList(
   sql: Transaction,
@@ -267,6 +279,7 @@ export async function duplicateList(
   return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
 }
 
+/** Copies the manual members of a small list to another list, and writes that list's count. */
 async function copyFewMembers(
   sql: Transaction,
   customerId: string,

@@ -1,7 +1,7 @@
 import type { Transaction } from '../db.ts';
 import { saveCounts, writeCounts, type CountChanges, type Counted } from './counters.ts';
 
-/** Pairs of a list and a contact, as two arrays for a statement. */
+/** Pairs of a list and a contact, stored as two arrays that a statement takes as parameters. */
 class Pairs {
   readonly lists: string[] = [];
   readonly contacts: string[] = [];
@@ -12,14 +12,16 @@ class Pairs {
   }
 }
 
-/** Changes that one statement writes: so few that nothing waits long, here or for the server. */
+/**
+ * Number of changes after which they are written. Few, so that neither the process nor the server is blocked for long.
+ */
 const changesAtOnce = 5_000;
-/** Longest time (ms) without a statement, by far shorter than the server's limit on idle transactions. */
+/** Longest time (ms) without a statement. Much shorter than the server's timeout for idle transactions. */
 const longestPause = 500;
 
 /**
- * Memberships by rule that begin or end, and the counts that follow. They are written with the same statements, whatever
- * rules and lists there are.
+ * Collects memberships by rule that begin or end, and writes them in batches together with the lists' counts. The
+ * number of statements depends on the number of changes only, not on the number of rules or lists.
  */
 export class MemberChanges {
   readonly #sql: Transaction;
@@ -29,14 +31,14 @@ export class MemberChanges {
   #ended = new Pairs();
   #lastWrite = performance.now();
 
-  /** @param counts changes of counts by the transaction so far; those of the lists are added */
+  /** @param counts the transaction's changes of counts; receives the changes of the lists' counts */
   constructor(sql: Transaction, customerId: string, counts: CountChanges) {
     this.#sql = sql;
     this.#customerId = customerId;
     this.#counts = counts;
   }
 
-  /** Notes that a contact's membership by rule begins or ends. Each pair may be given once. */
+  /** Adds the begin or end of a contact's membership by rule. Add each pair of list and contact at most once. */
   add(listId: string, contactId: string, isMember: boolean): void {
     (isMember ? this.#begun : this.#ended).add(listId, contactId);
   }
@@ -45,19 +47,19 @@ export class MemberChanges {
     return this.#begun.lists.length + this.#ended.lists.length;
   }
 
-  /** Whether it is time for `write`. */
+  /** Whether to call `write` now: there are many changes, or the last statement was long ago. */
   get areDue(): boolean {
     return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= longestPause;
   }
 
-  /** Writes the memberships noted so far; their counts wait for `finish`. */
+  /** Writes the memberships collected so far. `finish` writes their counts. */
   async write(): Promise<void> {
     const changed = await this.#send<{ counted: Counted; change: number }[]>(change, [], []);
-    for (const one of changed) this.#counts.add(one.counted, one.change);
+    for (const row of changed) this.#counts.add(row.counted, row.change);
     this.#lastWrite = performance.now();
   }
 
-  /** Writes the rest, and all counts. Has to be the last statement of its transaction but for `commit`. */
+  /** Writes the remaining memberships and all counts. Call it last in the transaction, just before the commit. */
   async finish(): Promise<void> {
     if (this.#size === 0) return saveCounts(this.#sql, this.#customerId, this.#counts);
     const { counted, changes } = this.#counts.toArrays();
@@ -74,16 +76,18 @@ export class MemberChanges {
 }
 
 /**
- * The rows that a statement ends are found among the contacts' own, then looked up in what was given. `is true` keeps the
- * planner from making a join of that: by old statistics it expects a row or none, and would go through the one for each
- * row of the other.
+ * SQL condition for the memberships that end: it reads all memberships of the given contacts and keeps the given pairs.
+ * `is true` stops the planner from joining the two. With stale statistics it expects at most one row, and would choose
+ * a nested loop that scans one set for each row of the other.
  */
 const endedRows = `
     where m.customer_id = $1::uuid
       and m.contact_id = any($7::uuid[])
       and ((m.list_id, m.contact_id) in (select * from unnest($6::uuid[], $7::uuid[]))) is true`;
 
-/** $1 customer, $4 and $5 lists and contacts of memberships that begin, $6 and $7 of those that end. */
+/**
+ * SQL that writes the changes: $1 customer, $4 and $5 lists and contacts of new memberships, $6 and $7 of ended ones.
+ */
 const changeMembers = `
   begun as (
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
@@ -106,7 +110,10 @@ const changeMembers = `
       and m.by_hand
   )`;
 
-/** By how much that and the given counts ($2 what, $3 by how much) change each count. */
+/**
+ * SQL that selects the changes of counts: from the changed memberships, and the given ones ($2 count names, $3
+ * changes).
+ */
 const countChanges = `
   select begun.list_id::text as counted, 1 as change
   from begun
