@@ -26,12 +26,12 @@ import {
 import { pageOf } from './page.ts';
 import { lockReferences, requireReferences, type Reference } from './references.ts';
 
-/** What a caller decides of an opportunity, as its row keeps it. */
+/** The columns of an opportunity that callers can write. */
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /**
- * An opportunity as it is answered. The name of a line is its product's, be that deleted or not; a company that is deleted is
- * none.
+ * Columns of an opportunity as the API returns it. A line shows the name of its product, even if the product is
+ * deleted. A deleted company is shown as null.
  */
 const projection = (sql: Sql | Transaction) => sql`
   o.id,
@@ -65,7 +65,7 @@ const source = (sql: Sql | Transaction) => sql`
   opportunities o
   left join companies co on co.customer_id = o.customer_id and co.id = o.company_id and co.deleted_at is null`;
 
-/** A page of the opportunities, newest first. */
+/** Returns a page of the customer's opportunities, newest first. */
 export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql)}
@@ -80,7 +80,7 @@ export const listOpportunities = (sql: Sql, customerId: string, paginate?: Pagin
       ))
     order by o.id desc`;
 
-/** One opportunity, if the customer has it. */
+/** Returns an opportunity, or undefined if the customer has no such opportunity. */
 export async function findOpportunity(
   sql: Sql | Transaction,
   customerId: string,
@@ -95,9 +95,9 @@ export async function findOpportunity(
 }
 
 /**
- * Makes an opportunity with its contacts and lines.
- * @returns its id
- * @throws not_found naming every reference that is not the customer's; nothing is written then
+ * Creates an opportunity with its contacts and lines.
+ * @returns the opportunity's id
+ * @throws not_found naming every reference that is not a record of the customer; then nothing is written
  */
 export async function createOpportunity(
   sql: Transaction,
@@ -123,8 +123,8 @@ export async function createOpportunity(
 }
 
 /**
- * Changes what `patch` names, all of it or nothing. What is referred to is locked before the opportunity, in the order
- * of src/queries/references.ts, in which deletions take the same locks.
+ * Updates the fields of an opportunity that `patch` contains, all of them or none. It locks the referenced records
+ * first, in the order of src/queries/references.ts, and then the opportunity. Deletions lock in the same order.
  * @throws not_found, precondition_failed, conflict
  */
 export async function changeOpportunity(
@@ -184,9 +184,10 @@ export async function deleteOpportunity(
 }
 
 /**
- * Detaches opportunities of a company that is marked as deleted; they were updated when it was.
- * @param most how many at most; all unless given
- * @returns how many
+ * Detaches opportunities from a company that is marked as deleted. Their `updated_at` becomes the time of the deletion,
+ * unless they were updated later.
+ * @param most maximum number of opportunities to detach; null means all
+ * @returns the number of detached opportunities
  */
 export async function detachOpportunities(
   sql: Transaction,
@@ -214,7 +215,11 @@ export async function detachOpportunities(
   return count;
 }
 
-/** The opportunity's own columns, locked until the transaction ends, and with them its contacts and lines. */
+/**
+ * Locks an opportunity, and so its contacts and lines, until the transaction ends. Returns the opportunity's own
+ * columns.
+ * @throws not_found
+ */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`
     select ${sql(opportunityFields)}
@@ -226,11 +231,14 @@ async function lockOpportunity(sql: Transaction, customerId: string, id: string)
   return columns;
 }
 
-/** Whether a patch names nothing to change, be it with `products` that hold nothing. */
+/** Returns whether a patch changes nothing. Empty arrays in `products` count as nothing. */
 const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
   Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
 
-/** Every id in a body that must be a record of the customer's; `lines` stand at `linesPath`. */
+/**
+ * Returns every id in a body that must be a record of the customer.
+ * @param linesPath JSON pointer of `lines` in the body
+ */
 function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
   const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;
   return [
@@ -242,7 +250,7 @@ function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] 
   ];
 }
 
-/** Fields as they are kept: names trimmed, instants to the millisecond. */
+/** Returns the fields as they are stored: names trimmed, times in UTC with milliseconds. */
 function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
   const { estimated_closing_date, close_date } = fields;
   return {

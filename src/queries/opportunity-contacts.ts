@@ -1,6 +1,6 @@
 import type { Transaction } from '../db.ts';
 
-/** Makes these the contacts of an opportunity that is locked; they are locked too. */
+/** Replaces the contacts of an opportunity. The caller has locked the opportunity and the new contacts. */
 export async function setContacts(
   sql: Transaction,
   customerId: string,
@@ -14,7 +14,7 @@ export async function setContacts(
   await addContacts(sql, customerId, opportunityId, contactIds);
 }
 
-/** Adds contacts to an opportunity that has none. Duplicates collapse, the order is kept. */
+/** Adds contacts to an opportunity that has none, in the given order. Duplicate ids are added once. */
 export async function addContacts(
   sql: Transaction,
   customerId: string,
@@ -28,7 +28,7 @@ export async function addContacts(
     from unnest(${distinct}::uuid[]) with ordinality as given (contact_id, position)`;
 }
 
-/** Takes a contact that is about to be deleted, and is locked, out of its opportunities. */
+/** Removes a contact from all its opportunities before the contact is deleted. The caller has locked the contact. */
 export async function takeOutOfOpportunities(sql: Transaction, customerId: string, contactId: string): Promise<void> {
   await sql`
     with held as (
@@ -45,7 +45,7 @@ export async function takeOutOfOpportunities(sql: Transaction, customerId: strin
       for no key update
     )
     update opportunities o
-    -- Read once, when the first row is locked: who waited for another row is not to set its time back.
+    -- The clock is read once, when the first row is locked. A row locked later can have a newer time, which stays.
     set updated_at = greatest(o.updated_at, (select clock_timestamp()))
     from held
     where o.customer_id = ${customerId}

@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../db.ts';
 import { conflict } from '../errors.ts';
 import type { Line, LinesPatch } from '../schemas/opportunities.ts';
 
-/** The sum of an opportunity's lines, exact. */
+/** SQL expression for the exact sum of price × quantity over an opportunity's lines. */
 export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportunityId: string) => sql`
   (
     select coalesce(sum(price * quantity), 0)
@@ -11,14 +11,16 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
       and opportunity_id = ${opportunityId}
   )`;
 
-/** An opportunity whose lines are written: it is locked, or made in this transaction. */
+/** An opportunity whose lines are written. The transaction has locked or created the opportunity. */
 export interface Place {
   id: string;
-  /** The stage that it stands in when the transaction ends. */
+  /** Id of the opportunity's stage when the transaction ends. */
   stage_id: string;
 }
 
-/** Adds lines after those that are there, in the order given. The products are locked, and not there yet. */
+/**
+ * Appends lines to an opportunity, in the given order. The caller has locked the products; none of them has a line yet.
+ */
 export async function addLines(sql: Transaction, customerId: string, place: Place, lines: Line[]): Promise<void> {
   await sql`
     insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
@@ -46,7 +48,10 @@ export async function addLines(sql: Transaction, customerId: string, place: Plac
       and s.id = ${place.stage_id}`;
 }
 
-/** Removes, updates and adds lines of an opportunity that was found to allow it. */
+/**
+ * Removes, updates and adds lines of an opportunity. The caller has checked the patch (`absentLines`,
+ * `requireNewLines`).
+ */
 export async function changeLines(
   sql: Transaction,
   customerId: string,
@@ -90,7 +95,7 @@ async function updateLines(
       and l.product_id = change.product_id`;
 }
 
-/** Takes the lines along into the pipeline of the stage that an opportunity moves to. */
+/** Sets the pipeline of an opportunity's lines to the pipeline of the opportunity's stage. */
 export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: Place): Promise<void> {
   await sql`
     update opportunity_lines l
@@ -103,7 +108,7 @@ export async function moveLines(sql: Transaction, customerId: string, { id, stag
       and l.pipeline_id <> s.pipeline_id`;
 }
 
-/** The products that stand in an opportunity. */
+/** Returns the ids of the products in an opportunity's lines. */
 export async function findLineProducts(
   sql: Transaction,
   customerId: string,
@@ -117,7 +122,10 @@ export async function findLineProducts(
   return new Set(lines.map(({ product_id }) => product_id));
 }
 
-/** What a patch wants to remove or update, and is not there. */
+/**
+ * Returns the products that a patch removes or updates but that have no line in the opportunity.
+ * @param present ids of the products in the opportunity's lines
+ */
 export function absentLines(
   present: Set<string>,
   { remove = [], update = [] }: LinesPatch,
@@ -132,8 +140,9 @@ export function absentLines(
 }
 
 /**
- * Checks that what a patch adds is not there yet.
- * @throws conflict
+ * Checks that no product that a patch adds has a line in the opportunity already.
+ * @param present ids of the products in the opportunity's lines
+ * @throws conflict with the JSON pointer of every such product
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>

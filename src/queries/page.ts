@@ -3,28 +3,30 @@ import type { Column } from '../filters/columns.ts';
 import { encodeCursor, readPosition, type Position } from '../filters/cursor.ts';
 import { defaultLimit, type Paginate } from '../schemas/wire.ts';
 
-/** The clause that cuts a page by number out of an ordered list. */
+/** SQL `limit` and `offset` of a page by number. The first page has number 1. */
 export const pageOf = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
   limit ${limit}
   offset ${(page - 1) * limit}`;
 
-/** Which page of a list that can also be read on by cursor. */
+/** A page of a list, by page number or by cursor. */
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** What cursors of a list are bound to, and the columns whose values they carry beside the id. */
+/** How a list is paged by cursor. */
 export interface Keyset {
+  /** The customer and list that a cursor is valid for. */
   scope: string;
+  /** The columns whose values a cursor holds, in addition to the id. */
   columns: Column[];
 }
 
 /**
- * Where the page before ended, of a page by cursor.
- * @throws DomainError `validation_failed`
+ * Returns the position in a request's cursor, where the page before ended; undefined without a cursor.
+ * @throws DomainError `validation_failed` for an invalid cursor or a cursor of another list
  */
 export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
   readPosition(scope, columns, paginate, 'this list');
 
-/** The cursor that continues after a page; undefined when the page is not full. */
+/** Returns the cursor of the page after `rows`; undefined when `rows` is not a full page. */
 export function cursorAfter<Row>(
   { scope }: Keyset,
   { limit = defaultLimit }: PageOrCursor = {},

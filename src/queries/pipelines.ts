@@ -2,23 +2,25 @@ import type { Sql, Transaction } from '../db.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
+/** A stage to create with its pipeline. */
 export interface NewStage {
   name: string;
   probability_percentage: number;
   status: StageStatus;
 }
 
+/** A pipeline to create, with its stages. */
 export interface NewPipeline {
   name: string;
   description: string;
-  /** Upper case. */
+  /** ISO 4217 code in upper case. */
   currency: string;
   visibility: Visibility;
-  /** In the order they are passed through. */
+  /** The stages in the order in which an opportunity passes through them. */
   stages: readonly NewStage[];
 }
 
-/** The stages that a pipeline has when nobody says otherwise. */
+/** The default stages of a sales pipeline. */
 export const salesStages: readonly NewStage[] = [
   { name: 'Lead', probability_percentage: 10, status: 'OPEN' },
   { name: 'Qualified', probability_percentage: 25, status: 'OPEN' },
@@ -28,7 +30,7 @@ export const salesStages: readonly NewStage[] = [
   { name: 'Lost', probability_percentage: 0, status: 'LOST' },
 ];
 
-/** A pipeline with its stages, numbered from 1. */
+/** Creates a pipeline with its stages and returns the pipeline's id. Stage positions start at 1. */
 export async function insertPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
   const [pipeline] = await sql<[{ id: string }]>`
     insert into pipelines (customer_id, name, description, currency, visibility)
@@ -44,7 +46,7 @@ export async function insertPipeline(sql: Transaction, customerId: string, given
   return pipeline.id;
 }
 
-/** All pipelines of the customer, newest first, without what only a single one shows. */
+/** Returns all pipelines of the customer, newest first, without visibility, stages and times. */
 export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
   sql<PipelineListItem[]>`
     select ${listProjection(sql)}
@@ -52,7 +54,7 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     where p.customer_id = ${customerId}
     order by p.id desc`;
 
-/** One pipeline, if the customer has it. */
+/** Returns a pipeline with its stages, or undefined if the customer has no such pipeline. */
 export async function findPipeline(
   sql: Sql | Transaction,
   customerId: string,
@@ -66,7 +68,7 @@ export async function findPipeline(
   return pipeline;
 }
 
-/** All pipelines of the customer in full, newest first. */
+/** Returns all pipelines of the customer with all their fields and stages, newest first. */
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`
     select ${projection(sql)}

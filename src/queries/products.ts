@@ -13,17 +13,20 @@ import {
 import type { Paginate } from '../schemas/wire.ts';
 import { pageOf } from './page.ts';
 
-/** What a caller decides of a product, as its row keeps it. */
+/** The columns of a product that callers can write. */
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
-/** A product as it is answered. */
+/** Columns of a product as the API returns it. */
 const projection = (sql: Sql | Transaction) => sql`
   p.id,
   ${sql(productFields.map((column) => `p.${column}`))},
   p.created_at,
   p.updated_at`;
 
-/** A page of the products, newest first, each with where it is used, counted as the lines stand. */
+/**
+ * Returns a page of the customer's products, newest first. Each has the current numbers of opportunities and pipelines
+ * that use the product.
+ */
 export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate): Promise<ProductListItem[]> =>
   sql<ProductListItem[]>`
     select
@@ -48,7 +51,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
       ))
     order by p.id desc`;
 
-/** One product, if the customer has it. */
+/** Returns a product, or undefined if the customer has no such product or has deleted it. */
 export async function findProduct(
   sql: Sql | Transaction,
   customerId: string,
@@ -63,12 +66,12 @@ export async function findProduct(
   return product;
 }
 
-/** What a new product gets from the body alone. */
+/** Columns of a new product that come from the body only. The currency can also come from the subscription. */
 const insertedFields = productFields.filter((field) => field !== 'currency');
 
 /**
- * Makes a product, in the subscription's currency unless another is given.
- * @returns its id
+ * Creates a product. Without a currency in the body, it gets the subscription's currency.
+ * @returns the product's id
  */
 export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
   const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
@@ -84,7 +87,7 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Changes what `patch` names; lines of opportunities keep the price that they were given.
+ * Updates the fields of a product that `patch` contains. Lines of opportunities keep their price.
  * @throws not_found, precondition_failed
  */
 export async function changeProduct(
@@ -104,8 +107,9 @@ export async function changeProduct(
 }
 
 /**
- * Deletes a product. Where opportunities use it, the row stays for the name of their lines, and is found no more; a line
- * that is being added meanwhile holds the row, so that the answer to "does any use it" is still true when it is deleted.
+ * Deletes a product. If opportunities use the product, its row is only marked as deleted, because their lines show its
+ * name. A transaction that adds a line locks the product's row. So no line with this product can appear between the
+ * check and the deletion.
  * @throws not_found, precondition_failed
  */
 export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
@@ -127,7 +131,10 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
       and id = ${id}`;
 }
 
-/** Locks a product until the transaction ends: for `update`, no line can be added with it meanwhile. */
+/**
+ * Locks a product until the transaction ends. With `update`, no other transaction can add a line with this product.
+ * @throws not_found, precondition_failed
+ */
 async function lockProduct(
   sql: Transaction,
   customerId: string,

@@ -7,18 +7,23 @@ import { formats } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { blank, type ContactColumns } from './contacts.ts';
 
-/** A contact as far as a prospect can tell of it, and what a caller cannot write besides. */
+/** A contact made from a prospect: the columns that callers can write, and those that only the service writes. */
 export type SyncedContact = ContactColumns &
   Pick<Contact, 'score' | 'verification_status'> & { prospect_id: string | null; last_verified: string | null };
 
-/** What a request's bounds are to a contact, the catalog's are not always. */
+/**
+ * Maximum lengths (characters) and number of other e-mails of a contact. The schemas check them for requests; prospects
+ * of the catalog can exceed them.
+ */
 const longest = { text: 255, url: 2048, email: 254, otherEmails: 20 };
 
 /**
- * The contact that a prospect is. Who has no work e-mail, or something that is no address in its place, becomes a contact
- * all the same: `work_email` is `""` then, as every string that nobody has given, and so are names that are not known. The
- * other addresses are its `other_emails`; which of them are for work nobody says. The phone is `mobile_phone`: where its
- * country code ends nobody says either. A country that has no certain code is `""`.
+ * Converts a prospect to a contact.
+ * - `work_email` is `""` if the prospect has no work e-mail or an invalid one. Unknown names are `""` too.
+ * - `other_emails` has the prospect's other addresses. The catalog does not say which of them are for work.
+ * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country
+ *   code ends.
+ * - `location_country` is `""` if the country has no certain code.
  */
 export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
   const work_email = isAddress(prospect.work_email) ? prospect.work_email : '';
@@ -46,16 +51,17 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
   };
 }
 
-/** The company that a prospect works for, if it is known. */
+/** Returns the company that a prospect works for, or undefined if the prospect has no company name. */
 export function companyOf(prospect: Prospect): { company_name: string; industry: string } | undefined {
   const company_name = clip(prospect.job_company_name.trim());
   return company_name === '' ? undefined : { company_name, industry: clip(prospect.job_company_industry) };
 }
 
+/** Cuts a text to the maximum length of a contact's text. */
 const clip = (text: string): string =>
   text.length <= longest.text ? text : Array.from(text).slice(0, longest.text).join('');
 
-/** The beginning of an address leads elsewhere. */
+/** Returns a URL, or null if the URL is too long. A shortened URL would lead to another page. */
 const url = (text: string | null): string | null => (text !== null && text.length <= longest.url ? text : null);
 
 const isAddress = (text: string): boolean => text.length <= longest.email && formats['email']!(text);
@@ -66,7 +72,7 @@ function otherEmails(emails: string[], workEmail: string): string[] | null {
   return others.size === 0 ? null : [...others.values()].slice(0, longest.otherEmails);
 }
 
-/** The columns that a prospect can fill in, with their types. */
+/** The columns of a contact that a prospect can fill in, with their SQL types. */
 export const syncedColumns = {
   prospect_id: 'uuid',
   first_name: 'text',
@@ -92,8 +98,8 @@ export const syncedColumns = {
 const columns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
- * A contact with what a prospect adds: whatever it has of its own stays, `0` being no score and `unverified` no
- * verification. How the prospect's address was verified is told of a contact that has the same one.
+ * Returns a contact whose empty fields are filled in from a prospect. The contact's own values stay. A score of `0` and
+ * the status `unverified` count as empty. The verification is taken over only if both have the same work e-mail.
  */
 export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T {
   const filled = { ...own };
@@ -107,7 +113,7 @@ export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T
 const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-/** A contact as a statement is given it: the columns that a prospect can fill in, and the folded texts. */
+/** Returns a contact as JSON for a statement: the columns that a prospect can fill in, and the folded texts. */
 export function toRow(contact: SyncedContact): Record<string, postgres.JSONValue> {
   const row: Record<string, postgres.JSONValue> = { folded: foldContact(contact) };
   for (const column of columns) row[column] = contact[column];

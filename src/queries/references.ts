@@ -2,8 +2,9 @@ import type { Transaction } from '../db.ts';
 import { missingReferences } from '../errors.ts';
 
 /**
- * What a body can refer to, and the table that keeps it. The order is the order of locking, for everybody: whoever needs
- * several of these, or one of these and then a record that refers to them, takes them in this order and the record last.
+ * Kinds of records that a request body can refer to, with their tables, in locking order. Every transaction locks rows
+ * of these tables in this order, and after them the record that refers to them. So transactions never deadlock on these
+ * rows.
  */
 const tables = {
   company: 'companies',
@@ -13,20 +14,21 @@ const tables = {
   product: 'products',
 } as const;
 
-/** Rows of these outlive their deletion, which they are marked with. */
+/** Kinds whose rows are marked as deleted and stay in their table. */
 const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
 
-/** An id in a body that must be a record of the customer's. */
+/** An id in a request body that must be a record of the customer. */
 export interface Reference {
   noun: keyof typeof tables;
   id: string;
-  /** JSON pointer of the id. */
+  /** JSON pointer of the id in the body. */
   path: string;
 }
 
 /**
- * Locks what is referred to against deletion until the transaction ends: one round trip, rows in one order for everybody.
- * @returns the references that lead to no record of the customer's
+ * Locks the referenced records against deletion until the transaction ends. It needs one round trip, and every
+ * transaction locks in the same order.
+ * @returns the references that are not records of the customer
  */
 export async function lockReferences(
   sql: Transaction,
@@ -47,8 +49,8 @@ export async function lockReferences(
 }
 
 /**
- * The same, when there is nothing else to check.
- * @throws not_found naming every reference that leads to no record of the customer's
+ * Locks the referenced records against deletion until the transaction ends, and requires that all of them exist.
+ * @throws not_found naming every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
   const missing = await lockReferences(sql, customerId, references);

@@ -2,18 +2,18 @@ import type { Transaction } from '../db.ts';
 import { conflict, type DomainError } from '../errors.ts';
 import { ruleLimits, type Rule } from '../schemas/lists.ts';
 
-/** The rules of one list before and after a change; a list that is made had none. */
+/** The rules of one list before and after a change. For a new list, `before` is empty. */
 interface RuleChange {
   before: readonly Rule[];
   after: readonly Rule[];
 }
 
 /**
- * Checks that a change keeps the customer within the limits of lists with rules and of rules in all. Who is beyond a limit
- * already keeps what there is, and may change it as long as neither number grows. The rules have to be locked, and the
- * change not yet written.
- * @param path JSON pointer of what asks for it
- * @throws conflict
+ * Checks that a change keeps the customer within the limits on lists with rules and on rules in all lists. A customer
+ * that exceeds a limit already may still change lists if neither number grows. The caller has locked the rules, and has
+ * not yet written the change.
+ * @param path JSON pointer of the part of the request that adds rules
+ * @throws conflict when a limit would be exceeded
  */
 export async function requireRuleRoom(
   sql: Transaction,

@@ -7,32 +7,33 @@ import { rulesFilter, rulesFilterInPieces } from '../filters/rules.ts';
 import type { Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 
-/** A list whose members depend on rules. */
+/** A list with compiled rules. */
 export interface RuleList {
   id: string;
-  /** Whether a contact matches the list's rules. */
+  /** Returns whether a contact matches the list's rules. */
   matches: Matches;
 }
 
 /**
- * The rules of a customer, in force until the transaction that got this ends. Whoever writes contacts or companies needs
- * it before the write, and gives it to `refreshMembers` after: then the members are exact, whatever happens at once.
+ * A customer's rules, which cannot change until the transaction ends. A transaction that writes contacts or companies
+ * gets them before the write, and passes them to `refreshMembers` after it. So memberships stay exact under concurrent
+ * writes.
  */
 export interface HeldRules {
   isEmpty: boolean;
-  /** Returns all lists with rules, a part of them at a time, ordered by id. Can be called again. */
+  /** Returns all lists with rules in parts, ordered by id. Can be called more than once. */
   lists: () => Iterable<readonly RuleList[]> | AsyncIterable<readonly RuleList[]>;
 }
 
-/** Rules of some lists, whose holder the caller has taken care of. */
+/** Wraps compiled rules as `HeldRules`. The caller has locked the customer's rules. */
 export const rulesOf = (lists: readonly RuleList[]): HeldRules => ({
   isEmpty: lists.length === 0,
   lists: () => [lists],
 });
 
 /**
- * Keeps the customer's rules as they are until the transaction ends. Any number of writers hold them at once; a change of
- * rules waits for all of them, and they for it. Take it first: before any row.
+ * Locks the customer's rules in shared mode until the transaction ends, and returns them. Writers share this lock. A
+ * change of rules takes the exclusive lock. Take the lock before any row lock.
  */
 export async function holdRules(sql: Transaction, customerId: string): Promise<HeldRules> {
   const version = await keepRules(sql, customerId);
@@ -42,11 +43,12 @@ export async function holdRules(sql: Transaction, customerId: string): Promise<H
 }
 
 /**
- * The same for who does not evaluate the rules.
- * @returns their version, if the customer ever had any
+ * Locks the customer's rules in shared mode until the transaction ends, without reading them. Take the lock before any
+ * row lock.
+ * @returns the version of the rules, or undefined if the customer never had rules
  */
 export async function keepRules(sql: Transaction, customerId: string): Promise<string | undefined> {
-  // Sent together. The second statement's snapshot is taken after the first one's lock is there.
+  // Both statements are sent together. The second statement's snapshot is taken after the first has the lock.
   const [, [current]] = await Promise.all([
     sql`select pg_advisory_xact_lock_shared(hashtextextended(${lockName(customerId)}, 0))`,
     sql<{ version: string }[]>`select version from rule_versions where customer_id = ${customerId}`,
@@ -54,7 +56,10 @@ export async function keepRules(sql: Transaction, customerId: string): Promise<s
   return current?.version;
 }
 
-/** Lets nobody write contacts or companies of the customer, nor change rules, until the transaction ends. Take it first. */
+/**
+ * Locks the customer's rules in exclusive mode until the transaction ends. Other transactions cannot write contacts or
+ * companies, or change rules, until then. Take the lock before any row lock.
+ */
 export async function lockRules(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId)}, 0))`;
 }
@@ -62,7 +67,8 @@ export async function lockRules(sql: Transaction, customerId: string): Promise<v
 const lockName = (customerId: string): string => `rules:${customerId}`;
 
 /**
- * Tells every process that rules have changed. The rules have to be locked.
+ * Gives the customer's rules a new version, so that every process compiles them again. The caller has locked the rules
+ * in exclusive mode.
  * @returns the new version
  */
 export async function renewRuleVersion(sql: Transaction, customerId: string): Promise<string> {
@@ -74,32 +80,37 @@ export async function renewRuleVersion(sql: Transaction, customerId: string): Pr
   return renewed!.version;
 }
 
-/** Compiles the rules of a list. */
+/** Compiles the rules of a list into a function that tests a contact. */
 export const compileRules = (rules: readonly Rule[]): Matches =>
   compileFilter(exactContactSource, rulesFilter(exactContactSource.fields, rules));
 
-/** The rules of one customer. */
+/** The compiled rules of one customer, as the cache holds them. */
 interface CompiledRules {
   version: string;
-  /** Every list with rules; undefined if they are too large to be kept. */
+  /** All lists with rules; undefined if they are too large to cache. */
   lists: readonly RuleList[] | undefined;
-  /** Estimate of the memory (bytes) that they take. */
+  /** Estimated memory (bytes) of the compiled rules. */
   size: number;
 }
 
-/** Memory (bytes) for the rules of one customer. Larger ones are read and compiled in parts for each write, which is slow. */
+/**
+ * Maximum memory (bytes) of one customer's cached rules. Larger rules are read and compiled for each write, which is
+ * slow.
+ */
 const largestKept = 64 * 2 ** 20;
 
-/** Compiled rules by customer. A version is never used twice, so what is here stays right. */
+/**
+ * Compiled rules by customer id. A version is never used twice, so an entry with the current version is always right.
+ */
 const cache = new LRUCache<string, CompiledRules>({ maxSize: 2 * largestKept, sizeCalculation: ({ size }) => size });
 
-/** Rules that are being compiled, by version: whoever needs the same waits for them. */
+/** Rules that are being compiled, by version. A transaction that needs the same version waits for the same promise. */
 const compiling = new Map<string, Promise<CompiledRules>>();
 
 async function findCompiled(sql: Transaction, customerId: string, version: string): Promise<CompiledRules> {
   const cached = cache.get(customerId);
   if (cached?.version === version) return cached;
-  // It fails if that other transaction does: then this one tries.
+  // If the other transaction fails, this one compiles the rules.
   const other = compiling.get(version);
   if (other) return other.catch(() => findCompiled(sql, customerId, version));
   const compiled = compileAll(sql, customerId, version);
@@ -123,7 +134,9 @@ async function compileAll(sql: Transaction, customerId: string, version: string)
   return { version, lists, size };
 }
 
-/** Bytes of rules, as they are stored, that are read at a time: more than that in one list, or in up to 200. */
+/**
+ * Stored size of rules (bytes) after which a statement reads no further list. One statement reads at most 200 lists.
+ */
 const bytesAtOnce = 64 * 1024;
 
 /** Reads and compiles the lists with rules, ordered by id. */

@@ -7,7 +7,7 @@ import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../schemas/jobs
 import type { Page } from './listings.ts';
 import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
 
-/** The types of jobs that whoever asks may see; a job of another type is as good as none. */
+/** The job types that a caller may see. A job of another type is not found. */
 export type Visible = readonly JobType[];
 
 const projection = (sql: Sql | Transaction) => sql`
@@ -27,8 +27,8 @@ const projection = (sql: Sql | Transaction) => sql`
   j.finished_at`;
 
 /**
- * A job as it is shown.
- * @throws not_found
+ * Returns a job as the API shows it.
+ * @throws not_found when the customer has no such job of a visible type
  */
 export async function demandJob(
   sql: Sql | Transaction,
@@ -46,7 +46,7 @@ export async function demandJob(
   return job;
 }
 
-/** A page of the customer's jobs, newest first. */
+/** Returns a page of the customer's jobs, newest first. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
@@ -61,12 +61,12 @@ export const listJobs = (
   order by j.id desc
   ${pageOf(sql, paginate)}`;
 
-/** Results are read by position. */
+/** The column that orders a job's results: `position`. */
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
 /**
- * A page of what became of a job's items, in their order.
- * @throws not_found for no such job; DomainError `validation_failed` for a cursor of another list
+ * Returns a page of a job's results, in the order of the job's inputs.
+ * @throws not_found when the job does not exist; DomainError `validation_failed` for a cursor of another list
  */
 export async function listItems(
   db: Database,
@@ -93,8 +93,8 @@ export async function listItems(
 }
 
 /**
- * Locks a job for the rest of the transaction, before whoever works at it can settle anything more.
- * @throws not_found
+ * Locks a job until the transaction ends, and returns its status. A worker cannot settle results of the job until then.
+ * @throws not_found when the customer has no such job of a visible type
  */
 export async function lockJob(sql: Transaction, customerId: string, id: string, visible: Visible): Promise<JobStatus> {
   const [job] = await sql<{ status: JobStatus }[]>`
@@ -108,10 +108,10 @@ export async function lockJob(sql: Transaction, customerId: string, id: string, 
   return job.status;
 }
 
-/** Skips all inputs of a job, which is locked, that have no result yet. */
+/** Records the result `skipped` for every input of a job that has no result yet. The caller has locked the job. */
 export async function skipRest(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
-    with come as (
+    with skips as (
       insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged)
       select
         customer_id, job_id, position, item, case when cardinality(contact_ids) = 1 then contact_ids[1] end,
@@ -123,15 +123,15 @@ export async function skipRest(sql: Transaction, customerId: string, id: string)
       returning position
     )
     update jobs
-    set skipped = skipped + (select count(*) from come)
+    set skipped = skipped + (select count(*) from skips)
     where customer_id = ${customerId}
       and id = ${id}`;
 }
 
-/** A job among those of all customers. */
+/** A job with the id of its customer. */
 export type OwnedJob = Job & { customer_id: string };
 
-/** The latest jobs, of all customers or of one, newest first: for operators. */
+/** Returns the latest jobs for operators, newest first, of all customers or of one. */
 export const latestJobs = (
   sql: Sql,
   { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
@@ -144,8 +144,8 @@ export const latestJobs = (
   limit ${limit}`;
 
 /**
- * Whose a job is: for operators, who know its id alone.
- * @throws not_found
+ * Returns the id of the customer that owns a job. Only operators look up jobs across customers.
+ * @throws not_found when the job does not exist
  */
 export async function ownerOf(sql: Sql | Transaction, id: string): Promise<string> {
   const [job] = await sql<{ customer_id: string }[]>`

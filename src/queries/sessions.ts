@@ -5,7 +5,7 @@ import type { Role } from '../schemas/users.ts';
 import type { TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/** A session as a request's check needs it. `refusal` is null when it may be used now. */
+/** A session, as the check of a request needs it. `refusal` says why the session cannot be used now, or is null. */
 export interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
@@ -15,7 +15,9 @@ export interface SessionState {
   refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
 }
 
-/** The sessions of these tokens, as they stand now, by the database's clock. One statement however many: callers gather. */
+/**
+ * Returns the sessions with these token hashes. One statement serves many requests: the caller batches their lookups.
+ */
 export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
   sql<SessionState[]>`
     select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
@@ -30,10 +32,10 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Opens a session of 12 hours, if the account still has the password that was verified, and clears away those that ran
- * out. The share lock makes a login that races a change of password, a reset or a deactivation wait for it and then fail,
- * instead of outliving it.
- * @returns when the session expires, or undefined when the account changed meanwhile
+ * Creates a session of 12 hours, if the account still has the verified password and is active, and deletes the user's
+ * expired sessions. The share lock on the user makes a login wait for a concurrent password change, reset or
+ * deactivation. Then the login fails; without the lock, its session would survive the change.
+ * @returns the session's expiry time, or undefined when the account has changed
  */
 export async function insertSession(
   sql: Transaction,
@@ -69,7 +71,7 @@ async function deleteExpiredSessions(sql: Transaction, customerId: string, userI
       and expires_at <= now()`;
 }
 
-/** Ends one session. */
+/** Deletes a session and records the logout. */
 export async function deleteSession(
   sql: Transaction,
   session: { customerId: string; userId: string; tokenHash: TokenHash },
@@ -83,7 +85,7 @@ export async function deleteSession(
   await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
 }
 
-/** Ends a user's sessions, but for the one that may be kept. */
+/** Deletes all sessions of a user, except the session with the token hash `kept`. */
 export async function deleteSessions(
   sql: Transaction,
   customerId: string,

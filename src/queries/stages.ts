@@ -3,7 +3,7 @@ import { notFound } from '../errors.ts';
 import type { StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { pageOf } from './page.ts';
 
-/** A stage as it is answered, alone and within its pipeline. */
+/** Columns of a stage as the API returns it, alone and inside a pipeline. */
 export const stageProjection = (sql: Sql | Transaction) => sql`
   s.id,
   s.name,
@@ -13,8 +13,8 @@ export const stageProjection = (sql: Sql | Transaction) => sql`
   s.status`;
 
 /**
- * A page of a pipeline's stages in their order, each with the number of opportunities that stand in it.
- * @throws not_found when the pipeline is not the customer's
+ * Returns a page of a pipeline's stages in their order, each with its number of opportunities.
+ * @throws not_found when the customer has no such pipeline
  */
 export async function listStages(
   sql: Sql,

@@ -2,27 +2,28 @@ import type { Sql, Transaction } from '../db.ts';
 import type { JobType } from '../schemas/jobs.ts';
 import { jobColumns, leaseSeconds, type JobRow } from './jobs.ts';
 
-/** A job with the lease of the turn that works at it. */
+/** A job with the lease of the worker that runs it. A lease is a worker's time-limited claim on a job. */
 export interface LeasedJob extends JobRow {
   lease: string;
 }
 
-/** Jobs of a kind that a customer's turns are taken at. */
+/** A kind of turns: the queue of their messages, and the job types that they run. */
 export interface Turns {
-  /** A name of the kind. */
+  /** Name of the queue. */
   queue: string;
   types: readonly JobType[];
 }
 
 /**
- * Keeps the customer's turns from looking for jobs until this transaction ends: one that finds its message waiting already
- * would be lost, if the turn of that message looked before the job is there.
+ * Blocks the customer's turns from looking for jobs until this transaction commits the new job. Without the block a job
+ * could be lost: its transaction finds a message in the queue and sends none, but the turn of that message looks for
+ * jobs before the commit.
  */
 export async function delayTurns(sql: Transaction, customerId: string, { queue }: Turns): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
-/** Waits for those that delay the turns. A statement after this one sees what they have made. */
+/** Waits until the transactions in `delayTurns` have ended. The next statement of this transaction sees their jobs. */
 export async function awaitStarts(sql: Transaction, customerId: string, { queue }: Turns): Promise<void> {
   await sql`select pg_advisory_xact_lock(${turnsLock(sql, customerId, queue)})`;
 }
@@ -31,8 +32,9 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
   sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
 
 /**
- * Takes a lease on the customer's job of these types whose last turn was longest ago, if one waits. Jobs of a suspended
- * customer wait until it is resumed.
+ * Leases the customer's waiting job of these types whose last turn was longest ago. Jobs of a suspended customer wait
+ * until the customer is resumed.
+ * @returns the job, or undefined if no job waits
  */
 export async function leaseJob(sql: Transaction, customerId: string, turns: Turns): Promise<LeasedJob | undefined> {
   const [job] = await sql<LeasedJob[]>`
@@ -61,8 +63,9 @@ export async function leaseJob(sql: Transaction, customerId: string, turns: Turn
 }
 
 /**
- * Makes a lease last on. Answers false when it is lost: another turn has the job, or the job has ended. Never shortens it: while
- * this waits for the row, a delivery may have renewed the lease.
+ * Renews a lease. It never shortens the lease: while this statement waits for the row, another transaction of the
+ * worker may have renewed the lease.
+ * @returns false when the lease is lost: another worker has the job, or the job has ended
  */
 export async function renewLease(sql: Sql | Transaction, customerId: string, job: LeasedJob): Promise<boolean> {
   const { count } = await sql`
@@ -74,7 +77,7 @@ export async function renewLease(sql: Sql | Transaction, customerId: string, job
   return count === 1;
 }
 
-/** Locks the job for the rest of the transaction, if the lease still holds. */
+/** Locks a leased job until the transaction ends, and returns the job; undefined if the lease is lost. */
 export async function holdJob(sql: Transaction, customerId: string, job: LeasedJob): Promise<JobRow | undefined> {
   const [row] = await sql<JobRow[]>`
     select ${jobColumns(sql)}
@@ -86,7 +89,7 @@ export async function holdJob(sql: Transaction, customerId: string, job: LeasedJ
   return row;
 }
 
-/** Gives a lease back, if it still holds. */
+/** Releases a lease, so that another worker can lease the job at once. Does nothing if the lease is lost. */
 export async function dropLease(sql: Transaction, customerId: string, job: LeasedJob): Promise<void> {
   await sql`
     update jobs
@@ -97,8 +100,10 @@ export async function dropLease(sql: Transaction, customerId: string, job: Lease
 }
 
 /**
- * Leases a job to nobody for some seconds, if the lease still holds: what went wrong is not tried again at once.
- * @param failed whether it counts as a failure of the job's own
+ * Backs off after an error: replaces the lease by one that no worker has, so that the job waits before it is tried
+ * again. Does nothing if the lease is lost.
+ * @param seconds time until the job can be leased again
+ * @param failed whether the error counts in the job's `failures`
  */
 export async function restJob(
   sql: Transaction,
@@ -117,17 +122,17 @@ export async function restJob(
       and lease = ${job.lease}`;
 }
 
-/** When a turn can begin. */
+/** The earliest time at which a customer's next turn can find a job. */
 export interface NextTurn {
-  /** Seconds from now; 0 when there is something to do. */
+  /** Seconds from now, rounded up; 0 when a job waits now. */
   seconds: number;
-  /** The same as a time, rounded up: seconds of the epoch. */
+  /** Unix time in seconds, rounded up. */
   at: number;
 }
 
 /**
- * When the customer's next turn at jobs of these types can begin: now, or when the first lease ends; undefined when all jobs
- * have ended, or the customer is suspended.
+ * Returns when the customer's next turn can find a job of these types: now, or when the first lease expires. Returns
+ * undefined when all jobs have ended, or the customer is suspended.
  */
 export async function findNextTurn(
   sql: Transaction,
@@ -151,7 +156,7 @@ export async function findNextTurn(
   return next;
 }
 
-/** Whether a customer other than this one has a job of these types that waits and nobody works at. */
+/** Returns whether another customer than `customerId` has a waiting job of these types. */
 export async function othersWait(sql: Transaction, customerId: string, turns: Turns): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
@@ -161,8 +166,8 @@ export async function othersWait(sql: Transaction, customerId: string, turns: Tu
 }
 
 /**
- * Customers, of all, with jobs of these types that wait and nobody works at, in the order of their ids.
- * @param after the last customer of the batch before
+ * Returns the ids of customers that have a waiting job of these types, ordered by id, over all customers.
+ * @param after last id of the page before
  */
 export async function customersWaiting(
   sql: Sql | Transaction,
@@ -180,7 +185,7 @@ export async function customersWaiting(
   return rows.map((row) => row.customer_id);
 }
 
-/** A job `j` of a customer `c` can be worked at, and is not. */
+/** SQL condition: job `j` of customer `c` is unfinished, has no valid lease, and the customer is not suspended. */
 const isWaiting = (sql: Sql | Transaction, { types }: Turns) => sql`
   j.finished_at is null
   and j.type = any(${types as string[]})

@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../db.ts';
 
-/** Which of these prospects the customer has unlocked. */
+/** Returns those of the given prospect ids that the customer has unlocked. */
 export async function unlockedAmong(
   sql: Sql | Transaction,
   customerId: string,
@@ -14,10 +14,10 @@ export async function unlockedAmong(
 }
 
 /**
- * Unlocks prospects for a customer, for ever. Two that race for the same one do not both get it: the second waits for the
- * first to commit.
- * @param jobId the job that does it
- * @returns those that were not unlocked before
+ * Unlocks prospects for a customer permanently. If two transactions unlock the same prospect, the second waits for the
+ * first to commit, and only one of them returns the prospect.
+ * @param jobId the job that unlocks the prospects, if any
+ * @returns ids of the prospects that were not unlocked before
  */
 export async function insertUnlocks(
   sql: Transaction,
@@ -35,7 +35,10 @@ export async function insertUnlocks(
   return rows.map((row) => row.prospect_id);
 }
 
-/** Who has unlocked these prospects, over all customers: for the search cluster, which keeps it beside each of them. */
+/**
+ * Returns for each prospect the ids of all customers that have unlocked it. The search cluster stores them in the
+ * prospect's document.
+ */
 export async function customersOf(sql: Sql | Transaction, prospectIds: string[]): Promise<Map<string, string[]>> {
   const rows = await sql<{ prospect_id: string; customers: string[] }[]>`
     select prospect_id, array_agg(customer_id order by customer_id) as customers
@@ -46,8 +49,10 @@ export async function customersOf(sql: Sql | Transaction, prospectIds: string[])
 }
 
 /**
- * Prospects with unlocks that the search cluster has not been told of for certain, longest waiting first.
- * @param except prospects that are left out
+ * Returns ids of prospects with unindexed unlocks, oldest unlock first, over all customers. An unlock is unindexed
+ * until the search cluster has confirmed it (`in_catalog = false`).
+ * @param limit maximum number of unlocks to read
+ * @param except ids of prospects to leave out
  */
 export async function untoldProspects(
   sql: Sql | Transaction,
@@ -64,7 +69,9 @@ export async function untoldProspects(
   return [...new Set(rows.map((row) => row.prospect_id))];
 }
 
-/** Those of a job's results whose unlocks the search cluster has not been told of for certain. */
+/**
+ * Returns the ids of prospects in a job's results whose unlocks are unindexed (not confirmed by the search cluster).
+ */
 export async function untoldUnlocksOf(sql: Sql | Transaction, customerId: string, jobId: string): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select u.prospect_id
@@ -76,13 +83,13 @@ export async function untoldUnlocksOf(sql: Sql | Transaction, customerId: string
   return rows.map((row) => row.prospect_id);
 }
 
-/** An unlock by its key. */
+/** The primary key of an unlock. */
 export interface UnlockKey {
   customer_id: string;
   prospect_id: string;
 }
 
-/** The unlocks of these prospects, over all customers, that the search cluster has not been told of for certain. */
+/** Returns the unindexed unlocks of these prospects (not confirmed by the search cluster), over all customers. */
 export const untoldUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
   select customer_id, prospect_id
   from unlocks
@@ -90,8 +97,8 @@ export const untoldUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Pr
     and not in_catalog`;
 
 /**
- * Marks unlocks as known to the catalog. The rows are locked in the order of their key, so that two callers who mark the
- * same unlocks wait for each other and never deadlock.
+ * Marks unlocks as indexed: the search cluster has confirmed them. It locks the rows in the order of their keys. So two
+ * callers that mark the same unlocks wait for each other and never deadlock.
  */
 export async function markTold(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
@@ -99,7 +106,10 @@ export async function markTold(sql: Transaction, unlocks: readonly UnlockKey[]):
   await Promise.all(customers.map((customerId) => markToldOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
-/** One statement a customer: their rows may one day live on different machines. */
+/**
+ * Marks one customer's unlocks as indexed. Each customer has its own statement: customers may later be on different
+ * nodes.
+ */
 const markToldOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true
@@ -111,11 +121,11 @@ const markToldOf = (sql: Transaction, customerId: string, unlocks: readonly Unlo
       and not in_catalog
     order by prospect_id
     for no key update
-  ) told
+  ) marked
   where u.customer_id = ${customerId}
-    and u.prospect_id = told.prospect_id`;
+    and u.prospect_id = marked.prospect_id`;
 
-/** How many unlocks the search cluster has not been told of for certain. */
+/** Returns the number of unindexed unlocks (not confirmed by the search cluster) of all customers. */
 export async function countUntold(sql: Sql | Transaction): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;

@@ -8,7 +8,7 @@ import { deleteSessions } from './sessions.ts';
 
 const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
 
-/** The customer's users, newest first. */
+/** Returns all users of the customer, newest first. */
 export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<User[]> =>
   sql<User[]>`
     select ${columns(sql)}
@@ -16,7 +16,7 @@ export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<U
     where customer_id = ${customerId}
     order by id desc`;
 
-/** The customer's active admin who was created first. */
+/** Returns the customer's oldest active admin, or undefined if there is none. */
 export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
   const [row] = await sql<User[]>`
     select ${columns(sql)}
@@ -29,6 +29,7 @@ export async function findFirstAdmin(sql: Sql | Transaction, customerId: string)
   return row;
 }
 
+/** A user to create. */
 export interface NewUser {
   email: string;
   name: string;
@@ -36,7 +37,10 @@ export interface NewUser {
   passwordHash: string;
 }
 
-/** @returns undefined when another account, of any customer, has that address in its folded form */
+/**
+ * Creates a user and records the event.
+ * @returns undefined when an account of any customer has the same e-mail address in folded form
+ */
 export async function insertUser(
   sql: Transaction,
   customerId: string,
@@ -53,7 +57,7 @@ export async function insertUser(
   return row;
 }
 
-/** An account as a login needs it. */
+/** A user account with the fields that a login checks. */
 export interface Account {
   id: string;
   customer_id: string;
@@ -61,22 +65,24 @@ export interface Account {
   name: string;
   role: Role;
   password_hash: string;
-  /** Null when the account may be used now. */
+  /** Why the account cannot be used now, or null. */
   refusal: 'deactivated' | 'suspended' | null;
 }
 
+/** SQL that selects accounts; the caller adds the `where` clause. */
 const account = (sql: Sql | Transaction) => sql`
   select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
     case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal
   from users u
   join customers c on c.id = u.customer_id`;
 
-/** The account of an e-mail address, in any case. */
+/** Returns the account with an e-mail address, compared in folded form, or undefined. */
 export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
 }
 
+/** Returns the account of a user, or undefined if the customer has no such user. */
 export async function findAccount(
   sql: Sql | Transaction,
   customerId: string,
@@ -86,7 +92,7 @@ export async function findAccount(
   return row;
 }
 
-/** Whose a user is: only the command line looks across customers. */
+/** Returns the id of the customer that a user belongs to. Only the command line looks up users across customers. */
 export async function findCustomerOf(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
@@ -96,8 +102,9 @@ export async function findCustomerOf(sql: Sql | Transaction, userId: string): Pr
 }
 
 /**
- * Gives a user another password at their own wish, and ends their other sessions.
- * @returns false, and nothing done, when the password is no longer the one that was verified
+ * Changes a user's password on the user's own request, and deletes their other sessions.
+ * @param kept token hash of the session that stays
+ * @returns false, without any change, when the stored password is no longer the verified one
  */
 export async function changePassword(
   sql: Transaction,
@@ -119,7 +126,7 @@ export async function changePassword(
   return true;
 }
 
-/** Gives a user another password from the command line, and ends all their sessions. */
+/** Sets a user's password from the command line, and deletes all their sessions. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,
@@ -135,7 +142,10 @@ export async function resetPassword(
   await recordEvent(sql, { event: 'user.password_reset', customerId, userId, by: commandLine });
 }
 
-/** Locks a user out and ends their sessions; once more does nothing. Keys they made go on working. */
+/**
+ * Deactivates a user and deletes their sessions. API keys that the user created stay valid. Does nothing if the user is
+ * already inactive.
+ */
 export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
   const changed = await sql`
     update users

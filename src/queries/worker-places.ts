@@ -1,21 +1,21 @@
 import type { Sql, Transaction } from '../db.ts';
 import type { JobKind } from '../queues.ts';
 
-/** A place of a worker process, where one job of a kind is done at a time. */
+/** A slot of a worker process. It runs one job of its kind at a time. */
 export interface WorkerPlace {
   kind: JobKind;
   processId: string;
   number: number;
 }
 
-/** Seconds between two signs of life of a worker process. */
+/** Seconds between two heartbeats of a worker process. */
 export const signSeconds = 5;
-/** Seconds without a sign of life after which the places of a process do not count any more. */
+/** Seconds without a heartbeat after which the slots of a process no longer count. */
 const aliveSeconds = 3 * signSeconds;
-/** Seconds without a sign of life after which the places of a process are deleted. */
+/** Seconds without a heartbeat after which the slots of a process are deleted. */
 const forgetSeconds = 60;
 
-/** Inserts the places of a worker process, or renews their sign of life. */
+/** Inserts the slots of a worker process, or renews their heartbeat. */
 export async function showPlaces(sql: Sql | Transaction, places: readonly WorkerPlace[]): Promise<void> {
   await sql`
     insert into worker_places (kind, process_id, number, seen_at)
@@ -31,13 +31,14 @@ export async function showPlaces(sql: Sql | Transaction, places: readonly Worker
 }
 
 /**
- * Takes a free place for a customer, if the customer's share of all places of the kind admits that (see `Places`): a
- * customer that holds none takes any, one that holds some may then hold no more than remain free.
- * @returns whether the place was taken
+ * Takes a free slot for a customer, if the customer's fair share of all slots of this kind allows it (see `FairSlots`). A
+ * customer that holds no slot may take any free slot. With the new slot, any other customer may hold at most as many
+ * slots as remain free.
+ * @returns whether the slot was taken
  */
 export async function takePlace(sql: Transaction, customerId: string, place: WorkerPlace): Promise<boolean> {
   const { kind, processId, number } = place;
-  // Sent together. The second statement's snapshot is taken after the first one's lock is there.
+  // Both statements are sent together. The second statement's snapshot is taken after the first has the lock.
   const [, { count }] = await Promise.all([
     sql`select pg_advisory_xact_lock(hashtextextended(${`places:${kind}`}, 0))`,
     sql`
@@ -59,7 +60,7 @@ export async function takePlace(sql: Transaction, customerId: string, place: Wor
   return count === 1;
 }
 
-/** Makes a place free again. */
+/** Releases a slot that the customer holds. */
 export async function givePlace(sql: Sql | Transaction, customerId: string, place: WorkerPlace): Promise<void> {
   await sql`
     update worker_places
@@ -70,14 +71,14 @@ export async function givePlace(sql: Sql | Transaction, customerId: string, plac
       and customer_id = ${customerId}`;
 }
 
-/** Deletes the places of a worker process that ends. */
+/** Deletes the slots of a worker process that is shutting down. */
 export async function removePlaces(sql: Sql | Transaction, processId: string): Promise<void> {
   await sql`
     delete from worker_places
     where process_id = ${processId}`;
 }
 
-/** Deletes the places of worker processes that died. */
+/** Deletes the slots of worker processes whose last heartbeat is too old. */
 export async function forgetDeadWorkers(sql: Sql | Transaction): Promise<void> {
   await sql`
     delete from worker_places
