@@ -6,15 +6,15 @@ import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
 import { recount } from './recount.ts';
 
-// Lists that are too large to be deleted or copied in one transaction. No worker is at work but where a test says so: what is
-// read has to be exact for as long as none comes.
+// Lists that are too large to be deleted or copied in one transaction. No worker runs unless a test starts one: all
+// reads must be exact even if no worker ever runs.
 
 let test: TestApp;
 let customer: TestCustomer;
 let contacts: string[];
 let list: string;
 
-/** Members of a large list; a small one has up to 2,000. */
+/** Number of members of a large list. A small list has at most 2,000. */
 const large = 2_150;
 
 beforeAll(async () => {
@@ -41,7 +41,7 @@ beforeEach(async () => {
     values (${customer.id}, 'contacts', 0, ${large}), (${customer.id}, ${list}, 0, ${large})`;
 });
 
-/** Does what a worker would. */
+/** Fills all lists, as a worker does. */
 const work = (): Promise<void> => fillLists(60)(contextOf(test), { customerId: customer.id });
 
 const duplicate = async (id = list): Promise<string> => {
@@ -54,7 +54,7 @@ const change = (verb: 'add' | 'remove', list_id: string, contact_ids: string[]) 
 const listsOf = async (contact: string): Promise<string[]> =>
   (await customer.get(`/contacts/${contact}`)).body.list_ids;
 
-/** The members of a list by its pages, having seen that all other reads agree. */
+/** Returns the members of a list, read page by page, and expects all counts of the list to agree. */
 async function membersOf(id: string): Promise<string[]> {
   const members: string[] = [];
   const filters = { list_id: id };
@@ -76,7 +76,7 @@ async function membersOf(id: string): Promise<string[]> {
 const countOf = async (filters: object): Promise<number> =>
   (await customer.post('/contacts/metadata', { filters })).body.pagination.total_records;
 
-/** Everything that is written agrees with what is counted, and nothing waits. */
+/** Expects stored members and counts to be exact, no list to be filling, and no copied members to wait. */
 async function expectSettled(): Promise<void> {
   const { lists, orphans } = await recount(test.owner, customer.id);
   expect(orphans).toEqual([]);
@@ -88,7 +88,7 @@ async function expectSettled(): Promise<void> {
 }
 
 describe('a copy of a large list', () => {
-  it('has all members at once, and the same when a worker has written them', async () => {
+  it('has all members at once, and the same members after a worker has written them', async () => {
     const copy = await duplicate();
     expect(await membersOf(copy)).toEqual(contacts);
     expect(await test.owner`select from list_members where list_id = ${copy}`).toHaveLength(0);
@@ -99,7 +99,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('has a life of its own from the start: what is done to it, to its original and to contacts counts', async () => {
+  it('is independent of the original at once: each changes alone, and changes of contacts reach both', async () => {
     const copy = await duplicate();
     const [removed, deleted, left, again, kept, ...others] = contacts.toReversed() as [
       string,
@@ -127,7 +127,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('has its original’s rules too', async () => {
+  it('has the original’s rules too', async () => {
     await customer.patch(`/list-contact/${list}`, {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
     });
@@ -144,7 +144,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('takes other rules, or loses them, while it is written', async () => {
+  it('accepts new rules and loses rules while its members are written', async () => {
     const copy = await duplicate();
     for (const value of ['Engineer', 'Baker'])
       await customer.patch(`/list-contact/${copy}`, { rules: [{ field: 'job_title', operator: 'equals', value }] });
@@ -166,9 +166,9 @@ describe('a copy of a large list', () => {
     expect(input!.contact_ids.toSorted()).toEqual(contacts);
   });
 
-  it('stays exact while contacts are deleted, removed and added during the work', async () => {
+  it('stays exact when contacts are deleted, removed and added while workers write its members', async () => {
     const copy = await duplicate();
-    const gone = new Set<string>();
+    const removed = new Set<string>();
     const chosen = contacts.filter((_, i) => i % 50 === 0);
     const write = async (): Promise<void> => {
       for (const [i, id] of chosen.entries()) {
@@ -176,7 +176,7 @@ describe('a copy of a large list', () => {
         if (i % 4 === 1) await change('remove', copy, [id]);
         if (i % 4 === 2) await customer.patch(`/contacts/${id}`, { list_ids: [] });
         if (i % 4 === 3) await change('add', copy, [id]);
-        else gone.add(id);
+        else removed.add(id);
       }
     };
     await Promise.all([
@@ -186,13 +186,13 @@ describe('a copy of a large list', () => {
       }),
     ]);
     await work();
-    expect(await membersOf(copy)).toEqual(contacts.filter((id) => !gone.has(id)));
+    expect(await membersOf(copy)).toEqual(contacts.filter((id) => !removed.has(id)));
     await expectSettled();
   });
 });
 
 describe('a large list that is deleted', () => {
-  it('is gone at once for everybody, and its rows when a worker has come', async () => {
+  it('disappears from all reads at once, and a worker removes its rows', async () => {
     const other = await makeList('Other');
     await change('add', other, contacts.slice(0, 3));
     const etag = (await customer.get(`/list-contact/${list}`)).headers['etag'] as string;
@@ -225,7 +225,7 @@ describe('a large list that is deleted', () => {
     expect(await test.owner`select from list_members where list_id = ${list}`).toHaveLength(0);
   });
 
-  it('takes in no contact any more by its rules', async () => {
+  it('gets no new members by its rules', async () => {
     await customer.patch(`/list-contact/${list}`, {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
     });
@@ -238,7 +238,7 @@ describe('a large list that is deleted', () => {
     await expectSettled();
   });
 
-  it('was a copy that was not written yet', async () => {
+  it('disappears too if it was a copy whose members were not written yet', async () => {
     const copy = await duplicate();
     expect((await customer.delete(`/list-contact/${copy}`)).status).toBe(200);
     expect(await countOf({ list_id: copy })).toBe(0);

@@ -7,28 +7,29 @@ import { asSuperuser } from '../setup/database.ts';
 import { contactBody, make, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { recount } from './recount.ts';
 
-// All the rules that a customer may have, and writes beside them.
+// Writes of a customer that has the maximum number of rules.
 
 let test: TestApp;
 beforeAll(async () => {
   test = await startApp();
 });
 
+/** The lists that `haveLists` inserts. */
 interface Lists {
   lists: number;
-  /** Of each list. */
+  /** Number of rules of each list. */
   rules: number;
-  /** Of each rule. */
+  /** Number of values of each rule. */
   values?: number;
-  /** What each value ends with. */
+  /** Suffix of each value. */
   ending?: string;
-  /** Further values of each rule, each after a comma. */
+  /** Additional values of each rule; each follows a comma. */
   more?: string;
 }
 
 /**
- * Gives a customer lists. List `i` has the contacts whose company's name is `i-0-k`, and those whose custom field `tier` is
- * `i-j-k`, with `j` from 1 on below the number of rules and `k` below that of values.
+ * Inserts lists with rules. List `i` matches contacts whose company name is `i-0-k`, and contacts whose custom field
+ * `tier` is `i-j-k`, where 1 ≤ `j` < `rules` and 0 ≤ `k` < `values`.
  */
 async function haveLists(
   customer: TestCustomer,
@@ -52,7 +53,7 @@ async function haveLists(
   await test.owner`insert into rule_versions (customer_id) values (${customer.id})`;
 }
 
-/** The numbers of the lists that hold members, and how many; kept counts have to agree. */
+/** Returns the number of members by list number, without empty lists, and expects the stored counts to agree. */
 async function membersOf({ id }: TestCustomer): Promise<Record<string, number>> {
   const rows = await test.owner<{ list: string; members: number; kept: number }[]>`
     select split_part(l.name, ' ', 2) as list,
@@ -64,14 +65,14 @@ async function membersOf({ id }: TestCustomer): Promise<Record<string, number>> 
   return Object.fromEntries(rows.flatMap(({ list, members }) => (members > 0 ? [[list, members]] : [])));
 }
 
-describe('beside 500 lists of 10 rules with 100 values each', () => {
+describe('with 500 lists of 10 rules with 100 values each', () => {
   let customer: TestCustomer;
   beforeAll(async () => {
     customer = await test.customer();
     await haveLists(customer, { lists: 500, rules: 10 });
   });
 
-  it('a contact is made, changed and deleted, its company renamed', async () => {
+  it('a contact is created, changed and deleted, and its company is renamed and deleted', async () => {
     const body = contactBody({ custom_fields: { tier: '7-3-42' }, company: { name: '8-0-1' } });
     const contact = await make(customer, '/contacts', body);
     expect(await membersOf(customer)).toEqual({ 7: 1, 8: 1 });
@@ -104,7 +105,7 @@ describe('beside 500 lists of 10 rules with 100 values each', () => {
   });
 });
 
-it('more rules than a customer may have today are evaluated, with values of any type', async () => {
+it('rules beyond today’s limit are evaluated, with values of any type', async () => {
   const customer = await test.customer();
   await haveLists(customer, { lists: 150, rules: 50, values: 1, more: ', 1, 2.5, true, false' });
   const contact = await make(customer, '/contacts', contactBody({ custom_fields: { tier: '7-3-0' } }));
@@ -115,7 +116,7 @@ it('more rules than a customer may have today are evaluated, with values of any 
   expect(await membersOf(customer)).toMatchObject({ 148: 1, 149: 2 });
 });
 
-it('rules that are too large to be kept in memory are evaluated all the same', async () => {
+it('rules that are too large to cache are evaluated too', async () => {
   const customer = await test.customer();
   const ending = 'x'.repeat(50);
   await haveLists(customer, { lists: 100, rules: 50, ending });
@@ -126,7 +127,7 @@ it('rules that are too large to be kept in memory are evaluated all the same', a
   expect(await membersOf(customer)).toEqual({ 98: 1 });
 });
 
-it('thousands of memberships begin and end with one write, and every count is exact', async () => {
+it('one write begins or ends thousands of memberships, and every count is exact', async () => {
   const customer = await test.customer();
   const [name, other] = ['Analytical Engines Ltd', 'Difference Engines Ltd'];
   for (let i = 0; i < 30; i += 1) {
@@ -157,7 +158,7 @@ it('thousands of memberships begin and end with one write, and every count is ex
   expect(await exact()).toEqual([...Array(19).fill(0), 7, ...Array(10).fill(500)]);
 });
 
-it('who waits for rules that another write compiles goes on when that one fails', async () => {
+it('a write that waits for another write to compile the rules compiles them itself when the other fails', async () => {
   const customer = await test.customer();
   await haveLists(customer, { lists: 30, rules: 2 });
   const sessions = (condition: string) =>

@@ -5,9 +5,11 @@ import { contactBody, type Answer, type TestCustomer } from '../setup/factories.
 import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
 
+/** Number of writes after which the test stops writing. */
 const mostWrites = 2_500;
-/** After so long (ms) few will do. */
+/** Time (ms) after which `fewWrites` are enough. */
 const longEnough = 15_000;
+/** Minimum number of writes on a slow machine. */
 const fewWrites = 300;
 const writersEach = 6;
 
@@ -41,7 +43,7 @@ const rulesets = [
   [],
 ];
 
-/** The same calls through an app of this process or a server in another. */
+/** Sends requests to the app in this process or to a server in another process. */
 type Client = Pick<TestCustomer, 'get' | 'post' | 'patch' | 'delete'>;
 
 function over(url: string, key: string): Client {
@@ -64,7 +66,7 @@ function over(url: string, key: string): Client {
   };
 }
 
-/** What there is to write to, as far as the writers know. */
+/** Ids of the records that the writers know. Other writers may have deleted some. */
 interface World {
   contacts: string[];
   companies: string[];
@@ -79,7 +81,7 @@ const fields = () => ({
 const company = (world: World) =>
   pick([{}, { name: pick(companies), industry: pick(industries) }, { id: pick(world.companies) }]);
 
-/** One write at random, of those that change who belongs where. */
+/** Sends one random write that can change list memberships. */
 async function write(by: Client, world: World): Promise<Answer> {
   const dice = randomInt(100);
   if (dice < 30) {
@@ -113,9 +115,9 @@ async function writeCompanies(by: Client, world: World): Promise<Answer> {
     company_name: pick(companies),
     industry: pick(industries),
   });
-  const gone = pick(world.companies);
+  const deleted = pick(world.companies);
   world.companies.push(answer.body.data.id);
-  return by.delete(`/company/${gone}`);
+  return by.delete(`/company/${deleted}`);
 }
 
 async function writeLists(by: Client, world: World): Promise<Answer> {
@@ -128,7 +130,10 @@ async function writeLists(by: Client, world: World): Promise<Answer> {
   return answer;
 }
 
-/** Enough contacts that a change of rules does not fill the list at once but leaves it to the worker. */
+/**
+ * Creates companies, lists and contacts. There are enough contacts that a worker must fill a list after a change of
+ * rules.
+ */
 async function fillWorld(customer: TestCustomer): Promise<World> {
   const world: World = { contacts: [], companies: [], lists: [] };
   for (const company_name of companies) {
@@ -148,7 +153,7 @@ async function fillWorld(customer: TestCustomer): Promise<World> {
   return world;
 }
 
-it('racing writes over two processes leave every membership and every count exact', { timeout: 120_000 }, async () => {
+it('concurrent writes through two processes keep every membership and count exact', { timeout: 120_000 }, async () => {
   const customer = await test.customer();
   const world = await fillWorld(customer);
   const server = await startServerProcess(test.url, { RATE_LIMITS: 'off' }, [
@@ -173,7 +178,7 @@ it('racing writes over two processes leave every membership and every count exac
   await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
 
   expect(statuses.values().reduce((sum, count) => sum + count, 0)).toBeGreaterThan(fewWrites);
-  // Nobody writes any more, but the worker may still be filling: what is read is exact already.
+  // All writes have ended. The worker may still be filling lists, but reads are exact already.
   const early = await recount(test.owner, customer.id);
   for (const { id, shouldBe } of early.lists) {
     expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(shouldBe.length);

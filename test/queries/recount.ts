@@ -1,9 +1,9 @@
 import type postgres from 'postgres';
 
-// What belongs to which list, found out the plain way: from the rows as they were given, in a loop. It shares no code with
-// the service, on purpose.
+// Computes the members of each list in a simple way: it reads the rows and evaluates the rules in a loop. It shares no
+// code with the service, so that both cannot have the same fault.
 
-/** A rule as the service answers it. */
+/** A rule as the API returns it. */
 export interface PlainRule {
   field: string;
   operator: string;
@@ -16,7 +16,7 @@ interface PlainContact {
   fields: Record<string, unknown>;
 }
 
-/** Good for Latin letters, of which the tests' texts are. */
+/** Folds a text for comparison. Correct for Latin letters only; the tests use no others. */
 const plainFold = (value: unknown): string =>
   String(value)
     .normalize('NFKD')
@@ -27,7 +27,7 @@ const plainFold = (value: unknown): string =>
 
 const isEmpty = (value: unknown): boolean => value === null || value === undefined || value === '';
 
-/** Whether a contact matches one rule. */
+/** Returns whether a contact matches one rule. */
 export function matchesRule({ fields }: PlainContact, { field, operator, value }: PlainRule): boolean {
   const actual = fields[field];
   if (operator.startsWith('not_'))
@@ -43,7 +43,7 @@ export function matchesRule({ fields }: PlainContact, { field, operator, value }
   if (operator === 'contains') return text.includes(wanted);
   if (operator === 'starts_with') return text.startsWith(wanted);
   if (operator === 'ends_with') return text.endsWith(wanted);
-  throw new Error(`The recount has no ${operator}`);
+  throw new Error(`The recount does not support the operator ${operator}`);
 }
 
 const positive: Record<string, string> = { not_equals: 'equals', not_contains: 'contains', not_in: 'in' };
@@ -54,10 +54,10 @@ function compareNumbers(actual: number, operator: string, wanted: number): boole
   if (operator === 'greater_or_equal') return actual >= wanted;
   if (operator === 'less_than') return actual < wanted;
   if (operator === 'less_or_equal') return actual <= wanted;
-  throw new Error(`The recount has no ${operator} of numbers`);
+  throw new Error(`The recount does not support the operator ${operator} for numbers`);
 }
 
-/** Whether a contact matches the rules: runs of AND, of which one must hold. */
+/** Returns whether a contact matches the rules. `OR` starts a new group; all rules of at least one group must match. */
 export function matchesRules(contact: PlainContact, rules: readonly PlainRule[]): boolean {
   const runs: PlainRule[][] = [];
   for (const [i, rule] of rules.entries()) {
@@ -67,16 +67,16 @@ export function matchesRules(contact: PlainContact, rules: readonly PlainRule[])
   return runs.some((run) => run.every((rule) => matchesRule(contact, rule)));
 }
 
-/** What the database says and what it should say. */
+/** A customer's stored counts and memberships (`kept`, `members`), and the correct ones (`real`, `shouldBe`). */
 export interface Recount {
   contacts: { kept: number; real: number };
   companies: { kept: number; real: number };
-  /** Counts kept of lists that are not there. */
+  /** Names of stored counts whose list does not exist. */
   orphans: string[];
   lists: { id: string; isFilling: boolean; kept: number; members: string[]; shouldBe: string[]; wrong: string[] }[];
 }
 
-/** Recounts everything of a customer, as of one instant. */
+/** Recounts a customer's records and memberships in one snapshot. */
 export const recount = (owner: postgres.Sql, customerId: string): Promise<Recount> =>
   owner.begin('isolation level repeatable read', async (sql) => {
     const contacts = await readContacts(sql, customerId);

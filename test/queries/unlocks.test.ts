@@ -5,7 +5,7 @@ import { patient, startApp } from '../setup/app.ts';
 
 const { db } = await startApp(patient);
 
-test('who mark the same unlocks at once, in whatever order, wait for each other and never deadlock', async () => {
+test('callers that mark the same unlocks concurrently, in any order, never deadlock', async () => {
   const customers = Array.from({ length: 3 }, () => randomUUID());
   for (let round = 0; round < 8; round += 1) {
     const prospects = Array.from({ length: 150 }, () => randomUUID());
