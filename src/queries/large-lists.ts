@@ -118,7 +118,7 @@ export interface Part {
   contact_ids: string[];
 }
 
-/** Returns the next parts of a copied list to write, in the order of contact ids. */
+/** Returns the next parts (rows of `copied_members`) of a copied list to write, in the order of contact ids. */
 export const nextParts = (sql: Transaction, customerId: string, listId: string): Promise<Part[]> => sql<Part[]>`
   select first_id, contact_ids
   from copied_members
@@ -128,7 +128,8 @@ export const nextParts = (sql: Transaction, customerId: string, listId: string):
   limit ${mostAtOnce / partSize}`;
 
 /**
- * Makes the contacts of some parts members of the copied list, updates its count and deletes the parts.
+ * Writes the contacts of some parts (rows of `copied_members`) as members of the copied list, updates the list's count,
+ * and deletes the parts.
  * @param locked ids of the parts' contacts that still exist; the caller has locked these contacts
  */
 export async function writeParts(
@@ -160,7 +161,7 @@ export async function writeParts(
 }
 
 /**
- * Moves the waiting memberships of contacts from `copied_members` into `list_members`. The caller has locked the
+ * Writes the memberships that wait in `copied_members` for these contacts to `list_members`. The caller has locked the
  * contacts.
  * @param counts receives the changes of the lists' counts
  */

@@ -33,7 +33,8 @@ export async function insertListInputs(
       and deleted_at is null`;
   if (!list) throw notFound('list');
   const counted = await insertMembers(sql, customerId, jobId, list);
-  if (counted.members > mostMembers) throw conflict(`The list has more than ${mostMembers} members`);
+  if (counted.members > mostMembers)
+    throw conflict(`The list has more than ${mostMembers} members: verify smaller lists`);
   return counted.addresses;
 }
 
@@ -51,7 +52,8 @@ interface Counted {
 }
 
 /**
- * Inserts a job's inputs from the stored memberships. If contacts are settling, evaluates the rules for these contacts.
+ * Inserts a list's members as a job's inputs. Evaluates the rules for contacts whose stored membership may not be
+ * exact.
  */
 async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
   const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {

@@ -50,8 +50,8 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * Number of rules that closes a chunk of lists: one statement evaluates one chunk. A statement can have at most 65,535
- * parameters, and many rules take long to plan.
+ * Number of rules at which a chunk of lists is full. One statement evaluates one chunk, because a statement can have at
+ * most 65,535 parameters, and many rules take long to plan.
  */
 const rulesTogether = 500;
 

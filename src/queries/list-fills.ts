@@ -50,7 +50,9 @@ export async function beginFill(
   return undefined;
 }
 
-/** An id after every contact's id. As `filled_to` it means that no contact has to be checked. */
+/**
+ * The largest UUID, which comes after every contact's id. As `filled_to` it means that no contact has to be checked.
+ */
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Marks a new copy without rules, so that workers write its copied members. */

@@ -7,7 +7,7 @@ import { all, any, not, theOnlyList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { lookAtCompanies, noneSettling } from './company-settlements.ts';
 
-/** A list whose stored memberships are incomplete or may be out of date. */
+/** A list whose stored memberships may not be exact: it is being filled, or contacts of a company are settling. */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
@@ -73,7 +73,7 @@ export async function readSettled<T>(
 }
 
 /**
- * Uses generic plans for the rest of the transaction, which do not depend on parameter values. For a customer added
+ * Makes the rest of the transaction use generic plans, which do not depend on parameter values. For a customer added
  * after the last `analyze`, a plan made for the values would scan all of the customer's companies for each contact.
  */
 export const planForAnyCustomer = async (sql: Sql | Transaction): Promise<void> =>
@@ -142,7 +142,9 @@ function settle(given: Listing, state: State): Reading {
   };
 }
 
-/** Replaces each condition on `list_id` by one that also evaluates the rules of unsettled lists. */
+/**
+ * Returns the filter with each condition on `list_id` replaced, so that it also finds members that are not stored yet.
+ */
 function settleFilter(filter: Filter, unsettled: Unsettled): Filter {
   const settleOne = (one: Filter): Filter => settleFilter(one, unsettled);
   if (filter.kind === 'all' || filter.kind === 'any') return { ...filter, of: filter.of.map(settleOne) };

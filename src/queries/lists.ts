@@ -87,8 +87,8 @@ const selectList = (sql: Sql | Transaction, customerId: string, id: string) => s
     and l.deleted_at is null`;
 
 /**
- * Reads lists with exact counts. Usually one short statement is enough. If a stored count is not exact, a snapshot
- * reads the lists again and counts the members.
+ * Reads lists with exact counts. Usually one short statement is enough. If a stored count is not exact, a transaction
+ * with one snapshot reads the lists again and counts their members.
  */
 async function readLists(
   db: Database,

@@ -111,7 +111,7 @@ const changeMembers = `
   )`;
 
 /**
- * SQL that selects the changes of counts: from the changed memberships, and the given ones ($2 count names, $3
+ * SQL that selects changes of counts: those of the changed memberships, and the given ones ($2 count names, $3
  * changes).
  */
 const countChanges = `

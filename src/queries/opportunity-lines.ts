@@ -139,6 +139,8 @@ export function absentLines(
     .map(({ path }) => ({ noun: 'product in this opportunity', path }));
 }
 
+const alreadyThere = 'is already in this opportunity: use products.update to change its line';
+
 /**
  * Checks that no product that a patch adds has a line in the opportunity already.
  * @param present ids of the products in the opportunity's lines
@@ -146,7 +148,7 @@ export function absentLines(
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>
-    present.has(id.toLowerCase()) ? [{ path: `/products/add/${index}/id`, message: 'is already there' }] : [],
+    present.has(id.toLowerCase()) ? [{ path: `/products/add/${index}/id`, message: alreadyThere }] : [],
   );
-  if (faults.length > 0) throw conflict('A product to be added is already in this opportunity', faults);
+  if (faults.length > 0) throw conflict('A product to add is already in this opportunity', faults);
 }

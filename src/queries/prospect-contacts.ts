@@ -23,7 +23,7 @@ const longest = { text: 255, url: 2048, email: 254, otherEmails: 20 };
  * - `other_emails` has the prospect's other addresses. The catalog does not say which of them are for work.
  * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country
  *   code ends.
- * - `location_country` is `""` if the country has no certain code.
+ * - `location_country` is `""` if the country has no unambiguous code.
  */
 export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
   const work_email = isAddress(prospect.work_email) ? prospect.work_email : '';

@@ -32,7 +32,7 @@ export async function requireRuleRoom(
   const { lists, rulesOfCustomer } = ruleLimits;
   if (isOneMoreList && now!.lists >= lists) throw beyond(`${lists} lists with rules`, path);
   if (now!.rules + moreRules > rulesOfCustomer)
-    throw beyond(`${rulesOfCustomer} rules in all lists, has ${now!.rules} and would have ${moreRules} more`, path);
+    throw beyond(`${rulesOfCustomer} rules in all lists; there are ${now!.rules}, and this adds ${moreRules}`, path);
 }
 
 function beyond(limit: string, path: string): DomainError {

@@ -16,7 +16,7 @@ export interface RuleList {
 
 /**
  * A customer's rules, which cannot change until the transaction ends. A transaction that writes contacts or companies
- * gets them before the write, and passes them to `refreshMembers` after it. So memberships stay exact under concurrent
+ * reads them before the write, and passes them to `refreshMembers` after it. So memberships stay exact under concurrent
  * writes.
  */
 export interface HeldRules {

@@ -7,7 +7,7 @@ export interface LeasedJob extends JobRow {
   lease: string;
 }
 
-/** A kind of turns: the queue of their messages, and the job types that they run. */
+/** A kind of turns. A turn is one worker's go at one customer's jobs; a message in the queue starts it. */
 export interface Turns {
   /** Name of the queue. */
   queue: string;
@@ -23,7 +23,10 @@ export async function delayTurns(sql: Transaction, customerId: string, { queue }
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
-/** Waits until the transactions in `delayTurns` have ended. The next statement of this transaction sees their jobs. */
+/**
+ * Waits for all transactions that called `delayTurns` for this customer and queue to end. The next statement of this
+ * transaction sees their jobs.
+ */
 export async function awaitStarts(sql: Transaction, customerId: string, { queue }: Turns): Promise<void> {
   await sql`select pg_advisory_xact_lock(${turnsLock(sql, customerId, queue)})`;
 }
@@ -32,8 +35,8 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
   sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
 
 /**
- * Leases the customer's waiting job of these types whose last turn was longest ago. Jobs of a suspended customer wait
- * until the customer is resumed.
+ * Leases one waiting job of the customer: the job of these types whose last turn was longest ago. Jobs of a suspended
+ * customer wait until the customer is resumed.
  * @returns the job, or undefined if no job waits
  */
 export async function leaseJob(sql: Transaction, customerId: string, turns: Turns): Promise<LeasedJob | undefined> {

@@ -31,9 +31,9 @@ export async function showPlaces(sql: Sql | Transaction, places: readonly Worker
 }
 
 /**
- * Takes a free slot for a customer, if the customer's fair share of all slots of this kind allows it (see `FairSlots`). A
- * customer that holds no slot may take any free slot. With the new slot, any other customer may hold at most as many
- * slots as remain free.
+ * Takes a free slot for a customer, if the customer's fair share of all slots of this kind allows it (see `FairSlots`).
+ * A customer that holds no slot may take any free slot. A customer that holds slots may take another one if it then
+ * holds at most as many slots as remain free.
  * @returns whether the slot was taken
  */
 export async function takePlace(sql: Transaction, customerId: string, place: WorkerPlace): Promise<boolean> {
