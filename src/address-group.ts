@@ -2,20 +2,24 @@ import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
-/** Those of recent addresses: a caller sends many requests, and to take an IPv6 address apart costs more than to count one. */
+/**
+ * Groups of recently seen addresses. A caller sends many requests, and parsing an IPv6 address costs more than a
+ * look-up here.
+ */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * The name under which a network address is counted: an IPv4 address itself, also when written as IPv6 (`::ffff:192.0.2.1`);
- * of an IPv6 address its /64, since one subscriber has at least that many addresses. What is no address has one name.
- * @param address undefined of a connection that is closed by now
+ * Returns the name by which requests from a network address are counted. For IPv4 it is the address, also when written
+ * as IPv6 (`::ffff:192.0.2.1`). For IPv6 it is the /64 prefix, because one subscriber has at least that many addresses.
+ * Text that is not an IP address returns `unknown`.
+ * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
   if (address === undefined) return 'unknown';
   if (isIPv4(address)) return address;
   const known = recent.get(address);
   if (known !== undefined) return known;
-  const group = groupOf(address.split('%', 1)[0]!); // fe80::1%eth0: the zone is the machine's own name for a link
+  const group = groupOf(address.split('%', 1)[0]!); // fe80::1%eth0: the zone names a link of this machine
   recent.set(address, group);
   return group;
 }

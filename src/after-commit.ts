@@ -1,14 +1,14 @@
-/** By the transaction's connection, an object of its own for each transaction. */
+/** Actions to run after commit, keyed by the transaction's connection object. Each transaction has its own object. */
 const actions = new WeakMap<object, (() => void)[]>();
 
-/** Runs an action when the transaction has committed; never, when it is rolled back. The action must not throw. */
+/** Registers an action to run once the transaction has committed. A rollback discards it. The action must not throw. */
 export function afterCommit(sql: object, action: () => void): void {
   const own = actions.get(sql);
   if (own) own.push(action);
   else actions.set(sql, [action]);
 }
 
-/** Runs the actions that `afterCommit` was given for a transaction. To be called once it has committed. */
+/** Runs the actions that `afterCommit` registered for a transaction. Call it after the commit. */
 export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }

@@ -43,10 +43,13 @@ import serviceJobs from './routes/service-jobs.ts';
 import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
-/** The service over HTTP: not listening yet, and owning none of the services it is given. */
+/**
+ * Builds the HTTP service from its plugins and routes. It does not listen yet, and closing it does not close the given
+ * services.
+ */
 export function buildApp(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
-  // GET takes `{}`, and refuses anything else, like every call without a body.
+  // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
   for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
   const paths = watchPaths(app);
 
@@ -87,7 +90,9 @@ export function buildApp(given: Services): FastifyInstance {
   return app;
 }
 
-/** A service for operators alone, on a port of its own: health and metrics of this process. Not listening yet. */
+/**
+ * Builds the HTTP service for operators, with its own port: health and metrics of this process. It does not listen yet.
+ */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
   void app.register(services, given);
@@ -106,19 +111,19 @@ const mebibyte = 1024 * 1024;
 function options(config: Config) {
   return {
     loggerInstance: logger(config),
-    logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts does it
+    logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts logs requests
     genReqId: requestId,
     requestIdHeader: false as const,
     bodyLimit: mebibyte,
-    // A slow sender cannot hold a connection: the whole request has to arrive within these. Fastify overwrites the server's
-    // `requestTimeout` with its own option.
+    // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
+    // here because Fastify overwrites the server's value with its own option.
     requestTimeout: 30_000,
     http: {
       headersTimeout: 10_000,
       connectionsCheckingInterval: 1_000,
-      requireHostHeader: false, // plugins/http-rules.ts requires it, with an error body
+      requireHostHeader: false, // plugins/http-rules.ts requires the header and sends an error body
     },
-    // Longer than a request line can be, so that an overlong id is refused as any other that is none.
+    // Longer than any request line, so an overlong id is rejected like every other invalid id.
     routerOptions: { maxParamLength: 1_000_000 },
     clientErrorHandler: answerClientError,
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
@@ -127,8 +132,8 @@ function options(config: Config) {
 }
 
 /**
- * The service's log, on stderr, since stdout is for a command's result. Secrets have types that print themselves redacted,
- * errors are cut to what is harmless.
+ * Creates the service's logger. It writes to stderr, because stdout is for a command's result. Secrets have types that
+ * print themselves redacted; errors are reduced to properties that are safe to log.
  */
 export function logger(config: Config): FastifyBaseLogger {
   return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());

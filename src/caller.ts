@@ -2,20 +2,23 @@ import type { Scope } from './schemas/scopes.ts';
 import type { Role } from './schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
-/** Who a request comes from, resolved before its body is read. `customerId` is the only one whose data it may touch. */
+/**
+ * The authenticated sender of a request, known before its body is read. The request may access only the data of
+ * `customerId`.
+ */
 export type Caller = KeyCaller | SessionCaller;
 
-/** The holder of an API key. */
+/** A caller that authenticated with an API key. */
 export interface KeyCaller {
   kind: 'key';
   keyId: string;
   customerId: string;
-  /** The user who generated the key. */
+  /** The user who created the key. */
   userId: string;
   scopes: readonly Scope[];
 }
 
-/** A user who is logged in. */
+/** A caller that authenticated with a session token: a logged-in user. */
 export interface SessionCaller {
   kind: 'session';
   userId: string;
@@ -27,12 +30,12 @@ export interface SessionCaller {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks. Set on every route but the public ones. */
+    /** The authenticated caller. Set on every route that is not public. */
     caller: Caller;
     /**
-     * The caller's IP address, validated and normalised (src/addresses.ts): the peer's, or behind the proxies of `TRUST_PROXY`
-     * the one that they forwarded. Use this and not Fastify's `request.ip`, which knows no proxies here. An IPv6 caller
-     * has a whole /64 of addresses: count by that prefix, not by address.
+     * The caller's IP address, validated and normalised (src/addresses.ts): the peer's address, or the one that a
+     * trusted proxy (`TRUST_PROXY`) forwarded. Use it instead of Fastify's `request.ip`, which does not know our
+     * proxies. An IPv6 caller has a whole /64 of addresses: count by that prefix, not by address.
      */
     address: string;
   }

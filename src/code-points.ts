@@ -1,18 +1,18 @@
-/** A text's length in code points, as JSON Schema counts it. */
+/** Returns a text's length in code points, as JSON Schema counts it. */
 export function lengthOf(text: string): number {
   let length = 0;
   for (const _ of text) length += 1;
   return length;
 }
 
-/** Whether PostgreSQL can store a text: it holds no NUL character and no lone surrogate. */
+/** Returns whether PostgreSQL can store a text: it contains no NUL character and no lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
 /**
- * Orders well-formed texts by code points, as PostgreSQL's `collate "C"` does: below zero when `a` comes first. JavaScript's
- * own `<` compares UTF-16 units, which puts U+1F600 before U+FFFD.
+ * Compares well-formed texts by code points, as PostgreSQL's `collate "C"` does. Returns a negative number when `a`
+ * comes first. JavaScript's `<` compares UTF-16 units, which puts U+1F600 before U+FFFD.
  */
 export function compareTexts(a: string, b: string): number {
   const length = Math.min(a.length, b.length);

@@ -1,24 +1,24 @@
-/** Whoever can hold a place. */
+/** A connection that can hold a slot. */
 export interface Holder {
-  /** Holders of one group share what the group may hold; undefined for those that are not limited by group. */
+  /** Holders of the same group share that group's limit. Undefined: no group limit applies. */
   readonly group: string | undefined;
 }
 
-/** What came of asking for a place: whether it was given, and who lost theirs for it. */
+/** The result of a request for a slot: whether it was granted, and which idle holder was evicted for it. */
 export interface Admission<T> {
   admitted: boolean;
   evicted?: T;
 }
 
 /**
- * A bounded number of places for connections. When all are taken, the one that has been idle longest gives its place to the
- * next. A group that holds none gets any place; one that holds some holds no more than remain free, and beyond that gives up
- * one of its own idle ones for each new one.
+ * A bounded number of connection slots, shared fairly between groups. When all are taken, a newcomer evicts the holder
+ * that has been idle longest. A group without a slot may take any free slot. A group with slots may hold at most as
+ * many as remain free; above that, each new connection evicts one of the group's own idle ones.
  */
 export class ConnectionPlaces<T extends Holder> {
   readonly #limit: number;
   #taken = 0;
-  /** The longest idle first. */
+  /** Idle holders; the one idle longest comes first. */
   readonly #idle = new Set<T>();
   readonly #groups = new Map<string, { held: number; idle: Set<T> }>();
 
@@ -26,7 +26,7 @@ export class ConnectionPlaces<T extends Holder> {
     this.#limit = limit;
   }
 
-  /** Gives the newcomer a place, as one that is idle, if there is one for it. */
+  /** Admits a newcomer as idle if a slot is free or an idle holder can be evicted for it. */
   admit(newcomer: T): Admission<T> {
     const { held, idle } = this.#groupOf(newcomer) ?? { held: 0, idle: this.#idle };
     const exceedsShare = held > 0 && held + 1 > this.#limit - this.#taken - 1;
@@ -37,19 +37,19 @@ export class ConnectionPlaces<T extends Holder> {
     return evicted ? { admitted: true, evicted } : { admitted: true };
   }
 
-  /** Notes that a holder works from now on: its place is not given away. */
+  /** Marks a holder as busy: it cannot be evicted. */
   setBusy(holder: T): void {
     this.#idle.delete(holder);
     this.#groupOf(holder)?.idle.delete(holder);
   }
 
-  /** Notes that a holder is idle from now on. */
+  /** Marks a holder as idle: it may be evicted. */
   setIdle(holder: T): void {
     this.#idle.add(holder);
     this.#groupOf(holder)?.idle.add(holder);
   }
 
-  /** Frees a holder's place. */
+  /** Releases a holder's slot. */
   release(holder: T): void {
     this.setBusy(holder);
     this.#taken -= 1;

@@ -1,13 +1,13 @@
 import { words } from './fold.ts';
 import { formats } from './schemas/formats.ts';
 
-/** Turns what a person or a data set calls a country into its ISO 3166-1 alpha-2 code; `""` when that says nothing certain. */
+/** Converts a country name to its ISO 3166-1 alpha-2 code. Returns `""` when the name is unknown or ambiguous. */
 export type CountryCodes = (name: string) => string;
 
 let loading: Promise<CountryCodes> | undefined;
 
 /**
- * The names of countries in some eighty languages, and their codes of two and three letters. Read when first asked for:
+ * Loads the country names of about eighty languages and the two- and three-letter codes. Loads on the first call only:
  * it takes 100 ms, and most processes never need it.
  */
 export const countryCodes = (): Promise<CountryCodes> => (loading ??= load());
@@ -19,7 +19,7 @@ async function load(): Promise<CountryCodes> {
     const key = keyOf(name);
     codes.set(key, (codes.get(key) ?? new Set()).add(code));
   };
-  // The runtime's own English names are the short ones that people write: Syria, not Syrian Arab Republic.
+  // Node's own English names are the short ones that people write: Syria, not Syrian Arab Republic.
   const short = new Intl.DisplayNames('en', { type: 'region' });
   for (const [alpha2, alpha3] of Object.entries(names.getAlpha2Codes()))
     for (const name of [alpha2, alpha3, short.of(alpha2)!]) add(name, alpha2);
@@ -29,11 +29,11 @@ async function load(): Promise<CountryCodes> {
   return (name) => only(codes.get(keyOf(name)));
 }
 
-/** Without case, accents and punctuation. */
+/** Returns the look-up key of a name: without case, accents and punctuation. */
 const keyOf = (name: string): string => words(name).join(' ');
 
-/** Nine names, as Congo, are those of two countries. */
+/** Returns the code if there is exactly one, else `""`. Nine names, such as Congo, belong to two countries. */
 function only(codes: Set<string> | undefined): string {
-  const [code, another] = codes ?? [];
-  return code !== undefined && another === undefined && formats['country']!(code) ? code : '';
+  const [code, second] = codes ?? [];
+  return code !== undefined && second === undefined && formats['country']!(code) ? code : '';
 }

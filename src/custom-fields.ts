@@ -4,8 +4,8 @@ import { customFieldsLimits } from './schemas/wire.ts';
 type CustomFields = Record<string, string | number | boolean>;
 
 /**
- * Custom fields after a change: merged key by key, null removes one.
- * @throws validation_failed when the whole is larger than custom fields may be
+ * Merges a patch into custom fields, key by key. A null removes the key.
+ * @throws validation_failed when the result exceeds the limits of custom fields
  */
 export function mergeCustomFields(
   current: CustomFields,

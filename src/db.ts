@@ -6,58 +6,67 @@ import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { HungUp, serviceItself, type Requester } from './requester.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
-/** A connection, or a pool of them, whose rows are shaped as the wire wants them. */
+/**
+ * A database connection or pool. Its rows have the types of the API's JSON: timestamps are ISO strings, numerics are
+ * numbers.
+ */
 export type Sql = postgres.Sql<WireTypes>;
 
 /** The connection of an open transaction. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database as one customer uses it, in three lanes. Each lane has connections and limits of its own, so that what is
- * slow or stuck in one never keeps the others from answering. The places of a lane are shared between customers (`Places`).
- * Whatever goes wrong between us and the server (no place in the lane in time, a lost or silent connection, a timeout, a
- * deadlock, the server's limits) is a DomainError `unavailable`, in bounded time.
+ * The database as one customer uses it, in three lanes. Each lane has its own connections and limits, so slow or stuck
+ * work in one lane does not block the others. The slots of a lane are shared between customers (`FairSlots`). Every
+ * failure between service and server (no slot in time, a lost or silent connection, a timeout, a deadlock, the server's
+ * limits) becomes a DomainError `unavailable`, in bounded time.
  */
 export interface Database {
-  /** Short reads of fixed shape: a few shared, pipelined connections with prepared statements. */
+  /** Runs short reads of fixed shape on a few shared, pipelined connections with prepared statements. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Reads whose shape and cost depend on the caller: one connection each, planned anew for the values given. */
+  /**
+   * Runs reads whose shape and cost depend on the caller. Each uses a connection alone and is planned for its values.
+   */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Everything between begin and commit, on one connection; rolled back when `work` rejects. */
+  /** Runs `work` in a transaction on one connection. Rolls back when `work` rejects. */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** The database that all customers share. Used directly, it works for the service itself. */
+/** The database, shared by all customers. Its own methods run work for the service itself. */
 export interface SharedDatabase extends Database {
   /**
-   * The database as a requester uses it. When the requester's signal is aborted, the caller is told so at once. Searches
-   * are then cancelled on the server, and so are transactions, except after a hang-up: what was to be written is written,
-   * unless it takes longer than the requester's time.
+   * Returns the database for one requester. When the requester's signal aborts, the pending call rejects at once.
+   * Searches are then cancelled on the server, and so are transactions, except after a hang-up: a transaction then
+   * continues until it commits or the requester's time is up.
    */
   for(requester: Requester): Database;
-  /** Reads that decide who a caller is. No customer's work is on these connections, so none delays them. */
+  /**
+   * Reads the records that authenticate callers. These connections do no other work, so customers cannot delay them.
+   */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** The gates of all lanes, for metrics. */
+  /** The gates of all lanes, read by metrics. */
   readonly gates: readonly Gate[];
   /** Whether the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
-  /** Refuses new work, waits for what is under way, closes the connections. */
+  /** Rejects new work, waits for work in flight, then closes the connections. */
   close(): Promise<void>;
 }
 
-/** The role that the service works as, whoever logs in: see migration 0001. */
+/** The PostgreSQL role that the service uses, whatever user logs in (see migration 0001). */
 const serviceRole = 'sales_data_api';
 
-/** Seconds for a connection to be made, up to the first statement. */
+/** Timeout of opening a connection, up to its first statement (seconds). */
 const connectTimeout = 5;
-/** Seconds past the statement timeout after which a server that owes an answer counts as gone. */
+/** A connection counts as lost when an answer is overdue by the statement timeout plus this margin (seconds). */
 const silenceMargin = 2;
-/** Queries that may be under way on one pipelined connection. */
+/** Maximum number of queries in flight on one pipelined connection. */
 const pipelineDepth = 64;
-/** How often a server looks whether the client of a statement is still there, to end the statement if not. */
+/**
+ * How often the server checks that the client of a running statement is still connected; if not, it ends the statement.
+ */
 const clientCheckInterval = '250ms';
 
-/** Opens the service's database; connects when first asked. */
+/** Opens the service's database. Each lane connects on its first use. */
 export function openDatabase(config: Config, url: string): SharedDatabase {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
   const pipelined = (name: string, max: number) =>
@@ -103,7 +112,7 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
-/** Runs work in a transaction, then what waits for its commit. */
+/** Runs work in a transaction and, after the commit, the actions registered with `afterCommit`. */
 async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
   const result = await sql.begin((transaction) => work((opened = transaction)));
@@ -111,30 +120,35 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
   return result as T;
 }
 
-/** Whoever hung up may have gone without a wish: what they sent to be written is written. */
+/**
+ * Returns whether an abort cancels a transaction. A hang-up does not: the caller may still want the write that was
+ * sent.
+ */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof HungUp);
 
-/** What is particular to a lane's connections; `describe_first` comes with our patch. */
+/** Connection options that differ between lanes. `describe_first` comes with our driver patch. */
 interface LaneOptions {
   max: number;
-  /** Settings of the planner. */
+  /** PostgreSQL planner settings, by name. */
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
-  /** Called when a connection was closed, whoever closed it. */
+  /** Called when a connection was closed, by either side. */
   onclose?: () => void;
 }
 
 /**
- * Planned without regard to the values, and kept. Statistics are as old as the last `analyze`: by them a customer who began
- * later has a row, if any, and a table is as small as it was. What is planned for that reads all there is by now for each
- * row it looks for, statements of foreign keys included. No statement of these lanes reads a table from end to end.
+ * Planner settings for prepared statements: generic plans without sequential scans. Statistics are as old as the last
+ * `analyze`: for a customer added since then the planner expects at most one row, and for a table its old size. A plan
+ * chosen from such statistics may scan the whole table for each row that it looks up, also for foreign key checks. No
+ * statement of these lanes needs a full scan.
  */
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Planned for the values given, nothing kept; and in one round trip, since values that are texts need no asking for types.
- * Without parallel workers: a place in the lane then stands for one processor, whatever is asked.
+ * Planner settings for searches: each statement is planned for its values, and the plan is not kept. Takes one round
+ * trip, because text values need no type look-up on the server. Without parallel workers, so that one slot of the lane
+ * stands for one processor.
  */
 const plannedAnew = {
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0' },
@@ -142,7 +156,7 @@ const plannedAnew = {
   describe_first: false,
 };
 
-/** Options of the driver that its type declarations leave out; `silence_timeout` comes with our patch. */
+/** Driver options that its type declarations omit. `silence_timeout` comes with our driver patch. */
 type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
 
 function connect(config: Config, url: string, { planner, ...lane }: LaneOptions): Sql {
@@ -164,7 +178,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
       idle_in_transaction_session_timeout: config.STATEMENT_TIMEOUT_MS,
       client_connection_check_interval: clientCheckInterval,
       ...planner,
-      jit: 'off', // it compiles for longer than such statements run; the driver does not send a false
+      jit: 'off', // compiling takes longer than such statements run; the driver does not send `false`
     },
   };
   const sql = postgres(url, options) as unknown as Sql;
@@ -173,5 +187,8 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
   return sql;
 }
 
-/** Seconds to the next attempt: at once after a single loss, then four times a second, so that we are back soon after the server is. */
+/**
+ * Returns the delay before the next connection attempt (seconds): none after a first failure, then 0.25, so the service
+ * reconnects soon after the server is back.
+ */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

@@ -1,10 +1,10 @@
-/** One fault of a request: a JSON pointer to the value at fault, and what is wrong with it. */
+/** One invalid value of a request: a JSON pointer to the value, and the reason why it is invalid. */
 export interface Fault {
   path: string;
   message: string;
 }
 
-/** What went wrong, in the words of the contract. Which HTTP status a kind has is known to the error handler only. */
+/** Error codes of the API contract. Only the error handler maps them to HTTP statuses. */
 export type ErrorCode =
   | 'validation_failed'
   | 'unauthorized'
@@ -20,11 +20,11 @@ export type ErrorCode =
   | 'rate_limited'
   | 'unavailable';
 
-/** An error that a caller is meant to see: its message is public. Everything else becomes an anonymous `internal_error`. */
+/** An error whose message is public. Every other error becomes an anonymous `internal_error`. */
 export class DomainError extends Error {
   readonly code: ErrorCode;
   readonly faults: Fault[];
-  /** Seconds after which a retry makes sense; only with `unavailable` and `rate_limited`. */
+  /** Seconds until a retry makes sense. Set only with `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
 
   constructor(code: ErrorCode, message: string, more: { faults?: Fault[]; retryAfter?: number; cause?: unknown } = {}) {
@@ -36,10 +36,13 @@ export class DomainError extends Error {
   }
 }
 
-/** An answer lists so many faults at most. Whoever looks for faults ends with one more, which says that there are more. */
+/** Maximum number of faults in an error answer. Validation stops one fault later, which shows that there are more. */
 export const maxFaults = 100;
 
-/** The request does not say what it must: `faults` names every place, or more than `maxFaults` of them. */
+/**
+ * Creates the error for a request with invalid values.
+ * @param faults every invalid value, or `maxFaults` + 1 of them
+ */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
 
@@ -51,53 +54,58 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * No such record of this customer. Unknown and foreign ids get the very same error, so that it tells nothing about others.
- * @param noun what was looked for, e.g. `contact`
- * @param paths JSON pointers of the ids when they stood in the body
+ * Creates the error for a record that this customer does not have. Unknown ids and ids of other customers get the same
+ * error, so it reveals nothing about others.
+ * @param noun the kind of record, e.g. `contact`
+ * @param paths JSON pointers of the ids, if they stood in the body
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
     ? missingReferences(paths.map((path) => ({ noun, path })))
     : new DomainError('not_found', `No such ${noun}`);
 
-/** The same for references in a body, of one noun or of several: each is named. */
+/** Creates the error for references in a body to records that do not exist. Its message names each kind of record. */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
   const faults = missing.map(({ noun, path }) => ({ path, message: `no such ${noun}` }));
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** A message that also gives the number of faults where an answer cannot list them all. */
+/** Appends the number of faults to a message when an error answer cannot list them all. */
 const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
- * The record's state does not allow it.
- * @param faults the values of the body that it does not allow, where it is one of them
+ * Creates the error for a request that the record's state does not allow.
+ * @param faults the values of the body that conflict with the state, if any
  */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
-/** `If-Match` named a version that is no longer the record's. */
+/** Creates the error for an `If-Match` header that names an outdated version of the record. */
 export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
-/** The service cannot answer at the moment; nothing was written that the caller was not told of. */
+/**
+ * Creates the error for a temporary failure. Throw it only if the request has written nothing that the caller does not
+ * know about.
+ * @param retryAfter seconds until a retry makes sense
+ */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
-/** Whether an error says that something does not answer at the moment, so that the same may be tried again. */
+/** Returns whether an error is temporary (`unavailable`), so the same operation may be retried. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
 /**
- * More requests than a rate limit allows.
- * @param policy the name of the limit that is used up
- * @param retryAfter seconds until it allows requests again, at least 1
+ * Creates the error for a request above a rate limit.
+ * @param policy the name of the exceeded limit
+ * @param retryAfter seconds until the limit allows requests again, at least 1
  */
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
-/** A pool has too few credits for what is asked; the answer says how many, in these members. */
+/** The error for a pool with too few credits. The error answer contains the fields of `shortage`. */
 export class InsufficientCredits extends DomainError {
   readonly shortage: Shortage;
 
@@ -108,21 +116,21 @@ export class InsufficientCredits extends DomainError {
   }
 }
 
-/** Credits needed, and those that can be spent. */
+/** The credits that an operation needs and those that are available, in one pool. */
 export interface Shortage {
   required: number;
   available: number;
   pool: string;
 }
 
-/** Why a credential was refused: for the log only, the answer is the same for all. */
+/** Why a credential was refused. It is only logged; the answer is the same for all reasons. */
 export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
-/** Whose fixed 401 text it is. */
+/** The kinds of credentials. Each has its own fixed 401 text. */
 export type Credential = 'key' | 'session' | 'login';
 
-/** 401: `credential` decides the fixed text, `reason` goes to the log. */
+/** The error behind a 401 answer. `credential` selects the fixed text; `reason` is only logged. */
 export class Unauthorized extends DomainError {
   readonly credential: Credential;
   readonly reason: RefusalCause;
@@ -140,11 +148,14 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** 403: authenticated, and not allowed to do this. */
+/** Creates the error behind a 403 answer: the caller is authenticated but lacks the permission. */
 export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
-/** A constraint that a caller can run into, and what it means to them. Unnamed ones are the service's own faults. */
+/**
+ * Maps each database constraint that a request can violate to its public error. A violation of any other constraint is
+ * a fault of the service.
+ */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
   contacts_assignee_fkey: () => notFound('user', ['/assigned_to']),
@@ -167,8 +178,9 @@ const constraintOf = ({ constraint_name, message = '' }: ConstraintError): strin
   constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
 
 /**
- * What an error of Postgres means to the caller, if anything: a named constraint, or a value that the database refuses
- * although the schema let it pass (SQLSTATE class 22; a net, not the place where checks belong).
+ * Converts a PostgreSQL error to its public error: a violated named constraint, or a value that the database rejects
+ * although the schema accepted it (SQLSTATE class 22; a safety net, because checks belong into the schemas). Returns
+ * undefined for other errors.
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };

@@ -1,14 +1,17 @@
 import { hash } from 'node:crypto';
 import { preconditionFailed } from './errors.ts';
 
-/** The strong entity tag of a record as it is answered (RFC 9110 §8.8.3): it changes with anything that the answer shows. */
+/**
+ * Returns the strong entity tag of a record as the API shows it (RFC 9110 §8.8.3). It changes with every field of the
+ * answer.
+ */
 export const etagOf = (record: object): string =>
   `"${hash('sha256', JSON.stringify(record), 'base64url').slice(0, 27)}"`;
 
 /**
- * Holds a record that exists against `If-Match` (RFC 9110 §13.1.1): `*`, or a list of tags of which one must be the record's.
- * Weak tags never match.
- * @throws precondition_failed
+ * Checks an existing record against an `If-Match` header (RFC 9110 §13.1.1). The header is `*`, or a list of tags that
+ * must contain the record's tag. Weak tags never match.
+ * @throws precondition_failed when no tag matches
  */
 export function requireMatch(ifMatch: string | undefined, record: object): void {
   if (ifMatch === undefined || ifMatch.trim() === '*') return;

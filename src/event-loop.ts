@@ -1,8 +1,8 @@
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Resolves in a later round of the event loop, after requests and answers that are waiting were served. Only one caller
- * goes on in each round: however many compute at once, nothing else waits for more than one stretch of their work.
+ * Yields to the event loop: resolves after the requests and answers that are waiting have been handled. Only one caller
+ * resumes per round, so even with many computations nothing waits longer than one time slice.
  */
 export function nextRound(): Promise<void> {
   last = last.then(
@@ -14,19 +14,19 @@ export function nextRound(): Promise<void> {
   return last;
 }
 
-/** Longest stretch (ms) of a computation without a pause. */
+/** How long a computation may run without yielding (ms). */
 const stretchMs = 10;
 
-/** Measures how long a computation has had the event loop to itself. */
+/** Measures how long a computation has blocked the event loop. */
 export class Stretch {
   #since = performance.now();
 
-  /** Whether the computation should pause now. */
+  /** Whether the computation should yield now. */
   get isOver(): boolean {
     return performance.now() - this.#since >= stretchMs;
   }
 
-  /** Lets others have the event loop, then begins anew. */
+  /** Yields to the event loop, then starts a new time slice. */
   async pause(): Promise<void> {
     await nextRound();
     this.#since = performance.now();

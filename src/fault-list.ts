@@ -1,21 +1,21 @@
 import type { Fault } from './errors.ts';
 
-/** A text of an error answer is cut to so many UTF-16 units, the last of them an ellipsis. */
+/** Maximum length of a text in an error answer (UTF-16 units). A longer text is cut and ends with an ellipsis. */
 const longestText = 500;
 
-/** A text of an error answer, cut where it is too long. */
+/** Cuts a text to the maximum length in an error answer. */
 export const cutText = (text: string): string =>
   (text.length > longestText ? `${text.slice(0, longestText - 1)}…` : text).toWellFormed();
 
 /**
- * Faults as an error answer lists them, their texts cut.
- * @param most how many at most
- * @param bytes how long their JSON may be, brackets apart; the list ends with the last fault that has room
+ * Returns the faults that an error answer lists, with long texts cut.
+ * @param max maximum number of faults
+ * @param bytes maximum size of their JSON, without the brackets; faults after the last that fits are omitted
  */
-export function listFaults(faults: readonly Fault[], most: number, bytes: number): Fault[] {
+export function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
   const listed: Fault[] = [];
   let room = bytes;
-  for (const { path, message } of faults.slice(0, most)) {
+  for (const { path, message } of faults.slice(0, max)) {
     const fault = { path: cutText(path), message: cutText(message) };
     room -= Buffer.byteLength(JSON.stringify(fault)) + 1;
     if (room < 0) break;

@@ -1,23 +1,25 @@
 /**
- * The one notion of "case-insensitive" here: what is the same to a reader folds to the same text. Unicode NFKD, the marks
- * U+0300–U+036F dropped, full case folding (Unicode 17, CaseFolding.txt C + F), letters without a decomposition to their
- * usual base, NFC; trimmed, inner white space as one space. Idempotent.
+ * Folds a text to its comparison form: texts that a reader takes for the same fold to the same text. This is the only
+ * meaning of "case-insensitive" in this service. Steps: Unicode NFKD; the marks U+0300–U+036F dropped; full case
+ * folding (Unicode 17, CaseFolding.txt C + F); letters without a decomposition replaced by their usual base; NFC;
+ * trimmed; inner white space as one space. Idempotent.
  *
- * Whatever is stored folded was folded by this function, and folded text compares as bytes: a change here, or a Node with
- * a newer Unicode that changes the folding of an assigned letter (Unicode promises not to), means folding the stored again.
+ * All folded text in the database was folded by this function, and is compared as bytes. After a change here, the
+ * stored text must be folded again. The same holds for a Node version whose Unicode folds an assigned letter
+ * differently (Unicode promises not to).
  */
 export function fold(text: string): string {
   const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
-/** The words of a text, folded: the maximal runs of letters, marks and digits, in their order. */
+/** Returns the folded words of a text in their order. A word is a maximal run of letters, marks and digits. */
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** U+0085 is white space to Unicode but not to JavaScript. */
+/** All white space. U+0085 is white space in Unicode but not in JavaScript. */
 const whiteSpace = /[\s\u0085]+/g;
 const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
 
@@ -31,8 +33,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Upper case, then lower case, is Unicode's full case folding but for these: the lower case of a final sigma depends on
- * its place, the capital sharp s has no upper case, and Cherokee folds to its capitals.
+ * Letters for which upper-casing and then lower-casing differs from Unicode's full case folding. The lower case of
+ * sigma depends on its position in the word, the capital sharp s has no upper case, and Cherokee folds to its capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -50,8 +52,9 @@ function cherokee(first: number, last: number, capital: number): [string, string
 }
 
 /**
- * Latin letters that Unicode does not decompose, and the base that people type when their keyboard lacks them: ligatures,
- * thorn and eth, eng, dotless j (dotless i folds by its case), and the letters of living alphabets with a stroke or a hook.
+ * Latin letters that Unicode does not decompose, with the base that people type when their keyboard lacks them:
+ * ligatures, thorn and eth, eng, dotless j (dotless i folds by its case), and the letters of living alphabets with a
+ * stroke or a hook.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],

@@ -2,12 +2,13 @@ import { unavailable } from './errors.ts';
 import { gateRefusals, gateWait } from './metrics.ts';
 import { unlessAborted, type Requester } from './requester.ts';
 
-/** Whoever holds places: a customer's id, or a symbol for a work that stands for itself. */
+/** A holder of slots: a customer's id, or a symbol for a single piece of work without a customer. */
 export type Party = string | symbol;
 
 /**
- * A number of places and who holds them. A party that holds none takes any free place. One that holds some is admitted as
- * long as it then holds no more places than remain free. So one party alone gets half of the places, two get a third each.
+ * A fixed number of slots, shared fairly between holders. A holder without a slot may take any free slot. A holder with
+ * slots may take one more only if it then holds no more than remain free. So one holder alone gets half of the slots,
+ * and two get a third each.
  */
 export class Places {
   readonly #count: number;
@@ -18,30 +19,30 @@ export class Places {
     this.#count = count;
   }
 
-  /** Places held by all parties together. */
+  /** Number of slots taken by all holders together. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** Places held by the party. */
+  /** Returns the number of slots that a holder has. */
   heldBy(party: Party): number {
     return this.#held.get(party) ?? 0;
   }
 
-  /** Whether the party may take a place now. */
+  /** Returns whether a holder may take a slot now. */
   admits(party: Party): boolean {
     const free = this.#count - this.#taken;
     const held = this.heldBy(party);
     return free > 0 && (held === 0 || held + 1 <= free - 1);
   }
 
-  /** Takes a place for the party. Ask `admits` first. */
+  /** Takes a slot for a holder. Call `admits` first. */
   take(party: Party): void {
     this.#held.set(party, this.heldBy(party) + 1);
     this.#taken += 1;
   }
 
-  /** Gives back a place that the party holds. */
+  /** Releases one slot of a holder. */
   give(party: Party): void {
     const left = this.heldBy(party) - 1;
     if (left === 0) this.#held.delete(party);
@@ -50,9 +51,12 @@ export class Places {
   }
 }
 
-/** How many may be inside at once, how many may wait for that, and how long each waits at most (ms). */
+/**
+ * The limits of a gate: operations running at once (`limit`), operations waiting (`maxWaiting`), and how long each may
+ * wait (`maxWaitMs`).
+ */
 export interface GateLimits {
-  /** By which metrics name the gate. */
+  /** The gate's name in metrics. */
   name: string;
   limit: number;
   maxWaiting: number;
@@ -64,19 +68,21 @@ interface Waiter {
 }
 
 /**
- * Keeps a resource from being asked for more than it can give: a bounded number of works inside, and a bounded number of
- * waiters for a bounded time. Both are shared between customers by the rule of `Places`. Waiting customers are served in
- * turn, and each customer's works in the order of arrival. Everyone else is refused at once with `unavailable`.
+ * Limits how many operations run on a resource and how many wait, and for how long. Slots and waiting positions are
+ * shared fairly between customers (`FairSlots`). Waiting customers are served round-robin; the operations of one
+ * customer in order of arrival. Operations that may not wait are rejected at once with `unavailable`.
  */
 export class Gate {
   readonly name: string;
-  /** Works that may be inside at once. */
+  /** Maximum number of operations running at once. */
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
   readonly #inside: Places;
   readonly #queue: Places;
-  /** Waiters of each party. The next turn is that of the first party; a set, because a waiter may leave from the middle. */
+  /**
+   * Waiting operations by holder. The first holder is served next. A set, because a waiter may leave from the middle.
+   */
   readonly #waiting = new Map<Party, Set<Waiter>>();
   #closed = false;
   #emptied: (() => void) | undefined;
@@ -90,20 +96,20 @@ export class Gate {
     this.#queue = new Places(maxWaiting);
   }
 
-  /** Works inside at this moment. */
+  /** Number of operations running now. */
   get inside(): number {
     return this.#inside.taken;
   }
 
-  /** Callers that wait to get in. */
+  /** Number of operations waiting for a slot. */
   get waiting(): number {
     return this.#queue.taken;
   }
 
   /**
-   * Runs `work` inside, for a customer, after waiting for a place if need be. When the requester's signal is aborted, the
-   * caller is told so at once; a waiter leaves the queue, and work that has begun keeps its place until it ends.
-   * @throws DomainError `unavailable` when there is no place in time, or the gate is closed; the signal's reason
+   * Runs `work` for a requester's customer, after waiting for a slot if none is free. When the requester's signal
+   * aborts, the call rejects at once: a waiting operation leaves the queue; a running one keeps its slot until it ends.
+   * @throws DomainError `unavailable` when no slot becomes free in time or the gate is closed; the signal's reason
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
     requester.signal?.throwIfAborted();
@@ -112,7 +118,7 @@ export class Gate {
     return unlessAborted(this.#stay(requester.customerId, work), requester.signal);
   }
 
-  /** Runs `work` inside for nobody in particular: it is a party of its own, so such works are served in order of arrival. */
+  /** Runs `work` for no customer. It is its own holder, so such operations are served in order of arrival. */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const party = Symbol('work');
     const waiting = this.#enter(party, {});
@@ -120,7 +126,7 @@ export class Gate {
     return this.#stay(party, work);
   }
 
-  /** Admits nobody new from now on. Resolves when the last one inside or waiting has left. */
+  /** Closes the gate to new operations. Resolves when the last running or waiting one has ended. */
   close(): Promise<void> {
     this.#closed = true;
     if (this.inside === 0) return Promise.resolve();
@@ -135,10 +141,11 @@ export class Gate {
     }
   }
 
-  /** Takes a place, or returns the wait for one. */
+  /** Takes a slot, or returns a promise that resolves when the slot is taken. */
   #enter(party: Party, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
-    // Whoever waits is not admissible, so a newcomer that is overtakes none but their own works.
+    // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
+    // it queues.
     if (this.#waiting.has(party) || !this.#inside.admits(party)) return this.#wait(party, patience);
     this.#inside.take(party);
     this.#waits.observe(0);
@@ -157,7 +164,7 @@ export class Gate {
     try {
       await unlessAborted(promise, patience.signal);
     } catch (error) {
-      // Admitted and aborted in one go: the place is given back.
+      // Admitted and aborted in the same tick: release the slot.
       if (!this.#withdraw(party, waiter)) this.#leave(party);
       throw error;
     } finally {
@@ -179,7 +186,7 @@ export class Gate {
     return line;
   }
 
-  /** Takes a waiter out of the queue; false when it is no longer there. */
+  /** Removes a waiter from the queue. Returns false if it was no longer there. */
   #withdraw(party: Party, waiter: Waiter): boolean {
     const line = this.#waiting.get(party);
     if (!line?.delete(waiter)) return false;
@@ -194,13 +201,13 @@ export class Gate {
     if (this.inside === 0) this.#emptied?.();
   }
 
-  /** Fills the free places, so that none is idle while somebody who may have it waits. */
+  /** Admits waiters until no free slot can be given to any of them. */
   #admitWaiters(): void {
     for (let party = this.#nextInTurn(); party !== undefined; party = this.#nextInTurn()) {
       const line = this.#waiting.get(party)!;
       const waiter = line.values().next().value!;
       this.#withdraw(party, waiter);
-      // The party's next turn comes after those of all others.
+      // The holder's next waiter comes after those of all other holders.
       if (this.#waiting.delete(party)) this.#waiting.set(party, line);
       this.#inside.take(party);
       waiter.admit();

@@ -1,9 +1,9 @@
 /**
- * Gathers the look-ups of one turn of the event loop into one statement. A look-up that arrives while a statement is under
- * way waits for the next one, so that what it gets was read after it asked.
- * @param keyOf what tells keys apart
- * @param load finds what it can of these keys, each given once
- * @param keyOfFound the key that a found record belongs to
+ * Batches the look-ups of one event loop round into one query. A look-up that arrives while a query is running waits
+ * for the next one, so it never returns data read before it was made.
+ * @param keyOf returns a text that identifies a key
+ * @param load finds the records of the given distinct keys; keys without a record are skipped
+ * @param keyOfFound returns the key that a found record belongs to
  */
 export function gather<K, V>(
   keyOf: (key: K) => string,
@@ -14,7 +14,7 @@ export function gather<K, V>(
 
   const open = () => {
     const keys = new Map<string, K>();
-    // Requests of one turn come in separate callbacks of the poll phase; the check phase follows them all.
+    // Requests of one round arrive in separate callbacks of the poll phase; the check phase runs after all of them.
     const closed = new Promise<void>((resolve) => {
       setImmediate(() => {
         batch = undefined;
@@ -23,7 +23,7 @@ export function gather<K, V>(
     });
     const loaded = closed.then(async () => {
       const found = await load([...keys.values()]);
-      return new Map(found.map((one) => [keyOf(keyOfFound(one)), one]));
+      return new Map(found.map((record) => [keyOf(keyOfFound(record)), record]));
     });
     return { keys, loaded };
   };

@@ -1,14 +1,17 @@
-/** What JSON.parse does not tell of a text. */
+/** Properties of a JSON text that `JSON.parse` does not report. */
 export interface JsonShape {
-  /** Levels of arrays and objects within each other, the outermost counted. */
+  /** Nesting depth of arrays and objects, counting the outermost. */
   depth: number;
-  /** Names that the text gives to members of objects; of a name given twice in one object, both. */
+  /** Number of property names in the text. A name that stands twice in one object counts twice. */
   names: number;
 }
 
 const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
 
-/** Reads the shape of a JSON text in one pass, without recursion. Of a text that is no JSON it means nothing. */
+/**
+ * Returns the shape of a JSON text, in one pass and without recursion. For text that is not JSON the result is
+ * meaningless.
+ */
 export function shapeOf(text: Buffer): JsonShape {
   let depth = 0;
   const shape = { depth: 0, names: 0 };
@@ -25,14 +28,14 @@ export function shapeOf(text: Buffer): JsonShape {
   return shape;
 }
 
-/** The index of the quote that ends a string. */
+/** Returns the index of the quote that ends a string. */
 function endOfString(text: Buffer, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== quote) i += text[i] === backslash ? 2 : 1;
   return i;
 }
 
-/** How many members the objects of a JSON value have together. */
+/** Returns the number of properties of all objects in a JSON value together. */
 export function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countMembers(element), 0);

@@ -3,17 +3,20 @@ import { unavailable } from './errors.ts';
 import { Gate, type GateLimits } from './gate.ts';
 import type { Requester } from './requester.ts';
 
-/** A driver instance, of one connection or several. */
+/** A driver instance with one or more connections. */
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
 
-/** Seconds that `close` waits for what is under way. */
+/** How long `close` waits for work in flight (seconds). */
 const closeTimeout = 10;
-/** Seconds that a place is kept at most for a connection that was cut off and that the server does not close. */
+/** How long a cancelled connection keeps its slot if the server does not close it (seconds). */
 const cutTimeout = 15;
 
-/** One driver instance for all works at once. Its statements are not cancelled: that could hit one of another work. */
+/**
+ * A lane whose operations share one driver instance. Their statements are not cancelled: a cancel request could hit a
+ * statement of another operation.
+ */
 export class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
   readonly #sql: Sql;
@@ -27,12 +30,12 @@ export class SharedLane<Sql extends Connections> {
     return this.#gate;
   }
 
-  /** Runs work for a requester. */
+  /** Runs `work` for a requester, within the limits of the lane's gate. */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return guarded(() => this.#gate.run(requester, () => work(this.#sql)));
   }
 
-  /** Runs work for nobody in particular. */
+  /** Runs `work` for no customer, within the limits of the lane's gate. */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return guarded(() => this.#gate.runAlone(() => work(this.#sql)));
   }
@@ -43,19 +46,19 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** A driver instance of one connection. */
+/** A driver instance with a single connection. */
 interface Line<Sql> {
   sql: Sql;
-  /** Called when the connection was closed. */
+  /** Called when the connection has closed. */
   closed: () => void;
 }
 
 /**
- * A driver instance of one connection for each work. The driver's own pool is known to hand one connection to two
- * transactions under load and on reconnects; here there is nothing to confuse.
+ * A lane that gives each operation a connection of its own. The driver's own pool is known to hand one connection to
+ * two transactions under load and on reconnects; a driver instance with one connection cannot.
  *
- * Work is cancelled by closing its connection. A cancel request could come late and hit the next statement of the
- * connection; what is closed has no next statement.
+ * To cancel an operation, its connection is closed. A cancel request could arrive late and hit the next statement of
+ * the connection; a closed connection has no next statement.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -74,9 +77,9 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs work for a requester.
-   * @param isToEnd tells by the reason of an abort whether the work is cancelled; else only the wait for it ends, and the work
-   *   is cancelled when the requester's time is up
+   * Runs `work` for a requester on a connection of its own.
+   * @param isToEnd decides by the reason of an abort whether `work` is cancelled at once; if not, only the caller's
+   *   wait ends, and `work` is cancelled when the requester's time is up
    */
   run<T>(
     requester: Requester,
@@ -120,7 +123,7 @@ export class ExclusiveLane<Sql extends Connections> {
     return line;
   }
 
-  /** Closes the connection and waits until the server has ended its work: for that long the place is in use. */
+  /** Closes the connection and waits until the server has ended its statement. Until then the slot stays in use. */
   async #cut(line: Line<Sql>): Promise<void> {
     this.#all.delete(line);
     const { promise: isClosed, resolve } = Promise.withResolvers<void>();
@@ -130,11 +133,11 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 }
 
-/** Waits until a gate has closed behind its last work, or that takes too long. */
+/** Closes a gate and waits for its last operation, up to `closeTimeout`. */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
-/** Runs a lane's work; trouble with the server comes out as `unavailable`, everything else as it is. */
+/** Runs an operation and converts connection and server failures to `unavailable`. Other errors pass unchanged. */
 async function guarded<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
@@ -143,7 +146,7 @@ async function guarded<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Codes of the driver and of the operating system for a connection that is lost or cannot be made. */
+/** Error codes of the driver and the operating system for a lost connection or a failed attempt to connect. */
 const connectionCodes = new Set(
   (
     'CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECTION_SILENT CONNECT_TIMEOUT ' +
@@ -152,9 +155,9 @@ const connectionCodes = new Set(
 );
 
 /**
- * SQLSTATEs that say "not now": connection exceptions (08), insufficient resources (53), the operator's interventions
- * (57P0x: shutdown, crash, starting up), cancelled or timed out statements, locks, idle and whole transactions, and the
- * two that a retry cures, serialisation failure and deadlock.
+ * SQLSTATEs of temporary failures: connection exceptions (08), insufficient resources (53), operator intervention
+ * (57P0x: shutdown, crash, starting up), cancelled or timed-out statements, lock timeouts, idle and long transactions,
+ * serialisation failures and deadlocks. A retry can succeed after each of them.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;

@@ -1,24 +1,27 @@
 import { writeSync } from 'node:fs';
 
-/** Bytes of log lines that may wait in memory. */
+/** Maximum size of the log lines that wait in memory (bytes). */
 export const mostWaitingBytes = 1024 * 1024;
-/** Time between two attempts to write lines that wait (ms). */
+/** Delay before the next attempt to write waiting lines (ms). */
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr and never waits for it: the service keeps answering when the reader of its log has stopped, or
- * the disk below the log is full. Lines that cannot be written wait in memory, up to `mostWaitingBytes`. Further lines are
- * lost, and their number is logged as soon as there is room. What still waits at exit is lost too.
+ * Writes log lines to stderr without ever blocking: the service keeps answering when the reader of its log has stopped
+ * or the disk is full. Lines that cannot be written wait in memory, up to `mostWaitingBytes`. Further lines are lost,
+ * and their number is logged as soon as there is space again. Lines that still wait at exit are lost too.
  */
 export class LogOutput {
-  /** A pipe or a socket becomes non-blocking when Node opens `process.stderr`: a write that would block fails. */
+  /**
+   * The file descriptor of stderr. Opening `process.stderr` makes a pipe or a socket non-blocking: a write that would
+   * block fails.
+   */
   readonly #fd = process.stderr.fd;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #lost = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Writes a line, which ends with a line break, now or later. */
+  /** Writes a line now, or later if stderr is blocked. The line must end with a line break. */
   write(line: string): void {
     const bytes = Buffer.from(line);
     if (this.#waitingBytes + bytes.length > mostWaitingBytes) this.#lost += 1;

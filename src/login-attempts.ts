@@ -5,8 +5,8 @@ import { fold } from './fold.ts';
 import { refuseIfPast, type Limit, type RateLimits, type Use } from './rate-limits.ts';
 
 /**
- * The limit on failed logins: per address and account, and three times as many per address. Never per account alone, or
- * anybody could lock anybody out.
+ * Limits failed logins per address and account, and, three times as high, per address. There is no limit per account
+ * alone: anybody could lock out anybody.
  */
 export class LoginAttempts {
   readonly #perAccount: Limit | undefined;
@@ -18,7 +18,7 @@ export class LoginAttempts {
   }
 
   /**
-   * Takes nothing; for a check before the body is read.
+   * Checks the limit of an address without counting. Used before the body is read.
    * @throws DomainError `rate_limited` when the address has no attempt left
    */
   async check(address: string): Promise<void> {
@@ -27,16 +27,16 @@ export class LoginAttempts {
   }
 
   /**
-   * Runs an attempt at a password. Its place is taken first, so that attempts at once count too, and is given back unless
-   * the attempt fails with `Unauthorized`.
-   * @param email the account's, whether or not there is one
-   * @throws DomainError `rate_limited` when there is no place; the attempt is not made
+   * Runs a password attempt. Counts it first, so that concurrent attempts count too, and reverts the count unless the
+   * attempt fails with `Unauthorized`.
+   * @param email the e-mail address of the account, whether or not the account exists
+   * @throws DomainError `rate_limited` when no attempt is left; `attempt` is then not called
    */
   async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
-    const places = await this.#take(address, email);
-    const giveBack = () => Promise.all(places.map(({ limit, key, use }) => limit.giveBack(key, use)));
+    const slots = await this.#take(address, email);
+    const giveBack = () => Promise.all(slots.map(({ limit, key, use }) => limit.giveBack(key, use)));
     try {
-      refuseIfPast(places.map(({ use }) => use));
+      refuseIfPast(slots.map(({ use }) => use));
       const result = await attempt();
       await giveBack();
       return result;
@@ -52,10 +52,10 @@ export class LoginAttempts {
       { limit: this.#perAccount, key: `${group} ${digest(fold(email))}` },
       { limit: this.#perAddress, key: group },
     ];
-    const places = counted.map(async ({ limit, key }) => limit && { limit, key, use: await limit.count(key) });
-    return (await Promise.all(places)).filter((place) => place !== undefined);
+    const slots = counted.map(async ({ limit, key }) => limit && { limit, key, use: await limit.count(key) });
+    return (await Promise.all(slots)).filter((slot) => slot !== undefined);
   }
 }
 
-/** Of one length, and nobody's address. */
+/** Hashes an account name: keys get a fixed length and do not reveal the e-mail address. */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');

@@ -1,37 +1,39 @@
 import { unavailable } from './errors.ts';
 
-/** Look-ups that an address past its limit has under way at once. */
+/** Maximum number of look-ups in flight for one address above its rate limit. */
 export const mostUnderWay = 8;
-/** Look-ups of one address that may wait for one of these places, and how long each waits at most (ms). */
+/** Maximum number of look-ups of one address that wait for a slot. */
 const mostWaiting = 2_000;
+/** Maximum wait for a slot (ms). */
 const waitMs = 10_000;
 
 interface Address {
-  /** Look-ups that wait or are under way. */
+  /** Look-ups that wait or are in flight. */
   present: number;
-  underWay: number;
-  /** In order of arrival; each is called when it has got the place of a look-up that ended. */
+  inFlight: number;
+  /** Waiting look-ups in order of arrival. Each function is called when a look-up that ended hands over its slot. */
   waiting: Set<() => void>;
 }
 
 /**
- * The look-ups of credentials that are under way, by address. Those of an address past its limit wait for each other:
- * whoever tries keys keeps few places of the database busy, and a valid key from the same address still gets its turn.
+ * Limits the credential look-ups in flight of each address that is above its rate limit. Guessing keys then occupies
+ * few database slots, and a valid key from the same address is still looked up in its turn.
  */
 export class LookUpPlaces {
   readonly #addresses = new Map<string, Address>();
 
   /**
-   * Runs a look-up, after waiting for a place if need be.
-   * @param isPast whether the address is past its limit; asked only when it has as many look-ups under way as it may have then
-   * @throws DomainError `unavailable` when there is no place in time
+   * Runs a look-up, after waiting for a slot if none is free.
+   * @param isPast returns whether the address is above its limit; called only when `mostUnderWay` look-ups of the
+   *   address are in flight
+   * @throws DomainError `unavailable` when no slot becomes free in time
    */
   async run<T>(name: string, isPast: () => Promise<boolean>, lookUp: () => Promise<T>): Promise<T> {
-    const address = this.#addresses.get(name) ?? { present: 0, underWay: 0, waiting: new Set() };
+    const address = this.#addresses.get(name) ?? { present: 0, inFlight: 0, waiting: new Set() };
     if (address.present === 0) this.#addresses.set(name, address);
     address.present += 1;
     try {
-      if (address.underWay < mostUnderWay) address.underWay += 1;
+      if (address.inFlight < mostUnderWay) address.inFlight += 1;
       else await enter(address, isPast);
       try {
         return await lookUp();
@@ -46,9 +48,9 @@ export class LookUpPlaces {
 }
 
 async function enter(address: Address, isPast: () => Promise<boolean>): Promise<void> {
-  const mustWait = (await isPast()) && address.underWay >= mostUnderWay; // some may have ended meanwhile
+  const mustWait = (await isPast()) && address.inFlight >= mostUnderWay; // some may have ended during the await
   if (mustWait) await turnOf(address);
-  else address.underWay += 1;
+  else address.inFlight += 1;
 }
 
 function turnOf({ waiting }: Address): Promise<void> {
@@ -66,13 +68,13 @@ function turnOf({ waiting }: Address): Promise<void> {
   });
 }
 
-/** Hands the place to whoever waits longest, or gives it back. */
+/** Hands the slot of an ended look-up to the one that has waited longest, or releases it. */
 function leave(address: Address): void {
   const [next] = address.waiting;
-  if (next && address.underWay <= mostUnderWay) {
+  if (next && address.inFlight <= mostUnderWay) {
     address.waiting.delete(next);
     next();
-  } else address.underWay -= 1;
+  } else address.inFlight -= 1;
 }
 
 const tooMany = () => unavailable('Too many requests from this address wait for their keys to be checked');

@@ -2,14 +2,14 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@pro
 import packageJson from '../package.json' with { type: 'json' };
 
 /*
- * Metrics that this process counts itself. They belong to the process, not to an app or a database, as Prometheus expects:
- * a server adds up the counters of all processes. No label holds a customer, a key, an address or an id.
+ * Metrics that this process counts itself. They belong to the process, not to an app or a database, as Prometheus
+ * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
  */
 
-/** The metrics of this process: events that it counted, its memory and its event loop. */
+/** Registry of this process's metrics: counted events, memory, event loop. */
 export const processMetrics = new Registry();
 
-/** Starts to measure memory, garbage collection and the delay of the event loop. Has no effect the second time. */
+/** Starts measuring memory, garbage collection and event loop delay. Calling it again has no effect. */
 export function measureProcess(): void {
   if (processMetrics.getSingleMetric('process_start_time_seconds')) return;
   collectDefaultMetrics({ register: processMetrics });
@@ -18,7 +18,7 @@ export function measureProcess(): void {
 const registers = [processMetrics];
 
 /**
- * Seconds from the arrival of a request's headers to the end of its answer.
+ * Seconds from the arrival of a request's headers to the end of its response.
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
  */
 export const requestDuration = new Histogram({
@@ -29,24 +29,24 @@ export const requestDuration = new Histogram({
   registers,
 });
 
-/** Seconds that work waited for a place in a gate: 0 if there was a free one. */
+/** Seconds that an operation waited for a slot in a gate; 0 if one was free. */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
-  help: 'Time that work waited for a place, by gate: a lane of the database, or the reads of the search cluster.',
+  help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
   labelNames: ['gate'] as const,
   buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
   registers,
 });
 
-/** Work that a gate refused, because its queue was full or the wait was too long. */
+/** Operations that a gate rejected because its queue was full or the wait was too long. */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
-  help: 'Work that was refused because there was no place in time, by gate.',
+  help: 'Operations rejected because no slot became free in time, by gate.',
   labelNames: ['gate'] as const,
   registers,
 });
 
-/** Requests counted under a rate limit's policy. */
+/** Requests counted by each rate limit policy. */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
   help: 'Requests counted under a rate limit, by policy and outcome.',
@@ -54,7 +54,7 @@ export const limitedRequests = new Counter({
   registers,
 });
 
-/** Seconds that a call to the search cluster took. */
+/** Duration of calls to the search cluster (seconds). */
 export const catalogCallDuration = new Histogram({
   name: 'sales_data_catalog_call_duration_seconds',
   help: 'Duration of calls to the search cluster, by outcome.',
@@ -63,7 +63,7 @@ export const catalogCallDuration = new Histogram({
   registers,
 });
 
-/** Jobs that ended. */
+/** Number of ended jobs, by type and final status. */
 export const finishedJobs = new Counter({
   name: 'sales_data_jobs_finished_total',
   help: 'Jobs that ended, by type and final status.',
@@ -71,7 +71,7 @@ export const finishedJobs = new Counter({
   registers,
 });
 
-/** Credits that ledger entries moved; an adjustment downwards has the kind `adjust_down`. */
+/** Credits moved by ledger entries. A downward adjustment has the kind `adjust_down`. */
 export const movedCredits = new Counter({
   name: 'sales_data_credits_total',
   help: 'Credits moved by ledger entries, by pool and kind.',

@@ -1,9 +1,12 @@
-/** Names are kept without the white space around them, whichever record they name. */
+/** Fields that are stored without surrounding white space. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
-/** Codes of countries and currencies are kept in upper case. */
+/** Fields that are stored in upper case: codes of countries and currencies. */
 const codes = new Set(['location_country', 'currency']);
 
-/** Fields of a request as they are kept: names trimmed, codes in upper case, all else as it came. */
+/**
+ * Normalises the fields of a request for storage: trims names, converts codes to upper case. Other fields stay
+ * unchanged.
+ */
 export function normalise<T extends object>(fields: T): T {
   const entries = Object.entries(fields).map(([field, value]) => [field, keep(field, value)]);
   return Object.fromEntries(entries) as T;
@@ -15,5 +18,7 @@ function keep(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-/** What two spellings of the same e-mail address have in common: white space around it and case tell none apart. */
+/**
+ * Returns the comparison key of an e-mail address: trimmed and in lower case. Addresses with equal keys are the same.
+ */
 export const addressKey = (address: string): string => address.trim().toLowerCase();

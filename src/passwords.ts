@@ -2,12 +2,13 @@ import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
 import { Gate } from './gate.ts';
 
-// OWASP's least for argon2id (Password Storage Cheat Sheet). Stored hashes carry their own parameters.
+// OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /**
- * One hash takes 19 MiB and a thread of Node's pool of four, which look-ups of names and files need too. So a storm of
- * logins waits here, and past the queue is told to come back, instead of taking all memory or all threads.
+ * Limits concurrent password hashing. One hash takes 19 MiB and one of the four threads of Node's pool, which DNS
+ * look-ups and file access need too. A storm of logins therefore waits here, and is rejected with `unavailable` when
+ * the queue is full, instead of taking all memory or all threads.
  */
 const gate = new Gate({
   name: 'passwords',
@@ -16,22 +17,22 @@ const gate = new Gate({
   maxWaitMs: 2_000,
 });
 
-/** The argon2id hash of a new password, as a PHC string with its own salt. */
+/** Hashes a new password with argon2id. Returns a PHC string with its own salt. */
 export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * Whether the password is the one behind a stored hash. Without a hash, because there is no such account, the answer is no
- * after the same work: the time tells nothing about who has an account.
+ * Verifies a password against a stored hash. Without a hash (no such account) it does the same work and returns false,
+ * so timing does not reveal which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
   return right && stored !== undefined;
 }
 
-/** The same password, however a keyboard composes its letters (NIST SP 800-63B, 3.1.1.2). */
+/** Normalises a password, because keyboards compose letters differently (NIST SP 800-63B, 3.1.1.2). */
 const normal = (password: string): string => password.normalize('NFKC');
 
-/** A hash with the parameters of the real ones, of a password thrown away. */
+/** The hash of a discarded random password, with the current parameters. Verified when an account does not exist. */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

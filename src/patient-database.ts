@@ -2,20 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, SharedDatabase } from './db.ts';
 import { isUnavailable } from './errors.ts';
 
-/** How long an import waits for a database that is away, as long as for a search cluster (ms). */
+/** How long an import retries while the database is unavailable (ms); as long as for a search cluster. */
 const defaultPatienceMs = 300_000;
 
 /**
- * The same database for work that nobody waits for at a socket, such as an import: what fails for want of the database is
- * repeated until it is back. So it must not matter how often it is done: a transaction whose commit was not answered may
- * have been committed.
- * @param patienceMs how long one work is repeated before its error is thrown
+ * Wraps a database so that operations are retried while it is unavailable. For background work such as an import. Each
+ * operation must be safe to repeat: a transaction whose commit was not confirmed may have committed.
+ * @param patienceMs how long one operation is retried before its error is thrown
  */
 export function patientDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
-  const patient = (one: Database): Database => ({
-    lookup: (work) => patiently(() => one.lookup(work), patienceMs),
-    search: (work) => patiently(() => one.search(work), patienceMs),
-    transaction: (work) => patiently(() => one.transaction(work), patienceMs),
+  const patient = (wrapped: Database): Database => ({
+    lookup: (work) => patiently(() => wrapped.lookup(work), patienceMs),
+    search: (work) => patiently(() => wrapped.search(work), patienceMs),
+    transaction: (work) => patiently(() => wrapped.transaction(work), patienceMs),
   });
   return {
     ...patient(db),

@@ -5,7 +5,10 @@ import { rateLimited } from './errors.ts';
 import { limitedRequests } from './metrics.ts';
 import { RedisServer } from './redis.ts';
 
-/** The policies, in the order in which they refuse, each with the variable that says how often a minute. */
+/**
+ * The rate limit policies, in the order in which they are checked, each with the configuration variable for its
+ * requests per minute.
+ */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
   prospects: 'RATE_LIMIT_PROSPECTS',
@@ -15,42 +18,44 @@ const variables = {
   unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
 } as const satisfies Record<string, keyof Config>;
 
+/** Name of a rate limit policy. */
 export type Policy = keyof typeof variables;
 
+/** All policies, in the order in which they are checked. */
 export const policies = Object.keys(variables) as Policy[];
 
-/** Seconds of a window. It begins with the first request that is counted in it. */
+/** Length of a rate limit window (seconds). A window begins with the first request that it counts. */
 export const windowSeconds = 60;
 
-/** How far a limit is used by somebody, in the window that runs. */
+/** How much of a limit a key has used in its current window. */
 export interface Use {
   limit: Limit;
-  /** Requests counted in the window, the present one included. */
+  /** Requests counted in the window, including the current one. */
   used: number;
-  /** Until the window ends (ms). */
+  /** Milliseconds until the window ends. */
   msLeft: number;
-  /** When that is, on the clock of `performance.now()`. */
+  /** End of the window, as a `performance.now()` time. */
   endsAt: number;
-  /** Whether it was counted on the shared server. */
+  /** Whether the request was counted on the shared server (Redis). */
   isShared: boolean;
 }
 
 /**
- * Refuses a request that is past a limit.
- * @throws DomainError `rate_limited` that names the first of them
+ * Rejects a request that exceeds one of its limits.
+ * @throws DomainError `rate_limited`, naming the first exceeded limit
  */
 export function refuseIfPast(uses: Use[]): void {
   const past = uses.find(({ limit, used }) => used > limit.quota);
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
 }
 
-/** Seconds until the window ends, rounded up. */
+/** Returns the seconds until a window ends, rounded up. */
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A number of requests a minute, counted by key: on the shared server while there is one and it answers, else in this
- * process. The limiter's own insurance against an outage is not used: it does not tell who counted, and a place must be
- * given back where it was taken.
+ * A limit of requests per minute, counted by key: on the shared server (Redis) while it responds, else in this process.
+ * Does not use the library's own fallback for outages: that does not report where a request was counted, and a count
+ * must be reverted where it was made.
  */
 export class Limit {
   readonly policy: Policy;
@@ -61,7 +66,11 @@ export class Limit {
   readonly #server: RedisServer | undefined;
   readonly #shared: RateLimiterRedis | undefined;
 
-  /** @param name tells it from the other limits on the server */
+  /**
+   * Creates a limit.
+   * @param server undefined to count in this process only
+   * @param name distinguishes the limit from others on the server
+   */
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
     const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
     this.policy = policy;
@@ -73,7 +82,7 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /** Counts one request. */
+  /** Counts one request of a key and returns its use of the limit. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -82,13 +91,13 @@ export class Limit {
     return use;
   }
 
-  /** How far the limit is used, without counting. */
+  /** Returns a key's use of the limit without counting a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
-  /** Takes back what `count` counted, unless its window has ended since. */
+  /** Reverts the count of one request, unless its window has ended. */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
     if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
@@ -101,20 +110,21 @@ export class Limit {
   }
 }
 
+/** The counter of a key, as the rate limit library returns it. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
-/** Of somebody who has no window. */
+/** The counter of a key without a window. */
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Keys that one limit counts at once in one process: some 20 MB. */
+/** Maximum number of keys that one limit counts in one process; they take about 20 MB. */
 export const mostKeys = 50_000;
 
 /**
- * Counts in memory, of a bounded number of keys: the limiter forgets a key when its window ends, but somebody with a
- * whole network can use millions of addresses within a minute. The oldest windows go first.
+ * Counts a bounded number of keys in memory. The library forgets a key when its window ends, but a caller with a whole
+ * network can use millions of addresses within a minute. Beyond `mostKeys`, the oldest windows are dropped.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** The last windows that were begun, as a ring; `#next` is the oldest of them. */
+  /** The latest windows as a ring buffer. `#next` is the index of the oldest. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -132,16 +142,18 @@ class BoundedMemory extends RateLimiterMemory {
   }
 }
 
-/** The limits that are on. */
+/** The enabled rate limits by policy. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
-  /** Failed logins from one address, whatever the account: three times as many as of one account. */
+  /** Limits failed logins from one address for all accounts together: three times the limit for one account. */
   loginAddress?: Limit;
-  /** Whether the shared server counts, if there is one. */
+  /**
+   * Returns whether rate limiting works as configured: false when a shared server is configured and does not respond.
+   */
   isUp(): Promise<boolean>;
   close(): void;
 }
 
-/** Opens the limits of the configuration; waits a second at most for the shared server. */
+/** Creates the configured rate limits. Waits at most one second for the shared server. */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';
   const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;

@@ -2,27 +2,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { Redis } from 'ioredis';
 
-/** Longest wait for an answer (ms): whoever asks has 100 ms, and does something else in what is left. */
+/** Timeout of one command (ms). Callers have 100 ms in total, so there is time for their fallback. */
 const answerMs = 75;
-/** Longest wait for the first connection (ms). */
+/** Maximum wait for the first connection (ms). */
 const openMs = 1_000;
-/** Pause before a connection is made again (ms). */
+/** Delay before a reconnect (ms). */
 const reconnectMs = 250;
-/** A connection on which no answer came for so long (ms), its greeting included, is closed and made again. */
+/** A connection without a response for this long (ms), its handshake included, is closed and reopened. */
 const silenceMs = 2_000;
 
 /**
- * A Redis or Valkey server that may be down, frozen or read-only at any time. After the first command that fails or is not
- * answered in time, commands are not even tried until the connection has been made anew, so that nobody waits twice.
+ * Client of a Redis or Valkey server that may be down, frozen or read-only at any time. After the first command that
+ * fails or times out, commands fail at once until a new connection is ready, so callers do not wait again.
  */
 export class RedisServer {
   readonly client: Redis;
   readonly #log: FastifyBaseLogger;
   readonly #purpose: string;
-  /** Whether a connection was made, and no command has failed since. */
+  /** Whether the connection is ready and no command has failed on it. */
   #isUsable = false;
   #isWorking = true;
-  /** Why there is no connection, as far as is known. */
+  /** Last known reason why there is no connection. */
   #connectionFault = 'no connection yet';
 
   private constructor(url: string, purpose: string, log: FastifyBaseLogger) {
@@ -46,8 +46,8 @@ export class RedisServer {
   }
 
   /**
-   * Connects, and waits a second at most for it; goes on trying for as long as it takes.
-   * @param purpose what the server is for, for the log
+   * Connects to a server. Waits at most one second, then keeps trying in the background.
+   * @param purpose what the server is used for; stands in log lines
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const server = new RedisServer(url, purpose, log);
@@ -55,7 +55,7 @@ export class RedisServer {
     return server;
   }
 
-  /** Runs a command; returns undefined when it failed or the server does not answer, within 100 ms in any case. */
+  /** Runs a command. Returns undefined within 100 ms if it fails or times out. */
   async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
@@ -72,7 +72,7 @@ export class RedisServer {
     this.client.disconnect();
   }
 
-  /** The log has one line for each outage, however many commands fail. */
+  /** Logs the failure once per outage, however many commands fail, and starts a reconnect. */
   #fail(reason: string): undefined {
     if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
     this.#isWorking = false;
@@ -83,8 +83,8 @@ export class RedisServer {
 }
 
 /**
- * Rejects when there is no answer in time. The verdict waits for the event loop to read its sockets once more: when this
- * process itself stood still, the answer has arrived and is only unread.
+ * Rejects when an answer does not arrive in time. The timeout waits one more event loop round before it rejects: if
+ * this process itself was stalled, the answer has arrived and is only unread.
  */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();

@@ -1,31 +1,36 @@
 import { DomainError } from './errors.ts';
 
-/** Whom work is done for. All that is limited is shared between requesters, customer by customer. */
+/** Whom work is done for, and for how long. Limited resources are shared fairly between customers. */
 export interface Requester {
-  /** The customer whose share the work counts in, or `serviceItself`. */
+  /** The customer whose share the work uses, or `serviceItself`. */
   customerId: string;
-  /** Aborted with a DomainError when nobody waits for the result any more: the time is up, or the caller has hung up. */
+  /** Aborts with a DomainError when nobody waits for the result any more: the time is up, or the caller has hung up. */
   signal?: AbortSignal;
-  /** Aborted when the time is up, also when the caller has hung up before: then a write that goes on is cancelled too. */
+  /**
+   * Aborts when the time is up, even if the caller hung up before. A write that continued after the hang-up is then
+   * cancelled.
+   */
   timeUp?: AbortSignal;
   /**
-   * Milliseconds that the work may still spend waiting for places, over all gates together: each gate takes its wait off.
-   * Without it only the limit of each gate holds.
+   * Remaining time that the work may wait for slots, over all gates together (ms). Each gate subtracts its wait. If
+   * undefined, only the gates' own limits apply.
    */
   patienceMs?: number;
 }
 
-/** In place of a customer's id: the service's own work, such as logins, housekeeping and commands. */
+/** Used instead of a customer's id for the service's own work, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/** The reason of an abort: the caller has closed the connection. */
+/** The abort reason when the caller has closed the connection. */
 export class HungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');
   }
 }
 
-/** The result of work, or the reason of the abort, whichever comes first. The work itself goes on. */
+/**
+ * Returns the result of `work`, or rejects with the abort reason if the signal aborts first. The work itself continues.
+ */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {

@@ -2,11 +2,11 @@ import { readlinkSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
-/** Bytes that the kernel keeps of each connection because the peer has not acknowledged them, by the socket's inode. */
+/** The kernel's count of unacknowledged bytes of each TCP connection (hexadecimal), by the socket's inode. */
 export type Unacknowledged = ReadonlyMap<string, string>;
 
 /**
- * Reads these numbers for all TCP connections. The map is empty where the system is not Linux.
+ * Reads the number of unacknowledged bytes of every TCP connection. The map is empty on systems other than Linux.
  * @see https://docs.kernel.org/networking/proc_net_tcp.html
  */
 export async function readUnacknowledged(): Promise<Unacknowledged> {
@@ -25,8 +25,9 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Says how far the peer is with taking what was written to a socket, as a text that changes whenever it takes some. The
- * kernel takes bytes from us a megabyte at a time; the peer acknowledges what it takes in smaller steps.
+ * Returns a text that changes whenever the peer receives some of the data written to a socket. Includes the
+ * unacknowledged bytes, because the kernel takes data from the process a megabyte at a time, while the peer
+ * acknowledges smaller steps.
  */
 export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
   const finishedWrites = socket.bytesWritten - socket.writableLength;
@@ -42,6 +43,9 @@ function inodeOf(socket: Socket): string | undefined {
   }
 }
 
-/** What Node keeps of a socket: bytes that the kernel has not taken of the write under way, and the file descriptor. */
+/**
+ * Returns Node's internal handle of a socket: `writeQueueSize` is the number of bytes of the current write that the
+ * kernel has not taken yet, `fd` the file descriptor.
+ */
 const handleOf = (socket: Socket): { writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};

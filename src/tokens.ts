@@ -4,12 +4,15 @@ import { crc32 } from 'node:zlib';
 
 declare const hashed: unique symbol;
 
-/** SHA-256 of a token's whole text: all that is ever stored of it. 256 random bits need no slow hash. */
+/**
+ * SHA-256 hash of a whole token, the only form that is stored. A token has 256 random bits, so a slow hash is not
+ * needed.
+ */
 export type TokenHash = Buffer & { readonly [hashed]: true };
 
 /**
- * An API key or a session token as its holder has it. Printing, logging or serialising one shows `[redacted]`; the one
- * answer that issues it calls `reveal()`.
+ * An API key or session token in clear text. Printing, logging or serialising it shows `[redacted]`; only the response
+ * that issues the token calls `reveal()`.
  */
 export class RawToken {
   readonly #text: string;
@@ -18,17 +21,19 @@ export class RawToken {
     this.#text = text;
   }
 
-  /** The clear text. Only for the answer that issues it. */
+  /** Returns the clear text. Call it only for the response that issues the token. */
   reveal(): string {
     return this.#text;
   }
 
+  /** Returns the hash under which the token is stored. */
   hash(): TokenHash {
-    // By way of a text, into memory that buffers share: once a request, one of its own is several times dearer.
+    // Converted via a string, because that allocates from Node's shared buffer pool; a separate buffer per request is
+    // several times slower.
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /** The prefix and the first four characters: enough for people to tell keys apart, of no use to a thief. */
+  /** The prefix and the first four characters: enough to tell keys apart, useless to an attacker. */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -46,18 +51,21 @@ export class RawToken {
   }
 }
 
-/** Prefix of session tokens; that of API keys is configured. */
+/** Prefix of session tokens. The prefix of API keys is configured (`KEY_PREFIX`). */
 export const sessionPrefix = 'sdsession';
 
-/** A new token of 256 random bits: `<prefix>_<43 base62 characters>_<CRC-32 of all before, 6 base62 characters>`. */
+/**
+ * Creates a token of 256 random bits: `<prefix>_<43 base62 characters>_<CRC-32 of the text before it, 6 base62
+ * characters>`.
+ */
 export function mintToken(prefix: string): RawToken {
   const body = `${prefix}_${base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43)}`;
   return new RawToken(`${body}_${checksum(body)}`);
 }
 
 /**
- * The token that a text is, or undefined when it cannot be one: a mistyped or cut one fails its checksum, and so costs no
- * database look-up. Any prefix of the right shape will do, so that keys issued under an earlier `KEY_PREFIX` stay good.
+ * Parses a token. Returns undefined if the text cannot be one: a mistyped or cut token fails its checksum and so costs
+ * no database look-up. Accepts any well-formed prefix, so that keys issued under an earlier `KEY_PREFIX` stay valid.
  */
 export function recogniseToken(text: string): RawToken | undefined {
   if (!shape.test(text)) return undefined;
@@ -71,9 +79,9 @@ const checksum = (text: string): string => base62(BigInt(crc32(text)), 6);
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** A number in base 62, left-padded with `0` to `length` digits. */
+/** Formats a number in base 62, left-padded with `0` to `length` digits. */
 function base62(value: bigint, length: number): string {
   let text = '';
-  for (let rest = value; rest > 0n; rest /= 62n) text = digits[Number(rest % 62n)]! + text;
+  for (let remaining = value; remaining > 0n; remaining /= 62n) text = digits[Number(remaining % 62n)]! + text;
   return text.padStart(length, '0');
 }

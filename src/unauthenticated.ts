@@ -3,24 +3,30 @@ import { addressGroup } from './address-group.ts';
 import { LookUpPlaces } from './look-up-places.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
-/** How long (ms) it is believed that an address is not past its limit, though other instances may have counted since. */
+/**
+ * How long a "not above its limit" result for an address is cached (ms). Other instances may have counted more requests
+ * since.
+ */
 const trustMs = 1_000;
 
-/** The limit on requests without a valid credential, by address. */
+/** Limits requests without a valid credential, by address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #places = new LookUpPlaces();
-  /** Whether addresses are past the limit, as far as this process knows. */
+  /** Whether an address is above its limit, as far as this process knows. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
-  /** @param limit undefined when it is off */
+  /**
+   * Creates the limiter.
+   * @param limit undefined when the limit is switched off
+   */
   constructor(limit: Limit | undefined) {
     this.#limit = limit;
   }
 
   /**
-   * Counts a request that is to be answered 401.
-   * @throws DomainError `rate_limited` when its address is past the limit
+   * Counts a request that will be answered with 401.
+   * @throws DomainError `rate_limited` when its address is above the limit
    */
   async count(address: string): Promise<void> {
     if (!this.#limit) return;
@@ -30,7 +36,10 @@ export class UnauthenticatedLimit {
     refuseIfPast([use]);
   }
 
-  /** Looks a well-formed credential up, whatever its address did; but an address past the limit has few look-ups under way at once. */
+  /**
+   * Looks up a well-formed credential. Addresses above their limit are not rejected, but have few look-ups in flight at
+   * once.
+   */
   lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
     const limit = this.#limit;
     if (!limit) return find();

@@ -3,8 +3,9 @@ import { maxFaults, type Fault } from './errors.ts';
 import { pointerTo } from './json-pointer.ts';
 
 /**
- * Places of texts that Postgres cannot keep: with a NUL or a lone surrogate. Ends with the first fault past `maxFaults`.
- * @param body a JSON value no deeper than a body may be
+ * Returns a fault for each text of a body that PostgreSQL cannot store: with a NUL character or a lone surrogate. Stops
+ * one fault after `maxFaults`.
+ * @param body a JSON value within the allowed depth of a body
  */
 export function unkeepableTexts(body: unknown): Fault[] {
   const faults: Fault[] = [];
@@ -12,12 +13,12 @@ export function unkeepableTexts(body: unknown): Fault[] {
   const visit = (value: unknown): void => {
     if (faults.length > maxFaults) return;
     if (typeof value === 'string' && !isStorable(value))
-      faults.push({ path: pointerTo(tokens), message: `must not contain ${unkeepable}` });
+      faults.push({ path: pointerTo(tokens), message: `must not contain ${unstorable}` });
     if (typeof value !== 'object' || value === null) return;
     const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
     for (const key of keys) {
       if (typeof key === 'string' && !isStorable(key))
-        faults.push({ path: pointerTo(tokens), message: `a property name contains ${unkeepable}` });
+        faults.push({ path: pointerTo(tokens), message: `a property name contains ${unstorable}` });
       tokens.push(key);
       visit((value as Record<string | number, unknown>)[key]);
       tokens.pop();
@@ -27,4 +28,4 @@ export function unkeepableTexts(body: unknown): Fault[] {
   return faults.slice(0, maxFaults + 1);
 }
 
-const unkeepable = 'a NUL character or a lone surrogate';
+const unstorable = 'a NUL character or a lone surrogate';

@@ -1,14 +1,16 @@
 import type postgres from 'postgres';
 
 /**
- * The types beyond the driver's own. Rows come out shaped as the wire wants them, so that they are serialised without
- * another pass: an instant is its ISO text, a decimal and a 64-bit integer are numbers (the contract keeps both in range).
+ * The custom value types of our driver instances. Values are parsed into the form that the API sends, so rows are
+ * serialised without another pass: a timestamp becomes its ISO text, a decimal or 64-bit integer a number (the contract
+ * keeps both within JavaScript's range).
  */
 export type WireTypes = { instant: string };
 
+/** PostgreSQL object id of a type. */
 type Oid = number;
 
-/** PostgreSQL's built-in types, by the object ids that `pg_type` has on every server. */
+/** Object ids of PostgreSQL's built-in types; the same on every server. */
 const oid = {
   boolean: 16,
   bytea: 17,
@@ -28,7 +30,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Type of the elements → type of the array. */
+/** Pairs of an element type and its array type (object ids). */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -48,9 +50,10 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.jsonb, 3807],
 ];
 
+/** Serialises a value as text; a date as ISO text. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** What the driver is given as its `types`. */
+/** The `types` option of the driver: parsers and serialisers by type. */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
   calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
@@ -58,8 +61,9 @@ export const wireTypes = {
 } satisfies Record<string, postgres.PostgresType>;
 
 /**
- * `2026-03-14 09:26:53.5+00`, as a connection with time zone UTC sends it, to `2026-03-14T09:26:53.500Z`.
- * What is finer than a millisecond is cut off; `infinity` and years with another number of digits stay as they are.
+ * Converts a timestamp from PostgreSQL's text format in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601
+ * (`2026-03-14T09:26:53.500Z`). Digits below a millisecond are cut off. `infinity` and years without exactly four
+ * digits stay unchanged.
  */
 export function toInstant(text: string): string {
   if (text.charCodeAt(10) !== 32 || !text.endsWith('+00')) return text;
@@ -67,6 +71,7 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
+/** The driver's internal parsers and serialisers, by type. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
@@ -74,8 +79,9 @@ interface Codecs {
 }
 
 /**
- * Teaches a driver instance the array types. Left to itself (`fetch_types`) it asks every new connection's server for
- * them: a round trip more, and a process that ends on an unhandled rejection when the connection is lost just then.
+ * Registers the array types with a driver instance. By default (`fetch_types`) the driver queries them on every new
+ * connection: that costs a round trip, and ends the process with an unhandled rejection if the connection is lost at
+ * that moment.
  */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   const codecs = sql.options as unknown as Codecs;
@@ -88,21 +94,23 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   }
 }
 
-/** Writes an array literal: every element quoted, so that none can be taken for `NULL` or for punctuation. */
+/** Formats a PostgreSQL array literal. Quotes every element, so none can be read as `NULL` or as punctuation. */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
-    if (value === undefined) throw new TypeError('An array for PostgreSQL holds an undefined value');
+    if (value === undefined) throw new TypeError('An array parameter for PostgreSQL contains undefined; use null instead');
     if (Array.isArray(value)) return serializeArray(value, serialize);
     return `"${String(serialize(value)).replaceAll(/["\\]/g, '\\$&')}"`;
   };
   return `{${values.map(element).join(',')}}`;
 }
 
+/** Matches the next token of an array literal: a quoted element, a bare element or a brace. */
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
 /**
- * Reads an array literal of any depth.
+ * Parses a PostgreSQL array literal of any depth.
+ * @param parse parses one element
  * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
  */
 export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
