@@ -98,7 +98,8 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
-    if (value === undefined) throw new TypeError('An array parameter for PostgreSQL contains undefined; use null instead');
+    if (value === undefined)
+      throw new TypeError('An array parameter for PostgreSQL contains undefined; use null instead');
     if (Array.isArray(value)) return serializeArray(value, serialize);
     return `"${String(serialize(value)).replaceAll(/["\\]/g, '\\$&')}"`;
   };

@@ -7,12 +7,17 @@ import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
 import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 
-/** Finds the holder of a request's API key, or throws `Unauthorized` whatever is wrong with it. */
+/**
+ * Authenticates a request by its API key and returns the caller.
+ * @throws Unauthorized whenever the key is not valid, with the same message for every reason
+ */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
- * What decides is read from the database after the request arrived, never from a cache: a revoked key is refused by the
- * next request on every instance. A database that does not answer is its own error, not a refusal.
+ * Creates the API key authenticator. It reads the key from the database after each request arrives, never from a cache,
+ * so a revoked key is rejected by the next request on every instance. An unavailable database is an error of its own,
+ * not a refusal.
+ * @param strangers limits the look-ups of requests without a valid key
  */
 export function keyAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): KeyAuthenticator {
   const find = gather(
@@ -31,7 +36,11 @@ export function keyAuthenticator(app: FastifyInstance, strangers: Unauthenticate
   };
 }
 
-/** `Authorization: X-API-Key <key>`; the scheme in any case, as in every HTTP authentication (RFC 9110, 11.1). */
+/**
+ * Returns the hash of the key in `Authorization: X-API-Key <key>`. The scheme is case-insensitive, as in all HTTP
+ * authentication (RFC 9110, 11.1).
+ * @throws Unauthorized
+ */
 function presentedHash(header: string | undefined): TokenHash {
   if (header === undefined) throw new Unauthorized('key', 'missing');
   const token = recogniseToken(/^x-api-key +(\S+)$/i.exec(header)?.[1] ?? '');
@@ -39,13 +48,18 @@ function presentedHash(header: string | undefined): TokenHash {
   return token.hash();
 }
 
-/** Buffers do not compare by value in maps; a string of one character a byte does. */
+/**
+ * Converts a hash to a string of one character per byte, for use as a map key: maps do not compare buffers by value.
+ */
 export const asText = (hash: TokenHash): string => hash.toString('latin1');
 
-/** How long uses are collected before they are written, in ms. */
+/** How long key uses are collected before one statement writes them (ms). */
 const recordingDelay = 1_000;
 
-/** Writes `last_used_at` behind the requests' backs: one statement for all keys of a second. What is pending is written at close. */
+/**
+ * Returns a function that records the use of a key. Writes `last_used_at` in the background, with one statement per
+ * second for all keys; the pending ones are written when the app closes.
+ */
 function useRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();
   let timer: NodeJS.Timeout | undefined;
@@ -56,11 +70,11 @@ function useRecorder(app: FastifyInstance): (keyId: string) => void {
     const keyIds = [...pending];
     pending.clear();
     if (keyIds.length === 0) return;
-    // A lost note is made up for by the key's next use.
+    // A failed write is only logged: the key's next use records it again.
     await app.db
       .for({ customerId: serviceItself })
       .transaction((sql) => recordUse(sql, keyIds))
-      .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of keys was not recorded'));
+      .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of API keys was not recorded'));
   };
 
   app.addHook('onClose', flush);

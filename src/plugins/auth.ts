@@ -10,8 +10,8 @@ import { requestCounter } from './rate-limits.ts';
 import { sessionAuthenticator } from './session-auth.ts';
 
 /**
- * Lets a request pass that may use its route: 401, then 429, then 403, before a byte of its body is read. Which credential
- * and scope a route wants stands in its `config.access`; one without it stops the boot.
+ * Authenticates and authorises every request before its body is read: first 401, then 429, then 403. Each route
+ * declares its credential and scope in `config.access`; a route without it stops the start.
  */
 export default fp(
   async (app) => {
@@ -42,13 +42,22 @@ export default fp(
   { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
 );
 
+/**
+ * Rejects a route that does not declare `config.access`.
+ * @throws Error at start
+ */
 function demandAccess(route: RouteOptions): void {
   if (!route.config?.access) {
-    throw new Error(`The route ${String(route.method)} ${route.url} does not declare config.access: who may call it?`);
+    throw new Error(
+      `The route ${String(route.method)} ${route.url} does not declare config.access: add who may call it`,
+    );
   }
 }
 
-/** The answer to an unknown path is for everybody; anything else that declares nothing fails closed. */
+/**
+ * Returns the access that a request's route declares. An unknown path is public, so that it answers 404 to everyone.
+ * @throws Error if a route declares none, so that a mistake denies access
+ */
 function accessOf(request: FastifyRequest): Access {
   if (request.is404) return { public: true };
   const declared = request.routeOptions.config.access;
@@ -56,23 +65,28 @@ function accessOf(request: FastifyRequest): Access {
   return declared;
 }
 
+/** Returns whether a caller has the role or scope that a route requires. */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   if (caller.kind === 'session') return 'session' in wanted && (wanted.session === 'member' || caller.role === 'admin');
   return scopesOf(wanted).some((scope) => caller.scopes.includes(scope));
 }
 
+/** Returns the scopes of which a route requires one. */
 function scopesOf(wanted: Access): readonly Scope[] {
   if ('scope' in wanted) return [wanted.scope];
   return 'anyScope' in wanted ? wanted.anyScope : [];
 }
 
-/** The logged-in user of a route that wants a session. */
+/**
+ * Returns the logged-in user on a route with session access.
+ * @throws Error on a route without session access
+ */
 export function sessionOf(request: FastifyRequest): SessionCaller {
-  if (request.caller.kind !== 'session') throw new Error('this route was not declared with session access');
+  if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');
   return request.caller;
 }
 
-/** That user, for the audit log. */
+/** Returns the logged-in user and their address, for the audit log. */
 export const actorOf = (request: FastifyRequest): Actor => ({
   actor: sessionOf(request).email,
   address: request.address,

@@ -1,13 +1,13 @@
 import fp from 'fastify-plugin';
 import { callerAddress, parseRanges } from '../addresses.ts';
 
-/** Sets `request.address` before anything else looks at the request. */
+/** Sets `request.address`, the caller's IP address, before any other plugin reads it. */
 export default fp(
   async (app) => {
     const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');
     app.decorateRequest('address', '');
     app.addHook('onRequest', (request, _reply, done) => {
-      const forwarded = request.headers['x-forwarded-for'] as string | undefined; // Node joins several with commas
+      const forwarded = request.headers['x-forwarded-for'] as string | undefined; // Node joins repeated headers with commas
       request.address = callerAddress(request.socket.remoteAddress, forwarded, ranges);
       done();
     });

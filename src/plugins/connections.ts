@@ -7,28 +7,28 @@ import type { Config } from '../config.ts';
 import { ConnectionPlaces, type Holder } from '../connection-places.ts';
 import { readUnacknowledged, writeProgress, type Unacknowledged } from '../socket-progress.ts';
 
-/** A connection of a caller. */
+/** An open connection of a caller. */
 interface Connection extends Holder {
   socket: Socket;
-  /** The request that is being answered. */
+  /** The request that is being handled. */
   request: IncomingMessage | undefined;
-  /** Starts the requests that were sent ahead of the answers, in order. */
+  /** Pipelined requests that wait, in order. Calling a function starts its request. */
   waiting: (() => void)[];
-  /** What the peer owed at the last check, and for how many checks nothing of it came. */
+  /** The peer's outstanding bytes at the last check, as `owedBy` returns them. */
   owed: string | undefined;
   silentChecks: number;
 }
 
-/** Requests that may wait on one connection for the answers before them; each keeps some kilobytes. */
+/** Maximum number of pipelined requests that wait on one connection. Each takes some kilobytes. */
 const mostWaiting = 32;
-/** Checks within `CONNECTION_SILENCE_MS`. */
+/** Number of checks per `CONNECTION_SILENCE_MS`. */
 const checks = 8;
 
 /**
- * Keeps connections from holding what others need. There are at most `MAX_CONNECTIONS`, shared by address. A connection's
- * requests are answered one after the other, and it is not read while one waits, so that one answer at most is in memory. A
- * connection is closed whose peer takes or sends no byte of an answer or a request for `CONNECTION_SILENCE_MS`, however
- * long the request itself may take.
+ * Limits what connections can occupy. At most `MAX_CONNECTIONS` are open, shared fairly by address. The requests of one
+ * connection are handled one after the other, and the connection is not read while a request waits, so at most one
+ * response is in memory. A connection is closed when its peer takes or sends no byte of a response or request for
+ * `CONNECTION_SILENCE_MS`; the handling of the request itself may take longer.
  */
 export default fp(
   async (app) => {
@@ -42,27 +42,27 @@ export default fp(
     app.server.on('connection', (socket) => connections.accept(socket));
     app.addHook('onRequest', (request, reply, done) => {
       if (request.raw.socket instanceof Socket) connections.waitForTurn(request.raw, reply.raw, done);
-      else done(); // injected by a test
+      else done(); // a test injected the request without a socket
     });
   },
   { name: 'connections', dependencies: ['services'] },
 );
 
 class Connections {
-  readonly #places: ConnectionPlaces<Connection>;
+  readonly #slots: ConnectionPlaces<Connection>;
   readonly #proxies: AddressRanges;
   readonly #open = new Map<Socket, Connection>();
   #closed = { refused: 0, evicted: 0, silent: 0 };
 
   constructor({ MAX_CONNECTIONS, TRUST_PROXY }: Config) {
-    this.#places = new ConnectionPlaces(MAX_CONNECTIONS);
+    this.#slots = new ConnectionPlaces(MAX_CONNECTIONS);
     this.#proxies = parseRanges(TRUST_PROXY ?? '').ranges;
   }
 
-  /** Gives a new connection a place, or closes it. */
+  /** Gives a new connection a slot, or closes it if none is free. */
   accept(socket: Socket): Connection | undefined {
     const connection = newConnection(socket, this.#groupOf(socket.remoteAddress));
-    const { admitted, evicted } = this.#places.admit(connection);
+    const { admitted, evicted } = this.#slots.admit(connection);
     if (evicted) {
       this.#closed.evicted += 1;
       this.#open.delete(evicted.socket);
@@ -73,27 +73,34 @@ class Connections {
       return void socket.destroy();
     }
     this.#open.set(socket, connection);
-    // Node resumes a socket when an answer was taken or a body is wanted.
+    // Node resumes a socket after a response was sent or when a body is read; while requests wait it stays paused.
     socket.on('resume', () => connection.waiting.length > 0 && socket.pause());
-    socket.once('close', () => this.#open.delete(socket) && this.#places.release(connection));
+    socket.once('close', () => this.#open.delete(socket) && this.#slots.release(connection));
     return connection;
   }
 
-  /** An address; of IPv6 its /64. All callers behind a trusted proxy have its address, so that it is not limited. */
+  /**
+   * Returns the group of a peer for the connection limit: its address, or the /64 prefix of an IPv6 address. Returns
+   * undefined for a trusted proxy: all callers behind it share its address, so it is not limited.
+   */
   #groupOf(peer: string | undefined): string | undefined {
     const address = normaliseAddress(peer ?? '');
     return address !== undefined && isWithin(this.#proxies, address) ? undefined : addressGroup(address ?? '');
   }
 
-  /** Starts a request when those before it on its connection are answered; never when the connection is lost before. */
+  /**
+   * Starts a request once the earlier requests of its connection are answered. Never starts it if the connection is
+   * lost before.
+   */
   waitForTurn(request: IncomingMessage, answer: ServerResponse, start: () => void): void {
     const { socket } = request;
-    // A server beside the main one (HOST=localhost has two) tells of its connections by their first request.
+    // A second server (HOST=localhost has two) emits no event here, so its connections are registered at their first
+    // request.
     const connection = this.#open.get(socket) ?? (socket.destroyed ? undefined : this.accept(socket));
     if (!connection) return;
     const begin = () => {
       connection.request = request;
-      this.#places.setBusy(connection);
+      this.#slots.setBusy(connection);
       answer.once('close', () => this.#endTurn(connection));
       start();
     };
@@ -105,16 +112,16 @@ class Connections {
 
   #endTurn(connection: Connection): void {
     connection.request = undefined;
-    if (!connection.socket.writable) return; // lost, or the answer was the last one
+    if (!connection.socket.writable) return; // connection lost, or this was the last response
     const next = connection.waiting.shift();
     if (connection.waiting.length === 0 && connection.socket.isPaused()) connection.socket.resume();
     if (next) next();
-    else this.#places.setIdle(connection);
+    else this.#slots.setIdle(connection);
   }
 
   /**
-   * Closes the connections whose peers owed the same at each of the last checks.
-   * @returns how many were closed since the last check, and why
+   * Closes the connections whose peers made no progress in the last `CONNECTION_SILENCE_MS`.
+   * @returns how many connections were closed since the previous check, by reason
    */
   async check(): Promise<{ refused: number; evicted: number; silent: number }> {
     const isWriting = [...this.#open.keys()].some((socket) => socket.writableLength > 0);
@@ -122,7 +129,7 @@ class Connections {
     for (const connection of this.#open.values()) {
       if (!isSilent(connection, unacknowledged)) continue;
       this.#closed.silent += 1;
-      connection.socket.resetAndDestroy(); // the kernel need not keep what nobody takes
+      connection.socket.resetAndDestroy(); // discards the data that the kernel still buffers for the peer
     }
     const closed = this.#closed;
     this.#closed = { refused: 0, evicted: 0, silent: 0 };
@@ -139,7 +146,9 @@ const newConnection = (socket: Socket, group: string | undefined): Connection =>
   silentChecks: 0,
 });
 
-/** Whether the peer owed the same at each check of the last `CONNECTION_SILENCE_MS`. */
+/**
+ * Returns whether the peer made no progress in any check of the last `CONNECTION_SILENCE_MS`. Counts the current check.
+ */
 function isSilent(connection: Connection, unacknowledged: Unacknowledged): boolean {
   const owed = owedBy(connection, unacknowledged);
   connection.silentChecks = owed !== undefined && owed === connection.owed ? connection.silentChecks + 1 : 0;
@@ -147,7 +156,10 @@ function isSilent(connection: Connection, unacknowledged: Unacknowledged): boole
   return connection.silentChecks >= checks;
 }
 
-/** What the peer has still to take or to send, as a text that changes as it does so; undefined when it owes nothing. */
+/**
+ * Returns the peer's outstanding bytes as a text that changes whenever it takes or sends some. Returns undefined if
+ * nothing is outstanding.
+ */
 function owedBy({ socket, request }: Connection, unacknowledged: Unacknowledged): string | undefined {
   if (socket.writableLength > 0) return `take ${writeProgress(socket, unacknowledged)}`;
   if (socket.writableEnded) return 'close';

@@ -2,12 +2,12 @@ import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 
-/** Lets browsers in from the origins of `CORS_ORIGINS`, to do what every other client may; nobody while there are none. */
+/** Allows browsers to call the API from the origins in `CORS_ORIGINS`. Without that variable, CORS is off. */
 export default fp(
   async (app) => {
     const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
     if (!origins) return;
-    // The package's own route, for preflights of paths that have none.
+    // The package's route for preflight requests to paths that have no route.
     app.addHook('onRoute', (route) => {
       if (route.url === '*') route.config = { ...route.config, access: { public: true } };
     });
@@ -32,6 +32,6 @@ export default fp(
   { name: 'cors', dependencies: ['services'] },
 );
 
-/** Any other OPTIONS is a method that no path takes. */
+/** Returns whether a request is a CORS preflight. Any other OPTIONS request is answered with 405. */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

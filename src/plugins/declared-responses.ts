@@ -5,24 +5,24 @@ import { ErrorBody, Refusal } from '../schemas/wire.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether what is not there is answered 200 `null`, not 404. */
+    /** Whether the route answers an unknown id with 200 `null` instead of 404. */
     nullForUnknown?: true;
   }
 }
 
 /**
- * Every status is declared. The errors that any route of a kind can answer are added here, once; what a route answers
- * itself it declares itself. A success status without a schema would leave unfiltered, so it is refused.
+ * Requires every route to declare the statuses that it sends. Adds the errors that are common to a kind of route; the
+ * route declares the others. A success status without a schema would be serialised unfiltered, so it is rejected.
  */
 export default fp(
   async (app) => {
     app.addHook('onRoute', (route) => {
       if (route.schema?.hide) return;
       if (!route.schema?.response)
-        throw new Error(`${String(route.method)} ${route.url} does not declare what it answers`);
+        throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
       route.schema.response = { ...commonErrors(route), ...route.schema.response };
     });
-    // Not preSerialization: that one sees objects only.
+    // Not preSerialization: that hook is called for objects only.
     app.addHook('onSend', (request, reply, payload, done) => {
       const declared = request.routeOptions.schema?.response as Record<number, unknown> | undefined;
       const isSlip = reply.statusCode < 400 && declared && !(reply.statusCode in declared);
@@ -33,9 +33,11 @@ export default fp(
   { name: 'declared-responses' },
 );
 
+/** Creates the error for a response whose status its route does not declare. */
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
-  new Error(`${method} ${routeOptions.url} answers the undeclared status ${statusCode}`);
+  new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
+/** Returns the error responses that every route of this kind can send, by status. */
 function commonErrors(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;
   const guarded = access !== undefined && !('public' in access);

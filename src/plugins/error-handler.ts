@@ -21,7 +21,7 @@ declare module 'fastify' {
   }
 }
 
-/** The one place that knows which status an error has. */
+/** The HTTP status of each error code. No other file maps errors to statuses. */
 const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
@@ -38,18 +38,18 @@ const statuses: Record<ErrorCode, number> = {
   unavailable: 503,
 };
 
-/** Fastify's own refusals, in the words of the contract. */
+/** Converts Fastify's own errors to errors of the contract, by Fastify's error code. */
 const frameworkErrors: Record<string, () => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
   FST_ERR_CTP_BODY_TOO_LARGE: () => new DomainError('payload_too_large', 'The body is larger than 1 MiB'),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
-    validationFailed([{ path: '', message: 'the body is not as long as Content-Length says' }]),
-  // The caller went away in the middle of the body; nobody reads the answer, and it is no failure of the service.
-  ECONNRESET: () => validationFailed([{ path: '', message: 'the body ended early' }]),
+    validationFailed([{ path: '', message: 'the length of the body differs from Content-Length' }]),
+  // The caller disconnected while sending the body. Nobody reads the response, and it is not a failure of the service.
+  ECONNRESET: () => validationFailed([{ path: '', message: 'the connection closed before the body was complete' }]),
   FST_ERR_BAD_URL: () => validationFailed([{ path: '', message: 'the path is not valid percent-encoding' }]),
 };
 
-/** Turns whatever was thrown into the error body of the contract. What is not meant for callers goes to the log alone. */
+/** Converts every thrown error to an error body of the contract. Errors that are not public are only logged. */
 export default fp(
   async (app) => {
     const refusals = new RefusalLog(app.log);
@@ -62,7 +62,7 @@ export default fp(
   { name: 'error-handler' },
 );
 
-/** Sends the answer that belongs to an error. */
+/** Sends the error response for a thrown error. */
 export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = toDomainError(thrown);
   if (!error) {
@@ -86,37 +86,39 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
   });
 }
 
-/** Says which credential is wanted (RFC 9110 §11.6.1), and to the log alone what was wrong with the one given. */
+/** Sets the header that names the required credential (RFC 9110 §11.6.1), and logs why the given one was refused. */
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
   const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
   if (scheme) void reply.header('www-authenticate', scheme);
 }
 
+/** Returns the public error for a thrown error, or undefined if there is none. */
 function toDomainError(thrown: unknown): DomainError | undefined {
   if (thrown instanceof DomainError) return thrown;
   return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.() ?? fromDatabase(thrown);
 }
 
-/** An error answer is never larger. */
+/** Maximum size of an error body (bytes). */
 const mostBytes = 64 * 1024;
 
+/** The content of an error response. */
 interface ErrorAnswer {
   status: number;
   code: string;
   message: string;
   faults?: readonly Fault[];
-  /** Members beside those that every error has. */
+  /** Fields in addition to those of every error body. */
   more?: object;
 }
 
-/** Sends an error body: the one place where its size is bounded. */
+/** Sends an error body, limited to `mostBytes`. All error bodies are sent by this function. */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
   const isAnonymous = statusCode === 401 || statusCode === 403;
-  const said = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
-  const body = { ...said, message: cutText(message), ...more };
+  const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
+  const body = { ...common, message: cutText(message), ...more };
   const room = mostBytes - Buffer.byteLength(JSON.stringify({ ...body, errors: [] }));
   const errors = listFaults(faults, maxFaults, room);
-  const answered = errors.length > 0 ? { ...body, errors } : body;
-  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(answered);
+  const bounded = errors.length > 0 ? { ...body, errors } : body;
+  return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(bounded);
 }

@@ -1,8 +1,9 @@
 import fp from 'fastify-plugin';
 
 /**
- * Closing finishes what is in hand: every answer from then on ends its connection, so that no keep-alive connection holds
- * the close up, and what still stands after `SHUTDOWN_MS` (a body half sent, say) is cut off.
+ * Finishes the requests in flight when the app closes. Every response then closes its connection, so keep-alive
+ * connections do not delay the close. Connections still open after `SHUTDOWN_MS` (e.g. with a half-sent body) are cut
+ * off.
  */
 export default fp(
   async (app) => {

@@ -4,17 +4,20 @@ import { validationFailed, type DomainError } from '../errors.ts';
 import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-error.ts';
 import { requestId } from './request-log.ts';
 
-/** What RFC 9110 and 9112 ask of a server and Node leaves open, or answers without the error body of the contract. */
+/**
+ * Enforces rules of RFC 9110 and 9112 that Node does not check, or that it answers without an error body of the
+ * contract.
+ */
 export default fp(
   async (app) => {
     app.addHook('onRequest', (request, reply, done) => {
       const fault = faultOf(request.raw);
-      if (fault) void reply.header('connection', 'close'); // where the next request begins may be in dispute
+      if (fault) void reply.header('connection', 'close'); // sender and proxy may disagree where the next request begins
       done(fault);
     });
     const unwatch = watchRequests();
     app.addHook('onClose', async () => unwatch());
-    // Node destroys the socket when nobody listens, and so do errors that nobody listens to.
+    // Without these listeners Node destroys the socket of a CONNECT, and a socket error ends the process.
     app.server.on('connect', (request, socket) => {
       socket.on('error', () => socket.destroy());
       answerOnSocket(socket, connectRefusal, requestId(request), ['allow: ']);
@@ -24,8 +27,8 @@ export default fp(
   { name: 'http-rules' },
 );
 
-const connectRefusal: Refusal = [405, 'method_not_allowed', 'The service is no proxy, and takes no CONNECT'];
-const expectationRefusal: Refusal = [417, 'expectation_failed', 'The only expectation that is met is 100-continue'];
+const connectRefusal: Refusal = [405, 'method_not_allowed', 'CONNECT is not supported: this service is not a proxy'];
+const expectationRefusal: Refusal = [417, 'expectation_failed', 'The only supported expectation is 100-continue'];
 
 function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
   const [status] = expectationRefusal;
@@ -39,14 +42,15 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
   response.writeHead(status, headers).end(body);
 }
 
-/** Headers whose second mention could mean another request to a machine in between. */
+/** Headers that may stand only once: a proxy could read another value of a repeated one, and so another request. */
 const single = new Set(['host', 'content-type', 'idempotency-key']);
 
+/** Returns the error for a request that breaks a rule, or undefined. */
 function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && coding.toLowerCase() !== 'chunked')
-    return refusal('the only Transfer-Encoding that is understood is chunked');
+    return refusal('the only supported Transfer-Encoding is chunked');
   const seen = new Set<string>();
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!.toLowerCase();

@@ -5,19 +5,24 @@ import type { Database, Sql, Transaction } from '../db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { findIdempotencyRecord, keepAnswer, takeIdempotencyKey, type KeptAnswer } from '../queries/idempotency.ts';
 
-/** The effect of a request and its answer, in one transaction; with what was prepared for it. */
+/**
+ * Performs a request's writes and returns its response, all in one transaction.
+ * @param prepared what the request's `Preparation` returned
+ */
 export type Effect<T> = (sql: Transaction, prepared: T) => Promise<KeptAnswer>;
 
-/** What has to be known before the effect, and must not be asked for while a transaction is open. */
+/** Work that must finish before the effect and must not run inside its transaction, such as a search. */
 export type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs an effect once per `Idempotency-Key`, whatever happens: the answer is kept in the transaction of the effect and
-     * given again to a retry. Without the header it just runs. Routes that use it declare `idempotent: true`.
-     * @param prepare runs before the effect, outside its transaction, and not for a retry that gets the kept answer
-     * @throws idempotency_mismatch when the key was used for another request, conflict while its first request still runs
+     * Runs an effect at most once per `Idempotency-Key`. The response is stored in the transaction of the effect, and a
+     * retry gets the stored response. Without the header, the effect just runs. Routes that use this declare
+     * `idempotent: true`.
+     * @param prepare runs before the effect, outside its transaction; not for a retry that gets the stored response
+     * @throws idempotency_mismatch when the key was used for another request
+     * @throws conflict while the first request with the key is still running
      */
     once<T = undefined>(
       request: FastifyRequest,
@@ -27,7 +32,7 @@ declare module 'fastify' {
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
-    /** Whether the route honours `Idempotency-Key`. */
+    /** Whether the route supports `Idempotency-Key`. */
     idempotent?: true;
   }
 }
@@ -58,27 +63,35 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
   ]);
 }
 
-/** The same key is for the same request only: method, path with its ids, and body to the byte. */
+/**
+ * Returns the fingerprint of a request: the hash of its method, its path with ids, and the bytes of its body. A key is
+ * valid for requests with the same fingerprint only.
+ */
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
-/** Which request a key is used for. */
+/** An idempotency key and the fingerprint of the request that it came with. */
 interface Use {
   key: string;
   fingerprint: Buffer;
 }
 
+/** The response to a request, and whether it is the stored response to an earlier one. */
 interface Outcome {
   answer: KeptAnswer;
   replayed: boolean;
 }
 
+/** Runs a preparation, then its effect in a transaction. */
 async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<KeptAnswer> {
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => effect(sql, prepared));
 }
 
-/** What is prepared at length is worth a look first, whether it is needed. */
+/**
+ * Runs an effect under an idempotency key. If there is a preparation, looks for a stored response first: preparing can
+ * take long and may not be needed.
+ */
 async function runWithKey<T>(
   db: Database,
   customerId: string,
@@ -86,12 +99,16 @@ async function runWithKey<T>(
   effect: Effect<T>,
   prepare?: Preparation<T>,
 ): Promise<Outcome> {
-  const kept = prepare && (await db.lookup((sql) => findKept(sql, customerId, use)));
-  if (kept) return kept;
+  const stored = prepare && (await db.lookup((sql) => findKept(sql, customerId, use)));
+  if (stored) return stored;
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => runOnce(sql, customerId, use, (within) => effect(within, prepared)));
 }
 
+/**
+ * Runs an effect and stores its response, unless the key already has one.
+ * @throws conflict while another request with the key is running
+ */
 async function runOnce(
   sql: Transaction,
   customerId: string,
@@ -101,22 +118,25 @@ async function runOnce(
   const { key, fingerprint } = use;
   if (!(await takeIdempotencyKey(sql, customerId, key)))
     throw conflict('A request with this Idempotency-Key is still running');
-  const kept = await findKept(sql, customerId, use);
-  if (kept) return kept;
+  const stored = await findKept(sql, customerId, use);
+  if (stored) return stored;
   const answer = await effect(sql);
   await keepAnswer(sql, customerId, key, { ...answer, fingerprint });
   return { answer, replayed: false };
 }
 
-/** The answer that was given under the key before. */
+/**
+ * Returns the response that was stored under the key, or undefined.
+ * @throws idempotency_mismatch when the key was used for another request
+ */
 async function findKept(
   sql: Sql | Transaction,
   customerId: string,
   { key, fingerprint }: Use,
 ): Promise<Outcome | undefined> {
-  const kept = await findIdempotencyRecord(sql, customerId, key);
-  if (!kept) return undefined;
-  if (!kept.fingerprint.equals(fingerprint))
+  const stored = await findIdempotencyRecord(sql, customerId, key);
+  if (!stored) return undefined;
+  if (!stored.fingerprint.equals(fingerprint))
     throw new DomainError('idempotency_mismatch', 'This Idempotency-Key was used for another request');
-  return { answer: { status: kept.status, body: kept.body }, replayed: true };
+  return { answer: { status: stored.status, body: stored.body }, replayed: true };
 }

@@ -6,19 +6,19 @@ import { NoBody } from '../schemas/wire.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The body as it was sent; empty when there was none. */
+    /** The bytes of the body as sent; empty if there was none. */
     bodyBytes: Buffer;
   }
 }
 
 const nothing = Buffer.alloc(0);
-/** A body nests no deeper, so that whoever walks it may recurse. */
+/** Maximum nesting depth of a body, so that recursive functions are safe. */
 const deepest = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Bodies are JSON. An empty one with the JSON content type counts as no body, and no body as `{}`, so that a call without
- * one meets the same checks; a route that declares no body takes `{}` alone.
+ * Parses request bodies as JSON. An empty body counts as no body, and no body as `{}`, so both are validated like any
+ * other. A route that declares no body accepts only `{}`.
  */
 export default fp(
   async (app) => {
@@ -56,12 +56,13 @@ export default fp(
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
-/** Whether the body is not JSON itself but an encoding of it (RFC 9110 §8.4). */
+/** Returns whether the body has a content encoding such as gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {
   const encoding = headers['content-encoding'];
   return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
 }
 
+/** Decodes UTF-8. Returns undefined if the bytes are not valid UTF-8. */
 function decode(bytes: Buffer): string | undefined {
   try {
     return decoder.decode(bytes);

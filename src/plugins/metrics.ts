@@ -5,13 +5,13 @@ import { measureProcess, requestDuration } from '../metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** Whether this app answers `GET /metrics`. Requests are measured in any case. */
+  /** Whether this app serves `GET /metrics`. Requests are measured in any case. */
   isExposed: boolean;
 }
 
 const access = { public: true } as const;
 
-/** Measures the duration of every request, and shows the metrics of the service at `/metrics`. */
+/** Measures the duration of every request, and serves the service's metrics at `/metrics`. */
 export default fp(
   async (app, { isExposed }: Options) => {
     measureProcess();

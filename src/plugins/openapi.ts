@@ -12,12 +12,15 @@ type Json = Record<string, unknown>;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the answer carries the `ETag` of the record that it shows. */
+    /** Whether the response has the `ETag` of the record that it shows. */
     etag?: true;
   }
 }
 
-/** The contract as OpenAPI 3.1, made from the routes' own schemas, at `/openapi.json`; to read and to try at `/docs`, offline too. */
+/**
+ * Serves the contract as OpenAPI 3.1 at `/openapi.json`, generated from the routes' schemas, and as interactive
+ * documentation at `/docs`. Both work offline.
+ */
 export default fp(
   async (app) => {
     await app.register(swagger, {
@@ -39,7 +42,7 @@ export default fp(
               name: 'Authorization',
               description: '`X-API-Key <key>`: the literal word, a space, the key.',
             },
-            session: { type: 'http', scheme: 'bearer', description: 'The token that login answers.' },
+            session: { type: 'http', scheme: 'bearer', description: 'The token that login returns.' },
           },
         },
       },
@@ -47,7 +50,7 @@ export default fp(
       transformObject: (document) =>
         nameComponents(freeBodies(('openapiObject' in document ? document.openapiObject : {}) as Json)),
     });
-    // Kept as bytes: the document is large, and anybody may ask for it as often as they like.
+    // Serialised once and cached: the document is large, and anybody may request it any number of times.
     let bytes: Buffer | undefined;
     const sendDocument: SendDocument = (reply) => {
       bytes ??= Buffer.from(JSON.stringify(app.swagger()));
@@ -63,13 +66,13 @@ export default fp(
 
 const access = { public: true } as const;
 
-/** The package's files have no other names. */
+/** Matches the names of all files in the documentation package. */
 const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
 
-/** Answers with the contract. */
+/** Sends the OpenAPI document. */
 type SendDocument = (reply: FastifyReply) => FastifyReply;
 
-/** The pages of the documentation are for everybody; they come from the package, nothing from elsewhere. */
+/** Serves the documentation pages to everyone. All files come from the installed package, none from other servers. */
 async function documentation(app: FastifyInstance, { sendDocument }: { sendDocument: SendDocument }): Promise<void> {
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access };
@@ -77,24 +80,27 @@ async function documentation(app: FastifyInstance, { sendDocument }: { sendDocum
   app.addHook('onRequest', async ({ params, headers }) => {
     const file = (params as Record<string, string | undefined>)['*'];
     if (file !== undefined && !fileName.test(file)) throw new DomainError('not_found', 'No such route');
-    // Files are sent whole and to everybody: what the package answers to these headers is no error of the contract.
+    // Ignore these headers and send whole files: the package's responses to them are not errors of the contract.
     for (const header of ['range', 'if-match', 'if-unmodified-since']) delete headers[header];
   });
-  // The package's own route would serialise the document for each request.
+  // The package's own route would serialise the document on each request.
   app.addHook('preHandler', async ({ routeOptions }, reply) =>
     routeOptions.url === '/docs/json' ? sendDocument(reply) : undefined,
   );
   await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { persistAuthorization: true, deepLinking: true } });
 }
 
-/** What a route's schema leaves to be said; GET and HEAD are shown without the body they tolerate. */
+/**
+ * Completes a route's schema for the document: response and request headers, operation id, rate limits, security. GET,
+ * HEAD and DELETE are shown without the empty body that they accept.
+ */
 function describeRoute(schema: FastifySchema, url: string, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
   const method = String(route.method);
   const bodiless = method === 'GET' || method === 'HEAD' || method === 'DELETE';
   return {
     ...rest,
-    ...(bodiless || !hasMembers(body) ? {} : { body }),
+    ...(bodiless || !hasFields(body) ? {} : { body }),
     response: describeResponses(route, body, response),
     ...describeHeaders(route, response),
     operationId: operationId(method, url),
@@ -103,7 +109,10 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
   };
 }
 
-/** `POST /api/ext/contacts/list` is postContactsList, `GET /api/ext/contacts/:id` getContactsById. */
+/**
+ * Returns an operation id: `postContactsList` for `POST /api/ext/contacts/list`, `getContactsById` for `GET
+ * /api/ext/contacts/:id`.
+ */
 function operationId(method: string, url: string): string {
   const words = url
     .replace(/^\/api\/(ext\/)?/, '/')
@@ -112,7 +121,10 @@ function operationId(method: string, url: string): string {
   return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
 }
 
-/** Every answer by the name of its status, with its headers; a schema's own description is about the schema. */
+/**
+ * Describes each response by the name of its status, with its headers. (A schema's own description describes the
+ * schema.)
+ */
 const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
@@ -121,17 +133,23 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
     ]),
   );
 
-/** The headers of an answer that mean something to the caller. */
+/** Returns the documented headers of a response. */
 function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
-    'x-request-id': header('Names the request in the logs: what the caller sent under this name, or a new one.'),
+    'x-request-id': header(
+      'Identifies the request in the logs: the value that the caller sent in this header, or a new one.',
+    ),
     ...(isSuccess && config?.etag ? { etag: header('The version of the record, for `If-Match`.') } : {}),
     ...(isSuccess && takesCursor(body)
-      ? { 'x-next-cursor': header('Continues after this page; absent when the page is not full.') }
+      ? { 'x-next-cursor': header('Cursor of the next page; absent when this page is not full.') }
       : {}),
     ...(isSuccess && config?.idempotent
-      ? { 'idempotency-replayed': header('`true` when the answer is that of an earlier request of the same key.') }
+      ? {
+          'idempotency-replayed': header(
+            '`true` when this is the stored response to an earlier request with the same key.',
+          ),
+        }
       : {}),
     ...(status === '401' ? { 'www-authenticate': header('How to authenticate (RFC 9110).') } : {}),
     ...(status === '401' ? {} : limitHeaders(config)),
@@ -139,24 +157,27 @@ function answerHeaders({ config }: RouteOptions, body: unknown, status: string):
   };
 }
 
-/** A request that is refused before its caller is known, as with 401, has none of them. */
+/**
+ * Returns the documented rate limit headers. A request that is rejected before its caller is known, as with 401, has
+ * none.
+ */
 const limitHeaders = (config: FastifyContextConfig = {}): Json =>
   policiesOf(config).length === 0
     ? {}
     : {
         'ratelimit-policy': header('The rate limits that count this request: `q` requests in `w` seconds.'),
-        ratelimit: header('What is left of them: `r` requests; all of it again in `t` seconds.'),
+        ratelimit: header('What remains of each limit: `r` requests, until it is reset in `t` seconds.'),
       };
 
 const header = (description: string): Json => ({ type: 'string', description });
 
-/** Whether a body can ask for the page after a cursor: in `paginate`, or at its root. */
+/** Returns whether a body accepts a cursor, in `paginate` or at its root. */
 function takesCursor(body: unknown): boolean {
-  const members = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
-  return 'cursor' in members || 'cursor' in (members['paginate']?.properties ?? {});
+  const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
+  return 'cursor' in fields || 'cursor' in (fields['paginate']?.properties ?? {});
 }
 
-/** The headers of the contract that this route heeds. */
+/** Describes the request headers that a route supports. */
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
   const headers = {
     ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),
@@ -169,12 +190,13 @@ const idempotencyKey = {
   type: 'string',
   minLength: 1,
   maxLength: 255,
-  description: 'The first successful answer to it is kept for 24 hours and given again to a retry of the same request.',
+  description:
+    'The first successful response to this key is stored for 24 hours and returned to retries of the same request.',
 };
 
-const ifMatch = { type: 'string', description: 'The `ETag` that the record must still have; `*` for any.' };
+const ifMatch = { type: 'string', description: 'The `ETag` that the record must have; `*` accepts any.' };
 
-const hasMembers = (body: unknown): boolean =>
+const hasFields = (body: unknown): boolean =>
   Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
 
 function security(access: Access | undefined): Json {
@@ -184,13 +206,13 @@ function security(access: Access | undefined): Json {
   return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
 }
 
-/** Which rate limits count a route's requests. */
+/** Lists the rate limits that count a route's requests. */
 function limitsOf({ config = {} }: RouteOptions): Json {
   const policies = policiesOf(config);
   return policies.length > 0 ? { 'x-rate-limits': policies } : {};
 }
 
-/** A body may be left out where all its members may. */
+/** Marks a request body as optional if all its fields are optional. */
 function freeBodies(document: Json): Json {
   const operations = Object.values(document['paths'] as Record<string, Record<string, Operation>>).flatMap((path) =>
     Object.values(path),
@@ -202,12 +224,12 @@ function freeBodies(document: Json): Json {
   return document;
 }
 
-/** What is read and written of an operation here. */
+/** The parts of an OpenAPI operation that this file reads or changes. */
 interface Operation {
   requestBody?: { required: boolean; content: Record<string, { schema: { required?: string[] } }> };
 }
 
-/** Moves every schema with a title to `components`, so that generated clients get named types, and every header of an answer. */
+/** Moves every titled schema and every response header to `components`, so that generated clients get named types. */
 export function nameComponents(document: Json): Json {
   const schemas: Json = {};
   const headers: Json = {};

@@ -3,20 +3,20 @@ import fp from 'fastify-plugin';
 import { unavailable } from '../errors.ts';
 
 /**
- * A stall of the event loop is overload. Then those customers are told to come back who have other requests in hand: they
- * make the load, and whoever sends one call now and then does not pay for it.
+ * Sheds load when the event loop stalls: rejects requests of customers with other requests in flight. They cause the
+ * load; a customer with a single request is still served.
  */
 export default fp(
   async (app) => {
     await app.register(underPressure, {
       maxEventLoopDelay: app.config.OVERLOAD_MS,
-      sampleInterval: 250, // the default of 1 s misses a stall
+      sampleInterval: 250, // the default of 1 s misses short stalls
       pressureHandler: ({ requester }, _reply, _type, delay) => {
-        if (delay === Infinity) return; // nothing was measured: the process itself was not given a processor
+        if (delay === Infinity) return; // nothing was measured: the process itself got no CPU time
         if (app.inHand.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
       },
     });
   },
-  // After `auth`, which finds out whose request it is.
+  // After `auth`, which sets the request's customer.
   { name: 'overload', dependencies: ['auth', 'requester'] },
 );

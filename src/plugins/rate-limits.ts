@@ -18,12 +18,12 @@ declare module 'fastify' {
     rateLimits: RateLimits;
   }
   interface FastifyContextConfig {
-    /** The policy that requests with a key count under besides `default`. */
+    /** A rate limit policy that counts requests with an API key in addition to `default`. */
     limit?: 'prospects' | 'jobs';
   }
 }
 
-/** Opens the rate limits, and closes them with the app. */
+/** Creates `app.rateLimits`, and closes them with the app. */
 export default fp(
   async (app) => {
     const limits = await openRateLimits(app.config, app.log);
@@ -34,7 +34,10 @@ export default fp(
   { name: 'rate-limits', dependencies: ['services'] },
 );
 
-/** Calls that spend credits start a job or estimate one: the policy cannot be forgotten there. */
+/**
+ * Requires the rate limit `jobs` on every route that can answer 402: those routes spend or estimate credits.
+ * @throws Error at start
+ */
 function demandLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
   const spends = typeof responses === 'object' && responses !== null && 402 in responses;
@@ -42,7 +45,7 @@ function demandLimit({ method, url, schema, config }: RouteOptions): void {
     throw new Error(`The route ${String(method)} ${url} spends credits and does not declare config.limit: 'jobs'`);
 }
 
-/** The policies that count a route's requests, in the order in which they refuse. */
+/** Returns the policies that count a route's requests, in the order in which they are checked. */
 export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   if (!access || 'public' in access) return [];
   if ('session' in access) return ['keys'];
@@ -50,24 +53,25 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
 }
 
 /**
- * Counts a request of a known caller under each policy of its route, and says in its headers how far they are used.
+ * Counts an authenticated request under each policy of its route, and sets the rate limit headers.
  * @throws DomainError `rate_limited`
  */
 export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** The limits that are on for a route, and the header that describes them. */
+/** The enabled limits of a route, and the value of its `ratelimit-policy` header. */
 interface RouteLimits {
   limits: Limit[];
   described: string;
 }
 
+/** Creates the function that counts requests under the enabled limits. */
 export function requestCounter(all: RateLimits): RequestCounter {
   const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
   const limitsOf = (config: FastifyContextConfig): RouteLimits => {
     const limits = policiesOf(config).flatMap((policy) => all[policy] ?? []);
-    const made = { limits, described: describe(limits) };
-    byRoute.set(config, made);
-    return made;
+    const routeLimits = { limits, described: describe(limits) };
+    byRoute.set(config, routeLimits);
+    return routeLimits;
   };
   return async ({ caller, routeOptions: { config } }, reply) => {
     const { limits, described } = byRoute.get(config) ?? limitsOf(config);
@@ -79,17 +83,23 @@ export function requestCounter(all: RateLimits): RequestCounter {
   };
 }
 
-// Both headers are lists of structured fields (RFC 9651), in the form that draft-ietf-httpapi-ratelimit-headers has since -08.
+// Both headers are lists of structured fields (RFC 9651), in the format of draft-ietf-httpapi-ratelimit-headers-08 and
+// later.
 
+/** Formats the `ratelimit-policy` header. */
 const describe = (limits: Limit[]): string =>
   serializeList(
     limits.map(({ policy, quota }): Item => [policy, new Map(Object.entries({ q: quota, w: windowSeconds }))]),
   );
 
-/** Made anew for every request, so without the library, which takes as long as all the rest: integers are their digits there. */
+/**
+ * Formats one item of the `ratelimit` header. Called for every request, so without the library, which takes as long as
+ * the rest of the request; integers need no escaping.
+ */
 function itemOf(use: Use): string {
   const { policy, quota } = use.limit;
   return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
 }
 
+/** Policy names, quoted for the headers. */
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

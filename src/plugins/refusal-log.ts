@@ -4,25 +4,27 @@ import { loggableError } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Whether the answer is counted by the `RefusalLog` instead of having a line of its own. */
+    /** Whether `RefusalLog` counts this response instead of a log line of its own. */
     isCounted: boolean;
   }
 }
 
-/** How often a line is written at most (ms). */
+/** Minimum time between two log lines (ms). */
 const intervalMs = 1_000;
 
+/** A reason, and how many requests were rejected for it since the last log line. */
 interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
   count: number;
-  /** The id of one of the requests. */
+  /** The id of one of these requests. */
   example: string;
 }
 
 /**
- * Logs that requests were not answered. There can be thousands a second when the service is at its limit, so they are
- * counted: the first one is logged at once, the others together, one line a second, with the reasons and how often each.
+ * Logs requests that were answered with 503. There can be thousands per second when the service is at its limit, so
+ * they are counted: the first is logged at once, the others together, in one line per second with each reason and its
+ * count.
  */
 export class RefusalLog {
   readonly #log: FastifyBaseLogger;
@@ -33,7 +35,7 @@ export class RefusalLog {
     this.#log = log;
   }
 
-  /** Counts a request that was not answered because of this error. */
+  /** Counts a request that was rejected because of an error. */
   add(request: FastifyRequest, error: DomainError): void {
     request.isCounted = true;
     const cause = causeOf(error);
@@ -44,7 +46,7 @@ export class RefusalLog {
     if (!this.#timer) this.flush();
   }
 
-  /** Logs what was counted since the last line. */
+  /** Logs the requests counted since the last line. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -56,7 +58,7 @@ export class RefusalLog {
   }
 }
 
-/** The cause as it may be logged, without the stack. */
+/** Returns an error's cause in loggable form, without the stack. */
 function causeOf({ cause }: DomainError): Record<string, unknown> | undefined {
   if (cause === undefined) return undefined;
   const { stack, ...rest } = loggableError(cause);

@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import fp from 'fastify-plugin';
 
-/** The caller's `x-request-id` if it is harmless, else a new one. */
+/** Returns the caller's `x-request-id` if it is well-formed, else a new id. */
 export function requestId(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
 /**
- * Names every answer with its request id, and writes one log line a request: what, how long, for whom; no secret, no body.
- * Requests that were not answered are counted instead (`RefusalLog`).
+ * Sets `x-request-id` on every response, and writes one log line per request with route, status, duration and customer;
+ * never a secret or a body. Requests answered with 503 are counted instead (`RefusalLog`).
  */
 export default fp(
   async (app) => {
@@ -37,8 +37,8 @@ export default fp(
 );
 
 /**
- * Errors as they may be logged: no property but these, since Postgres puts row values into `detail` and, where it could
- * not read a value (class 22), into the message itself.
+ * Returns the properties of an error that are safe to log. PostgreSQL puts row values into `detail` and, for unreadable
+ * values (class 22), into the message.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   const { name, message, code, constraint_name, stack } = error as Error & { code?: string; constraint_name?: string };

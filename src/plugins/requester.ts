@@ -8,25 +8,25 @@ import { HungUp, serviceItself, type Requester } from '../requester.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Requests that are not answered yet, by customer. */
+    /** Requests in flight, by customer. */
     inHand: Places;
   }
   interface FastifyRequest {
-    /** Whom this request is answered for, and until when. */
+    /** The customer for whom this request is handled, with its abort signals and remaining waiting time. */
     requester: Requester;
-    /** The database, in the share of the request's customer and within the request's time. */
+    /** The database for this request: within its customer's share and its time. */
     readonly db: Database;
-    /** The catalog, likewise. */
+    /** The catalog for this request: within its customer's share and its time. */
     readonly catalog: CatalogReads;
-    /** Says which customer the request belongs to. Until then it counts as the service's own. */
+    /** Assigns the request to a customer. Until then it counts as the service's own. */
     belongsTo(customerId: string): void;
   }
 }
 
 /**
- * Gives each request its time: `REQUEST_TIMEOUT_MS`, from when its headers are there. Then its waits end, its statement is
- * cancelled, and the answer is 503. Likewise when the caller hangs up, except that nobody is answered, and that a transaction
- * goes on for the rest of the time.
+ * Limits each request to `REQUEST_TIMEOUT_MS` from the arrival of its headers. Then its waits end, its statement is
+ * cancelled, and it is answered with 503. A hang-up of the caller has the same effect, except that nothing is sent and
+ * a transaction may run until the time is up.
  */
 export default fp(
   async (app) => {
@@ -35,7 +35,7 @@ export default fp(
     app.decorate('inHand', inHand);
     app.decorateRequest('requester');
     app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
-      if (this.requester.signal!.aborted) return; // not in hand any more
+      if (this.requester.signal!.aborted) return; // no longer in flight
       inHand.give(this.requester.customerId);
       this.requester.customerId = customerId;
       inHand.take(customerId);
@@ -61,12 +61,12 @@ export default fp(
       const timer = setTimeout(() => {
         const reason = unavailable('The request took too long');
         time.abort(reason);
-        if (controller.signal.aborted) return; // hung up: there is nobody to answer
+        if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
         end(reason);
-        // Most requests are answered by now: what they waited for has failed with this error.
+        // Most requests are answered by now: the operation they waited for failed with this error.
         setImmediate(answerLate, request, reply);
       }, REQUEST_TIMEOUT_MS);
-      // The request itself closes without a word of a hang-up once its body was read.
+      // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
       const closed = () => {
         const hungUp = reply.raw.writableFinished ? undefined : new HungUp();
         if (hungUp) timer.unref();
@@ -88,7 +88,7 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/** Answers a request that waited for something else, such as the rest of its body, which is not read any more then. */
+/** Answers a timed-out request that waits for something else, such as the rest of its body, which is then not read. */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   if (reply.sent || reply.raw.headersSent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');

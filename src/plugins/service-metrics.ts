@@ -5,16 +5,18 @@ import { readBacklog, type Backlog } from '../queries/backlog.ts';
 import { processMetrics } from '../metrics.ts';
 import { serviceItself } from '../requester.ts';
 
-/** What is asked for its state when metrics are read. */
+/** The services whose state the metrics show. */
 export interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
 }
 
-/** For so long (ms) one reading of the database serves all readers: anybody may call `/metrics`, as often as they like. */
+/**
+ * How long one reading of the database is served to all readers (ms). Anybody may call `/metrics` any number of times.
+ */
 const maxAgeMs = 5_000;
 
-/** The metrics of a service as Prometheus reads them: those of the process, and the state of its database and catalog. */
+/** The metrics of a service for Prometheus: those of the process, and the state of its database and catalog. */
 export class ServiceMetrics {
   readonly contentType: string;
   readonly #all: Registry;
@@ -26,23 +28,23 @@ export class ServiceMetrics {
     addGates(state, observed);
     addCatalog(state, observed);
     addBacklog(state, this.#backlog);
-    // With PostgreSQL as the engine there is no index that could lag behind.
+    // With the PostgreSQL engine there is no index that could lag behind.
     if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, this.#backlog);
     this.#all = Registry.merge([processMetrics, state]);
     this.contentType = this.#all.contentType;
   }
 
-  /** Returns all metrics in the text format of Prometheus. What needs a database that does not answer is left out. */
+  /** Returns all metrics in Prometheus text format. Without an answer from the database, its metrics are left out. */
   async read(): Promise<string> {
     await this.#backlog.refresh();
     return this.#all.metrics();
   }
 }
 
-/** A series of a gauge: its labels and its value. */
+/** One time series of a gauge: its labels and its value. */
 type Value = [labels: Record<string, string>, value: number];
 
-/** Adds a gauge whose series are read whenever the metrics are. */
+/** Registers a gauge whose series are read each time the metrics are read. */
 function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
   const gauge = new Gauge({
     name,
@@ -62,24 +64,21 @@ function addGates(state: Registry, { db, catalog }: Observed): void {
     addGauge(state, name, help, ['gate'], () =>
       [...db.gates, ...catalog.gates].map((gate): Value => [{ gate: gate.name }, gate[of]]),
     );
-  add('sales_data_gate_in_use', 'Places of a gate that are in use.', 'inside');
-  add('sales_data_gate_waiting', 'Work that waits for a place of a gate.', 'waiting');
-  add('sales_data_gate_places', 'Places of a gate.', 'limit');
+  add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
+  add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
+  add('sales_data_gate_places', 'Total slots of a gate.', 'limit');
 }
 
 function addCatalog(state: Registry, { catalog }: Observed): void {
-  const help = '1 while calls to the search cluster are refused without being sent, because it did not answer.';
+  const help =
+    '1 while the circuit breaker is open: calls to the search cluster fail at once, because it did not respond.';
   addGauge(state, 'sales_data_catalog_breaker_open', help, [], () => [[{}, catalog.isRefusing ? 1 : 0]]);
 }
 
 function addBacklog(state: Registry, backlog: RecentBacklog): void {
-  addGauge(
-    state,
-    'sales_data_database_up',
-    '1 if the database answered when it was asked for these metrics.',
-    [],
-    () => [[{}, backlog.last ? 1 : 0]],
-  );
+  addGauge(state, 'sales_data_database_up', '1 if the database responded to the query for these metrics.', [], () => [
+    [{}, backlog.last ? 1 : 0],
+  ]);
   const jobs = () => backlog.last?.jobs ?? [];
   addGauge(
     state,
@@ -91,7 +90,7 @@ function addBacklog(state: Registry, backlog: RecentBacklog): void {
   addGauge(
     state,
     'sales_data_jobs_oldest_pending_seconds',
-    'Age of the oldest job that no worker has begun, by type, in the whole database.',
+    'Age of the oldest job that no worker has started, by type, in the whole database.',
     ['type'],
     () =>
       jobs()
@@ -101,23 +100,23 @@ function addBacklog(state: Registry, backlog: RecentBacklog): void {
 }
 
 function addUnindexed(state: Registry, backlog: RecentBacklog): void {
-  const help = 'Unlocks that the search index does not show yet, in the whole database.';
+  const help = 'Unlocks that are not yet in the search index, in the whole database.';
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/** The backlog as the database told it last. */
+/** Caches the last backlog that was read from the database. */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
-  /** Undefined if the database did not answer. */
+  /** The last backlog read; undefined if the database did not respond. */
   last: Backlog | undefined;
 
   constructor(db: Observed['db']) {
     this.#db = db.for({ customerId: serviceItself });
   }
 
-  /** Reads the database unless that was done a moment ago. */
+  /** Reads the backlog again if the cached one is older than `maxAgeMs`. */
   async refresh(): Promise<void> {
     if (performance.now() - this.#readAt < maxAgeMs) return;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));

@@ -3,7 +3,7 @@ import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, SharedDatabase } from '../db.ts';
 
-/** What the routes work with; opened and closed by the command that builds the app. */
+/** The services that routes use. The command that builds the app opens and closes them. */
 export interface Services {
   config: Config;
   db: SharedDatabase;
@@ -13,14 +13,14 @@ export interface Services {
 declare module 'fastify' {
   interface FastifyInstance {
     config: Config;
-    /** For whom it is used has to be said: a route uses `request.db`. */
+    /** The database without its query methods: routes use `request.db`, which belongs to a customer. */
     db: Omit<SharedDatabase, keyof Database>;
-    /** The same: a route reads by `request.catalog`. */
+    /** The catalog without its read methods: routes use `request.catalog`, which belongs to a customer. */
     catalog: Omit<Catalog, keyof CatalogReads>;
   }
 }
 
-/** Hands the services to every plugin as `app.config`, `app.db` and `app.catalog`. */
+/** Makes the services available to all plugins as `app.config`, `app.db` and `app.catalog`. */
 export default fp(
   async (app, services: Services) => {
     app.decorate('config', services.config);

@@ -7,9 +7,16 @@ import { recogniseToken, type TokenHash } from '../tokens.ts';
 import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 import { asText } from './api-key-auth.ts';
 
-/** Finds the user of a request's session token, or throws `Unauthorized` whatever is wrong with it. */
+/**
+ * Authenticates a request by its session token and returns the user.
+ * @throws Unauthorized whenever the token is not valid, with the same message for every reason
+ */
 export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
+/**
+ * Creates the session authenticator. It reads the session from the database for each request.
+ * @param strangers limits the look-ups of requests without a valid token
+ */
 export function sessionAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): SessionAuthenticator {
   const find = gather(
     asText,
@@ -26,7 +33,10 @@ export function sessionAuthenticator(app: FastifyInstance, strangers: Unauthenti
   };
 }
 
-/** `Authorization: Bearer <token>` (RFC 6750), the scheme in any case. */
+/**
+ * Returns the hash of the token in `Authorization: Bearer <token>` (RFC 6750); the scheme is case-insensitive.
+ * @throws Unauthorized
+ */
 function presentedHash(header: string | undefined): TokenHash {
   if (header === undefined) throw new Unauthorized('session', 'missing');
   const token = recogniseToken(/^bearer +(\S+)$/i.exec(header)?.[1] ?? '');

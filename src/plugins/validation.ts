@@ -9,7 +9,7 @@ import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
 import { unkeepableTexts } from '../unkeepable-texts.ts';
 
-/** Strict: nothing is coerced, defaulted or dropped. */
+/** Ajv options. Strict: values are not coerced, defaulted or removed. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -17,12 +17,12 @@ const options: Options = {
   keywords: [...filterKeywords, ...keywords],
 };
 
-/** Says whether a value is valid; ends with the first fault, so that a huge value costs little. */
+/** Checks whether a value is valid. Stops at the first fault, so that a huge value costs little. */
 const checker = new Ajv2020(options);
 
 /**
- * Finds the faults of a value that is not valid. Ajv collects all errors or one: its keywords for the members of arrays and
- * objects are replaced by such that end after `maxFaults`. Not verbose: then errors hold the body, and Ajv holds errors.
+ * Finds all faults of an invalid value. Ajv reports either one error or all; our replacements of its array and object
+ * keywords stop after `maxFaults`. Not verbose: verbose errors contain the body, and Ajv retains errors.
  */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
 for (const keyword of faultKeywords(finder, maxFaults)) {
@@ -30,10 +30,10 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.addKeyword(keyword);
 }
 
-/** Validates a part of a request. */
+/** Validates one part of a request, such as its body. */
 interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Every fault of the value, or more than `maxFaults` of them. */
+  /** Returns every fault of the value, or `maxFaults` + 1 of them. */
   faultsOf(value: unknown): Fault[];
 }
 
@@ -41,8 +41,8 @@ function compile(schema: object): Validator {
   const isValid = checker.compile(schema);
   const faultsOf = (value: unknown): Fault[] => {
     if (isValid(value)) return [];
-    isValid.errors = null; // they can name a property, which can be as long as the body
-    const find = finder.compile(schema); // kept by Ajv after the first time
+    isValid.errors = null; // they can contain a property name as long as the body
+    const find = finder.compile(schema); // cached by Ajv after the first call
     return find(value) ? [] : toFaults(find.errors!);
   };
   const validate = (value: unknown) => {
@@ -52,7 +52,7 @@ function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf });
 }
 
-/** Request validation for the whole app; a fault becomes `validation_failed`. */
+/** Validates all requests by their routes' schemas. Faults become a `validation_failed` error. */
 export default fp(
   async (app) => {
     app.setValidatorCompiler(({ schema }) => compile(schema as object));
@@ -61,18 +61,21 @@ export default fp(
   { name: 'validation', dependencies: ['json-body'] },
 );
 
-/** Only an escape can bring such a text past the check of UTF-8, so bodies without escapes are not walked. */
+/**
+ * Rejects bodies with text that PostgreSQL cannot store. Such text can only come from `\u` escapes, because the body is
+ * valid UTF-8; bodies without them are not searched.
+ */
 async function refuseUnkeepableTexts(request: FastifyRequest): Promise<void> {
   if (!request.bodyBytes.includes(String.raw`\u`)) return;
-  const unkeepable = unkeepableTexts(request.body);
-  if (unkeepable.length === 0) return;
+  const unstorable = unkeepableTexts(request.body);
+  if (unstorable.length === 0) return;
   const validate = request.getValidationFunction('body') as unknown as Validator | undefined;
-  const places = new Set(unkeepable.map(({ path }) => path));
-  const others = validate?.faultsOf(request.body).filter(({ path }) => !places.has(path)) ?? [];
-  throw validationFailed([...unkeepable, ...others]);
+  const paths = new Set(unstorable.map(({ path }) => path));
+  const others = validate?.faultsOf(request.body).filter(({ path }) => !paths.has(path)) ?? [];
+  throw validationFailed([...unstorable, ...others]);
 }
 
-/** Ajv's errors as faults: one a place, in the caller's words; it ends with the first past `maxFaults`. */
+/** Converts Ajv's errors to faults: one per path, with our messages. Stops one fault after `maxFaults`. */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
@@ -83,12 +86,13 @@ function toFaults(errors: ErrorObject[]): Fault[] {
   return [...faults.values()];
 }
 
-/** Of a missing property: the pointer that it would have. */
+/** Returns the JSON pointer of an error. For a missing property it is the pointer that the property would have. */
 function pointerOf({ instancePath, params }: ErrorObject): string {
   const property: string | undefined = params['missingProperty'];
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
+/** Returns the public message of an Ajv error. */
 function messageOf(error: ErrorObject): string {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
@@ -106,6 +110,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
+/** Descriptions of formats, for the message "must be …". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',

@@ -19,9 +19,9 @@ import { mintToken, type RawToken } from '../tokens.ts';
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
 
-/** Management of API keys by a customer's admins. */
+/** Routes for a customer's admins to manage API keys. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
-  // Rotations that come in together read the same value, before any of them writes: one of them can win, no more.
+  // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
   const findVersion = gather(
     ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id.toLowerCase()}`,
     (keys) => app.db.credentials((sql) => findKeyVersions(sql, keys)),
@@ -33,7 +33,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'Generate a key; its value is shown here only',
+        summary: 'Create an API key; only this response contains its value',
         tags,
         body: KeyRequest,
         response: { 201: IssuedKey },
@@ -57,7 +57,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: "The customer's keys, newest first",
+        summary: "List the customer's API keys, newest first",
         tags,
         response: { 200: Type.Array(ApiKey) },
       },
@@ -70,7 +70,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'Rotate a key: the previous value stops working at once',
+        summary: 'Rotate an API key: the previous value stops working at once',
         tags,
         params: IdParams,
         body: KeyChange,
@@ -81,7 +81,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       const before = await findVersion({ customer_id: request.caller.customerId, id: request.params.id });
       if (!before) throw notFound('API key');
       if (before.status !== 'active')
-        throw conflict(`The API key is ${before.status}; only an active one can be rotated`);
+        throw conflict(`The API key is ${before.status}; only an active key can be rotated`);
       const { name, expiration, permissions } = request.body;
       const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
       const token = mintToken(app.config.KEY_PREFIX);
@@ -95,7 +95,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     '/revoke/:id',
     {
       config,
-      schema: { summary: 'Revoke a key for good', tags, params: IdParams, response: { 200: Done } },
+      schema: { summary: 'Revoke an API key permanently', tags, params: IdParams, response: { 200: Done } },
     },
     async (request) => {
       const { customerId } = request.caller;

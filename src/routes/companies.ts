@@ -14,7 +14,7 @@ import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../sc
 
 const tags = ['companies'];
 
-/** Companies of the key's customer. */
+/** Routes for the companies of a customer. */
 const companies: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/company/list',
@@ -51,7 +51,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       }),
   );
 
-  // An unknown company is 200 `null`, not 404: the contract says so, and of this resource alone.
+  // An unknown company is answered with 200 `null` instead of 404: the contract requires it, for this resource only.
   app.get(
     '/company/:id',
     {
@@ -70,7 +70,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'companies:update' } },
       schema: {
-        summary: 'Change a company',
+        summary: 'Update a company',
         tags,
         params: IdParams,
         body: CompanyPatch,

@@ -21,7 +21,7 @@ import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/wire
 
 const tags = ['contacts'];
 
-/** Contacts of the key's customer. */
+/** Routes for the contacts of a customer. */
 const contacts: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/contacts/list',
@@ -76,7 +76,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'contacts:update' } },
       schema: {
-        summary: 'Change a contact',
+        summary: 'Update a contact',
         tags,
         params: IdParams,
         body: ContactPatch,

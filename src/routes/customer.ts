@@ -9,11 +9,11 @@ import { User } from '../schemas/users.ts';
 const config = { access: { scope: 'customer:read' } } as const;
 const tags = ['customer'];
 
-/** The account that a key belongs to. */
+/** Routes for the customer account of an API key: summary, users, credits. */
 const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',
-    { config, schema: { summary: 'The account summary', tags, response: { 200: CustomerSummary } } },
+    { config, schema: { summary: 'Read the account summary', tags, response: { 200: CustomerSummary } } },
     (request) => request.db.lookup((sql) => findSummary(sql, request.caller.customerId)),
   );
 
@@ -22,7 +22,7 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'The users, whose ids `assigned_to` takes, newest first',
+        summary: 'List users, newest first; `assigned_to` accepts their ids',
         tags,
         response: { 200: Type.Array(User) },
       },
@@ -32,7 +32,7 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/customer/credits',
-    { config, schema: { summary: 'What can be spent, and what jobs have reserved', tags, response: { 200: Credits } } },
+    { config, schema: { summary: 'Read the available and the reserved credits', tags, response: { 200: Credits } } },
     (request) => request.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
   );
 
@@ -41,7 +41,7 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'What became of credits, newest first',
+        summary: 'List the credit ledger entries, newest first',
         tags,
         body: LedgerQuery,
         response: { 200: Type.Array(LedgerEntry) },

@@ -8,9 +8,9 @@ const Readiness = Type.Object({
   checks: Type.Object({
     postgres: Enum(['up', 'down']),
     schema: Enum(['current', 'behind', 'ahead', 'unknown']),
-    // Without it everything but /prospect/* works, so the service counts as ready.
+    // Without the catalog, everything except /prospect/* works, so the service counts as ready.
     catalog: Enum(['up', 'degraded']),
-    // Without their shared server they go on, per process.
+    // Without the shared server, each process counts rate limits alone.
     rate_limits: Enum(['up', 'degraded']),
     // A job has waited for a minute, and no worker process was seen for a minute. Calls still work.
     workers: Enum(['up', 'degraded']),
@@ -21,7 +21,7 @@ const Readiness = Type.Object({
 
 const access = { public: true } as const;
 
-/** For whoever runs the service: does the process live, and can it answer? */
+/** Routes for operators: whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',
@@ -40,7 +40,11 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     '/readyz',
     {
       config: { access },
-      schema: { summary: 'Can the service answer?', tags: ['health'], response: { 200: Readiness, 503: Readiness } },
+      schema: {
+        summary: 'Is the service ready for requests?',
+        tags: ['health'],
+        response: { 200: Readiness, 503: Readiness },
+      },
     },
     async (request, reply) => {
       const [schema, hasWorkers, catalog, rateLimits] = await Promise.all([

@@ -21,7 +21,7 @@ import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/
 
 const tags = ['lists'];
 
-/** Lists of contacts, and who is in them. */
+/** Routes for contact lists and their members. */
 const lists: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/list-contact/list',
@@ -69,7 +69,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contacts:update' } },
       schema: {
-        summary: 'Change a contact list',
+        summary: 'Update a contact list',
         tags,
         params: IdParams,
         body: ListPatch,
@@ -107,7 +107,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/list-contact/duplicate',
     {
-      // Reading suffices: the contract has it so.
+      // The contract requires only the read scope here.
       config: { access: { scope: 'list_contacts:read' }, idempotent: true },
       schema: {
         summary: 'Copy a contact list',
@@ -128,7 +128,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/list-contact/verify-contacts/:id',
     {
-      // Reading suffices: the contract has it so.
+      // The contract requires only the read scope here.
       config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true },
       schema: {
         summary: "Verify the e-mail addresses of a list's contacts",
@@ -150,7 +150,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contact_details:update' } },
       schema: {
-        summary: 'Put contacts into a list',
+        summary: 'Add contacts to a list',
         tags,
         body: MembersByHand,
         response: { 200: MembersAdded, 404: ErrorBody },
@@ -167,7 +167,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contact_details:update' } },
       schema: {
-        summary: 'Take contacts out of a list',
+        summary: 'Remove contacts from a list',
         tags,
         body: MembersByHand,
         response: { 200: MembersRemoved, 404: ErrorBody },

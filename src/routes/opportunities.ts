@@ -13,9 +13,9 @@ import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wir
 
 const tags = ['opportunities'];
 
-/** Opportunities of the key's customer. */
+/** Routes for the opportunities of a customer. */
 const opportunities: FastifyPluginAsyncTypebox = async (app) => {
-  // A list that answers 201, as the contract has it.
+  // Listing answers with 201, as the contract requires.
   app.post(
     '/opportunities/list',
     {
@@ -64,7 +64,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'opportunities:update' } },
       schema: {
-        summary: 'Change an opportunity',
+        summary: 'Update an opportunity',
         tags,
         params: IdParams,
         body: OpportunityPatch,

@@ -8,7 +8,7 @@ import { IdParams } from '../schemas/wire.ts';
 const config = { access: { scope: 'pipelines:read' } } as const;
 const tags = ['pipelines'];
 
-/** Pipelines of the key's customer; they are made by the command line. */
+/** Routes to read the pipelines of a customer. Pipelines are created on the command line. */
 const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines',

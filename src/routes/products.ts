@@ -7,9 +7,9 @@ import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wir
 
 const tags = ['products'];
 
-/** Products of the key's customer. */
+/** Routes for the products of a customer. */
 const products: FastifyPluginAsyncTypebox = async (app) => {
-  // A list that answers 201, as the contract has it.
+  // Listing answers with 201, as the contract requires.
   app.post(
     '/products/list',
     {
@@ -53,7 +53,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'products:update' } },
       schema: {
-        summary: 'Change a product',
+        summary: 'Update a product',
         tags,
         params: IdParams,
         body: ProductPatch,

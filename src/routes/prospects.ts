@@ -14,7 +14,10 @@ const tags = ['prospects'];
 const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
-/** The catalog of people that customers can unlock. All three answer 201, as the contract has it. */
+/**
+ * Routes to search the prospect catalog, the people that customers can unlock. All three answer with 201, as the
+ * contract requires.
+ */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',

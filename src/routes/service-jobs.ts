@@ -36,14 +36,14 @@ const reading = {
   access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'] },
 } as const;
 
-/** Jobs that spend credits: to unlock prospects, to verify e-mail addresses. */
+/** Routes for jobs that spend credits: unlocking prospects and verifying e-mail addresses. */
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/service-handler/unlock-contacts',
     {
       config: unlocking,
       schema: {
-        summary: 'Unlock the prospects that match',
+        summary: 'Unlock the prospects that match a filter',
         tags,
         body: UnlockContacts,
         response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
@@ -128,7 +128,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: reading,
       schema: {
-        summary: "What became of a job's items",
+        summary: "List the results of a job's items",
         tags,
         params: IdParams,
         body: JobItemQuery,
@@ -158,7 +158,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** A key sees the jobs that it could have started. */
+/** Returns the job types that a caller may see: those that its API key may start. */
 function visibleTo(caller: Caller): JobType[] {
   const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
   return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));

@@ -17,7 +17,7 @@ import { mintToken, sessionPrefix } from '../tokens.ts';
 const config = { access: { session: 'member' } } as const;
 const tags = ['sessions'];
 
-/** How a user gets a session token, is rid of it, and changes the password. */
+/** Routes to log in, log out and change the password. */
 const sessions: FastifyPluginAsyncTypebox = async (app) => {
   const attempts = new LoginAttempts(app.rateLimits);
   const refuseGuessers = ({ address }: FastifyRequest) => attempts.check(address);
@@ -46,7 +46,11 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     return { token: token.reveal(), expires_at, user: account };
   }
 
-  /** Every refusal takes the same way, so that neither answer nor time tells one from another. */
+  /**
+   * Records a failed login and throws. All refusals use this function, so that neither response nor timing
+   * distinguishes them.
+   * @throws Unauthorized
+   */
   async function refuseLogin(
     db: Database,
     account: Account | undefined,
@@ -60,7 +64,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/logout',
-    { config, schema: { summary: 'End this session', tags, response: { 204: Type.Null() } } },
+    { config, schema: { summary: 'Log out: end this session', tags, response: { 204: Type.Null() } } },
     async (request, reply) => {
       await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
       return reply.code(204).send(null);
@@ -80,7 +84,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      // Whoever found a session open could try passwords here.
+      // Limited like logins: somebody using another user's open session could guess the password here.
       await attempts.run(request.address, sessionOf(request).email, () =>
         replacePassword(request.db, sessionOf(request), request.body, actorOf(request)),
       );
@@ -109,7 +113,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
 
 export default sessions;
 
-/** Why this login is refused, for the log; undefined when it is not. */
+/** Returns why a login is refused, for the log. Returns undefined if it is accepted. */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
   if (!account) return 'unknown';
   return right ? (account.refusal ?? undefined) : 'wrong_password';

@@ -3,9 +3,9 @@ import { listStages } from '../queries/stages.ts';
 import { StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 
-/** Stages of the key's customer. */
+/** Routes for the stages of a customer's pipelines. */
 const stages: FastifyPluginAsyncTypebox = async (app) => {
-  // A list that answers 201, as the contract has it.
+  // Listing answers with 201, as the contract requires.
   app.post(
     '/stages/list',
     {

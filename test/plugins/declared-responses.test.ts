@@ -47,5 +47,5 @@ test('a route that declares no answer stops the boot', async () => {
   void app.register(async (scope) => {
     scope.get('/own', { config: { access } }, async () => ({ password: 'secret' }));
   });
-  await expect(app.ready()).rejects.toThrow('GET /own does not declare what it answers');
+  await expect(app.ready()).rejects.toThrow('GET /own does not declare its responses');
 });
