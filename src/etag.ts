@@ -2,8 +2,8 @@ import { hash } from 'node:crypto';
 import { preconditionFailed } from './errors.ts';
 
 /**
- * Returns the strong entity tag of a record as the API shows it (RFC 9110 §8.8.3). It changes with every field of the
- * answer.
+ * Returns the strong entity tag of a record as the API shows it (RFC 9110 §8.8.3). A change of any field changes the
+ * tag.
  */
 export const etagOf = (record: object): string =>
   `"${hash('sha256', JSON.stringify(record), 'base64url').slice(0, 27)}"`;

@@ -24,7 +24,7 @@ export class LookUpPlaces {
 
   /**
    * Runs a look-up, after waiting for a slot if none is free.
-   * @param isPast returns whether the address is above its limit; called only when `mostUnderWay` look-ups of the
+   * @param isPast returns whether the address is above its limit; called only when `maxInFlight` look-ups of the
    *   address are in flight
    * @throws DomainError `unavailable` when no slot becomes free in time
    */

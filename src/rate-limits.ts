@@ -121,7 +121,7 @@ export const mostKeys = 50_000;
 
 /**
  * Counts a bounded number of keys in memory. The library forgets a key when its window ends, but a caller with a whole
- * network can use millions of addresses within a minute. Beyond `mostKeys`, the oldest windows are dropped.
+ * network can use millions of addresses within a minute. Beyond `maxKeys`, the oldest windows are dropped.
  */
 class BoundedMemory extends RateLimiterMemory {
   /** The latest windows as a ring buffer. `#next` is the index of the oldest. */

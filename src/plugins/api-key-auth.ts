@@ -17,9 +17,9 @@ export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
  * Creates the API key authenticator. It reads the key from the database after each request arrives, never from a cache,
  * so a revoked key is rejected by the next request on every instance. An unavailable database is an error of its own,
  * not a refusal.
- * @param strangers limits the look-ups of requests without a valid key
+ * @param unauthenticatedLimit limits the look-ups of requests without a valid key
  */
-export function keyAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): KeyAuthenticator {
+export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
   const find = gather(
     asText,
     (hashes: TokenHash[]) => app.db.credentials((sql) => findKeys(sql, hashes)),
@@ -28,7 +28,7 @@ export function keyAuthenticator(app: FastifyInstance, strangers: Unauthenticate
   const noteUse = useRecorder(app);
   return async (request) => {
     const hash = presentedHash(request.headers.authorization);
-    const key = await strangers.lookUp(request.address, () => find(hash));
+    const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);
     if (key.use_unrecorded) noteUse(key.id);

@@ -15,9 +15,9 @@ import { sessionAuthenticator } from './session-auth.ts';
  */
 export default fp(
   async (app) => {
-    const strangers = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
-    const authenticateKey = keyAuthenticator(app, strangers);
-    const authenticateSession = sessionAuthenticator(app, strangers);
+    const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
+    const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
+    const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit);
     const countRequest = requestCounter(app.rateLimits);
     app.decorateRequest('caller');
     app.addHook('onRoute', demandAccess);
@@ -29,7 +29,7 @@ export default fp(
       try {
         request.caller = await authenticate(request);
       } catch (error) {
-        if (error instanceof Unauthorized) await strangers.count(address);
+        if (error instanceof Unauthorized) await unauthenticatedLimit.count(address);
         throw error;
       }
       request.belongsTo(request.caller.customerId);

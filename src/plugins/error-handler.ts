@@ -112,7 +112,7 @@ interface ErrorAnswer {
   more?: object;
 }
 
-/** Sends an error body, limited to `mostBytes`. All error bodies are sent by this function. */
+/** Sends an error body, limited to `maxBytes`. All error bodies are sent by this function. */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
   const isAnonymous = statusCode === 401 || statusCode === 403;
   const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };

@@ -15,9 +15,12 @@ export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionC
 
 /**
  * Creates the session authenticator. It reads the session from the database for each request.
- * @param strangers limits the look-ups of requests without a valid token
+ * @param unauthenticatedLimit limits the look-ups of requests without a valid token
  */
-export function sessionAuthenticator(app: FastifyInstance, strangers: UnauthenticatedLimit): SessionAuthenticator {
+export function sessionAuthenticator(
+  app: FastifyInstance,
+  unauthenticatedLimit: UnauthenticatedLimit,
+): SessionAuthenticator {
   const find = gather(
     asText,
     (hashes: TokenHash[]) => app.db.credentials((sql) => findSessions(sql, hashes)),
@@ -25,7 +28,7 @@ export function sessionAuthenticator(app: FastifyInstance, strangers: Unauthenti
   );
   return async (request) => {
     const tokenHash = presentedHash(request.headers.authorization);
-    const session = await strangers.lookUp(request.address, () => find(tokenHash));
+    const session = await unauthenticatedLimit.lookUp(request.address, () => find(tokenHash));
     if (!session) throw new Unauthorized('session', 'unknown');
     if (session.refusal) throw new Unauthorized('session', session.refusal);
     const { user_id: userId, customer_id: customerId, email, role } = session;
