@@ -3,8 +3,9 @@ import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 
 /**
- * The rooms of `src`, from the outside in. A module imports from its own room and from rooms below it, never upwards.
- * Whatever stands directly in `src` and is not named here is a leaf, and so are `schemas`: leaves know only leaves.
+ * The folders of `src`, from the outermost inwards. A module imports from its own folder and from folders below it,
+ * never upwards. A file directly in `src` that is not named here is a leaf, and so is `schemas`: leaves import only
+ * leaves.
  */
 const rooms = [
   ['cli.ts'],
@@ -18,7 +19,7 @@ const rooms = [
   ['schemas', 'leaf'],
 ];
 
-/** Packages that only these may use; their types anybody may name. */
+/** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
   postgres: /^(db|migrate|embedded-postgres)\.ts$/,
   fastify: /^app\.ts$/,
@@ -42,7 +43,7 @@ interface Import {
   typeOnly: boolean;
 }
 
-/** What a module imports, at its head or when it is called for. */
+/** Returns all imports of a module, static and dynamic. */
 function importsOf(module: string): Import[] {
   const statement = /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\(\s*'([^']+)'/gm;
   return [...textOf(module).matchAll(statement)].map((match) => {
@@ -54,7 +55,7 @@ function importsOf(module: string): Import[] {
 
 const imports = new Map(modules.map((module) => [module, importsOf(module)]));
 
-/** The modules of `src` that a module imports, types included. */
+/** Returns the modules of `src` that a module imports, types included. */
 const own = (module: string): string[] => imports.get(module)!.flatMap(({ name }) => (imports.has(name) ? [name] : []));
 
 function rankOf(module: string): number {
@@ -65,7 +66,7 @@ function rankOf(module: string): number {
   return rooms.length - 1;
 }
 
-/** The first circle that leads back to `module`, if any. */
+/** Returns the first import cycle through `module`, if any. */
 function circleFrom(module: string, trail: string[] = [], seen = new Set<string>()): string[] | undefined {
   for (const next of own(module)) {
     if (next === trail[0] || (trail.length === 0 && next === module)) return [...trail, module, next];
@@ -77,13 +78,13 @@ function circleFrom(module: string, trail: string[] = [], seen = new Set<string>
   return undefined;
 }
 
-test('the imports of every module are seen', () => {
+test('the test finds the imports of every module', () => {
   expect(own('app.ts').length).toBeGreaterThan(10);
   const unknown = [...imports.values()].flat().filter(({ name }) => name.endsWith('.ts') && !imports.has(name));
   expect(unknown).toEqual([]);
 });
 
-test('no module imports from a room above its own', () => {
+test('no module imports from a folder above its own', () => {
   const upward = modules.flatMap((from) =>
     own(from).flatMap((to) => (rankOf(to) < rankOf(from) ? [`${from} → ${to}`] : [])),
   );
@@ -105,28 +106,28 @@ test('app.ts registers every file of routes', () => {
   expect(routes.filter((module) => !text.includes(`app.register(${names.get(module)}`))).toEqual([]);
 });
 
-test('imports run in no circle', () => {
+test('there is no import cycle', () => {
   expect(modules.flatMap((module) => circleFrom(module)?.join(' → ') ?? [])).toEqual([]);
 });
 
-test.each(Object.entries(keepers))('only its keepers use the package %s', (name, allowed) => {
+test.each(Object.entries(keepers))('only the allowed modules import the package %s', (name, allowed) => {
   const uses = (one: Import) => !one.typeOnly && (one.name === name || one.name.startsWith(`${name}/`));
   const importers = modules.filter((module) => imports.get(module)!.some(uses));
   expect(importers.length).toBeGreaterThan(0);
   expect(importers.filter((module) => !allowed.test(module))).toEqual([]);
 });
 
-test('the environment is read in config.ts alone', () => {
+test('only config.ts reads the environment', () => {
   expect(modules.filter((module) => /process\s*\.\s*env|from 'node:process'/.test(textOf(module)))).toEqual([
     'config.ts',
   ]);
 });
 
-test("the caller's address is `request.address`, which knows the proxies", () => {
+test("modules read the caller's address from `request.address`, which respects trusted proxies", () => {
   expect(modules.filter((module) => /\brequest\.ips?\b/.test(textOf(module).replaceAll(/`[^`]*`/g, '')))).toEqual([]);
 });
 
-test('routes and plugins hold no SQL', () => {
+test('routes and plugins contain no SQL', () => {
   const rooms = modules.filter((module) => /^(routes|plugins)\//.test(module));
   expect(rooms.filter((module) => /\b(sql|tx)(<[^`]*>)?`|\.unsafe\(/.test(textOf(module)))).toEqual([]);
 });

@@ -4,7 +4,7 @@ import { ConnectionPlaces, type Holder } from '../src/connection-places.ts';
 
 const holder = (address: string): Holder => ({ group: addressGroup(address) });
 
-test('the addresses of one IPv6 network share their places, IPv4 ones do not', () => {
+test('the addresses of one IPv6 network share a limit, IPv4 addresses do not', () => {
   const places = new ConnectionPlaces(10);
   const network = Array.from({ length: 9 }, (_, i) => holder(`2001:db8:0:1::${i + 1}`));
   expect(network.map((one) => places.admit(one).evicted)).toEqual([
@@ -15,7 +15,7 @@ test('the addresses of one IPv6 network share their places, IPv4 ones do not', (
     expect(places.admit(holder(other))).toEqual({ admitted: true });
 });
 
-test('places that were left are free again', () => {
+test('released slots are free again', () => {
   const places = new ConnectionPlaces(3);
   const holders = ['192.0.2.1', '192.0.2.2', '192.0.2.3'].map(holder);
   for (let round = 0; round < 3; round++) {
@@ -26,7 +26,7 @@ test('places that were left are free again', () => {
   }
 });
 
-test('a process with one place serves one caller after the other', () => {
+test('a process with one slot serves one caller after the other', () => {
   const places = new ConnectionPlaces(1);
   const [first, second] = [holder('192.0.2.1'), holder('192.0.2.1')];
   expect(places.admit(first)).toEqual({ admitted: true });

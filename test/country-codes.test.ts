@@ -22,11 +22,11 @@ test.each([
   ['Trinidad & Tobago', 'TT'],
 ])('%s is %s', (name, code) => expect(codeOf(name)).toBe(code));
 
-test.each(['', '   ', 'Atlantis', 'Congo', 'XK', 'Kosovo', 'EU', 'Sales'])('%j is no certain country', (name) =>
+test.each(['', '   ', 'Atlantis', 'Congo', 'XK', 'Kosovo', 'EU', 'Sales'])('%j has no code', (name) =>
   expect(codeOf(name)).toBe(''),
 );
 
-test('whatever comes out is a code that a contact may have', () => {
+test('every returned code is valid for a contact', () => {
   for (const { location_country } of generatePeople(500, 1)) {
     expect(codeOf(location_country)).not.toBe('');
     expect(formats['country']!(codeOf(location_country))).toBe(true);

@@ -22,16 +22,16 @@ const lanes = ['lookup', 'search', 'transaction'] as const;
 const ping = (db: Database, lane: (typeof lanes)[number]) =>
   db[lane]<postgres.Row[]>((sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`);
 const pong = [{ one: 1 }];
-/** Milliseconds until the service is back: a quarter of a second between attempts, the rest for a machine that is busy. */
+/** Deadline for the service to recover (ms): 250 ms between attempts, and slack for a busy machine. */
 const soon = 2_500;
 
-/** Which backend answers a look-up. */
+/** Returns the process id of the backend that answers a look-up. */
 async function sessionOf(db: Database): Promise<number> {
   const [row] = await db.lookup((sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`);
   return row!.pid;
 }
 
-/** Milliseconds until `work` is answered, and what with. */
+/** Measures an operation: its duration (ms) and its result or error. */
 async function timed(work: Promise<unknown>): Promise<{ ms: number; answer: unknown }> {
   const start = performance.now();
   const answer = await work.catch((error: unknown) => error);
@@ -45,10 +45,10 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-describe('a server that no longer answers', () => {
+describe('a server that stops responding', () => {
   // 0.5 s for a statement, 2 s more until silence counts as death, an eighth of that to notice
   const config = parseConfig({ STATEMENT_TIMEOUT_MS: '500', DATABASE_LOOKUP_CONNECTIONS: '1' });
-  const silence = 2_500 * (9 / 8); // and some for a machine that is busy
+  const silence = 2_500 * (9 / 8); // and slack for a busy machine
   let proxy: FaultyProxy;
   let db: SharedDatabase;
 
@@ -61,7 +61,7 @@ describe('a server that no longer answers', () => {
     };
   });
 
-  test('is told to every caller in bounded time, and forgotten when it answers again', async () => {
+  test('fails every call in bounded time, and calls succeed again when it responds', async () => {
     await Promise.all(lanes.map((lane) => ping(db, lane)));
     const idle = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '100' }), database.url);
     const session = await sessionOf(idle);
@@ -71,7 +71,7 @@ describe('a server that no longer answers', () => {
       expect(answer).toMatchObject(unavailable);
       expect(ms).toBeLessThan(silence + 3_000);
     }
-    expect(await sessionOf(idle)).toBe(session); // silence of a connection that owes nothing means nothing
+    expect(await sessionOf(idle)).toBe(session); // an idle connection may be silent
     await idle.close();
     proxy.thaw();
     for (const lane of lanes) {
@@ -81,7 +81,7 @@ describe('a server that no longer answers', () => {
     }
   });
 
-  test('is told to a transaction that was under way', async () => {
+  test('fails a transaction in flight in bounded time', async () => {
     const underWay = db.transaction(async (tx) => {
       await tx`select 1`;
       proxy.freeze();
@@ -92,7 +92,7 @@ describe('a server that no longer answers', () => {
     expect(ms).toBeLessThan(silence + 3_000);
   });
 
-  test('is told to every caller of a connection that is only being made', async () => {
+  test('fails every call that waits for a new connection', async () => {
     proxy.freeze();
     const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
     for (const { ms, answer } of await Promise.all(callers)) {
@@ -103,7 +103,7 @@ describe('a server that no longer answers', () => {
     for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
   });
 
-  test('but hangs up on each connection, is told at once', async () => {
+  test('but closes each new connection fails calls at once', async () => {
     proxy.hangUp(true);
     const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
     for (const { ms, answer } of await Promise.all(callers)) {

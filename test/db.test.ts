@@ -30,12 +30,12 @@ afterAll(async () => {
 
 const unavailable = { code: 'unavailable', retryAfter: 1 };
 
-/** Ends a backend, and comes back when it is gone. */
+/** Terminates a backend and waits until it is gone. */
 const terminate = (pid: number): Promise<unknown> =>
   asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
 
 describe('rows', () => {
-  test('come out in the shape of the wire', async () => {
+  test("have the types of the API's JSON", async () => {
     const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
     const [row] = await db.lookup(
       (sql) => sql`
@@ -67,7 +67,7 @@ describe('rows', () => {
   });
 
   test.each(['lookup', 'search', 'transaction'] as const)(
-    'hold what was sent as a parameter through %s',
+    'return every value that was sent as a parameter through %s',
     async (lane) => {
       const sent = {
         texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
@@ -99,7 +99,7 @@ describe('rows', () => {
   );
 });
 
-test('a statement with an undefined value, in an array too, fails alone', async () => {
+test('a statement with an undefined value, also in an array, fails without affecting others', async () => {
   const missing = undefined as unknown as string;
   const outcomes = await Promise.allSettled([
     db.lookup<postgres.Row[]>((sql) => sql`select ${1}::integer as n`),
@@ -116,7 +116,7 @@ test('a statement with an undefined value, in an array too, fails alone', async 
 });
 
 describe('the lanes', () => {
-  test('work as the narrow role, in UTC, under time limits, without compiling plans', async () => {
+  test('use the service role, UTC, time limits and no JIT', async () => {
     const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
       current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
       current_setting('idle_in_transaction_session_timeout') as idle, current_setting('jit') as jit`;
@@ -127,14 +127,14 @@ describe('the lanes', () => {
     }
   });
 
-  test('plan searches for the values given and keep no statement of them', async () => {
+  test('plan searches for their values and do not prepare them', async () => {
     const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
       select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
     expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
     expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
   });
 
-  test('search in one round trip, whatever the values but arrays', async () => {
+  test('search in one round trip, except with array values', async () => {
     const proxy = await startFaultyProxy(database.url);
     const through = openDatabase(parseConfig({}), proxy.through(database.url));
     await through.search((sql) => sql`select 1`);
@@ -151,7 +151,7 @@ describe('the lanes', () => {
     await proxy.close();
   });
 
-  test('answer beside one that is full, which answers 503 in bounded time and recovers', async () => {
+  test('work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
     const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
     const small = openDatabase(parseConfig(limits), database.url);
     const hold = Promise.withResolvers<void>();
@@ -168,7 +168,7 @@ describe('the lanes', () => {
     await small.close();
   });
 
-  test('once closed refuse new work and finish what is under way', async () => {
+  test('reject new work once closed, and finish work in flight', async () => {
     const other = openDatabase(parseConfig({}), database.url);
     const begun = Promise.withResolvers<void>();
     const go = Promise.withResolvers<void>();
@@ -187,7 +187,7 @@ describe('the lanes', () => {
 });
 
 describe('a customer', () => {
-  /** Statements of the service that run at the moment, by their text. */
+  /** Returns the texts of the service's running statements. */
   const running = async (text: string): Promise<number> => {
     const { count } = await asSuperuser(
       (sql) => sql`
@@ -199,7 +199,7 @@ describe('a customer', () => {
   const patience = { timeout: 10_000, interval: 20 };
 
   test.each(['lookup', 'search', 'transaction'] as const)(
-    'that fills the lane %s leaves room for another',
+    'that fills the lane %s leaves slots for another customer',
     async (lane) => {
       const limits = {
         DATABASE_SEARCH_CONNECTIONS: '4',
@@ -219,7 +219,7 @@ describe('a customer', () => {
   );
 
   test.each(['search', 'transaction'] as const)(
-    'whose time is up is told at once, and the server ends what it did in the lane %s',
+    'whose time is up gets its error at once, and the server cancels its statement in the lane %s',
     async (lane) => {
       const single = {
         DATABASE_SEARCH_CONNECTIONS: '1',
@@ -234,7 +234,7 @@ describe('a customer', () => {
         await expect.poll(() => running(`${text}_${lane}`), patience).toBe(1);
         controller.abort(notFound('time'));
         await expect(slow).rejects.toMatchObject({ code: 'not_found' });
-        // The only connection of the lane: the next statement gets no error that was meant for the one before.
+        // The lane has one connection: the next statement must not get the error of the cancelled one.
         expect(await small[lane]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'))).toEqual([{ one: 1 }]);
         expect(await running(`${text}_${lane}`)).toBe(0);
       }
@@ -242,7 +242,7 @@ describe('a customer', () => {
     },
   );
 
-  test('that hangs up has its search ended, but what it wrote is written', async () => {
+  test('that hangs up gets its search cancelled, but its transaction commits', async () => {
     const controller = new AbortController();
     const gone = db.for({ customerId: 'one', signal: controller.signal });
     const search = gone.search((sql) => sql`select pg_sleep(60) as hung_up`);
@@ -263,7 +263,7 @@ describe('a customer', () => {
     await expect.poll(async () => (await written()).count, patience).toBe(2);
   });
 
-  test('whose time is up has nothing written, unless it was committed by then', async () => {
+  test('whose time is up has nothing written, unless the transaction has committed', async () => {
     const outcomes = await Promise.all(
       Array.from({ length: 60 }, async (_, i) => {
         const controller = new AbortController();
@@ -281,21 +281,21 @@ describe('a customer', () => {
           );
       }),
     );
-    // Nothing of it goes on: what is to be seen stays as it is.
+    // No statement of it continues: the visible rows stay unchanged.
     await expect.poll(() => running('insert into pairs'), patience).toBe(0);
     const rows = await owner<{ number: number; count: number }[]>`
       select number, count(*)::integer as count from pairs where number < 0 group by number`;
     expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
     const kept = new Set(rows.map(({ number }) => number));
     expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
-    // The connections are as good as new.
+    // The connections still work.
     const reads = Array.from({ length: 60 }, (_, i) =>
       db.for({ customerId: `${i}` }).transaction((tx) => tx`select ${i}::integer as i`),
     );
     expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
   });
 
-  test('neither delays nor fills the look-up of credentials', async () => {
+  test('cannot delay the look-up of credentials', async () => {
     const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1' }), database.url);
     const slow = small.for({ customerId: 'one' }).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
     slow.catch(() => undefined);
@@ -311,7 +311,7 @@ describe('a customer', () => {
 });
 
 describe('errors', () => {
-  test('of the work itself pass through as they are, and undo the transaction', async () => {
+  test('thrown by the operation pass unchanged, and roll back the transaction', async () => {
     const fault = notFound('contact');
     const failing = db.transaction(async (tx) => {
       await tx`insert into notes (text) values ('undone')`;
@@ -321,7 +321,7 @@ describe('errors', () => {
     expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
   });
 
-  test('of a constraint keep its name', async () => {
+  test('of a violated constraint have its name', async () => {
     const twice = db.transaction((tx) => tx`insert into notes (text) values ('twice'), ('twice')`);
     await expect(twice).rejects.toMatchObject({ code: '23505', constraint_name: 'notes_text_key' });
   });
@@ -339,7 +339,7 @@ describe('errors', () => {
 });
 
 describe('transactions', () => {
-  test('killed at any moment, hundreds of times, neither end the process nor come apart', async () => {
+  test('killed at any moment, hundreds of times, never end the process and stay atomic', async () => {
     const survivor = join(import.meta.dirname, 'setup', 'survivor.ts');
     const run = promisify(execFile)(process.execPath, [survivor, database.url, database.superuserUrl, '400']);
     const seen = JSON.parse((await run).stdout) as { committed: number[]; unavailable: number; other: string[] };
@@ -352,7 +352,7 @@ describe('transactions', () => {
     expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
   });
 
-  test('that lost their connection write nothing more, above all not into the next one', async () => {
+  test('that lost their connection write nothing more, not even on the next connection', async () => {
     const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);
     const resumed = Promise.withResolvers<void>();
     const late = Promise.withResolvers<unknown>();
@@ -384,7 +384,7 @@ describe('transactions', () => {
     expect(await owner`select text from notes where text = 'too late'`).toEqual([]);
   });
 
-  test('one half of which failed do not run the other half outside', async () => {
+  test('of which one statement failed do not run the others outside the transaction', async () => {
     const failed = Promise.withResolvers<void>();
     const late = Promise.withResolvers<unknown>();
     const fault = new Error('one half');
@@ -392,7 +392,7 @@ describe('transactions', () => {
       const other = failed.promise.then(() => tx`insert into notes (text) values ('other half')`);
       void other.then(late.resolve, late.resolve);
       const both = Promise.all([Promise.reject(fault), other]);
-      both.catch(() => setImmediate(failed.resolve)); // when the rollback is sent and not yet answered
+      both.catch(() => setImmediate(failed.resolve)); // when the rollback was sent but has no response yet
       await both;
     });
     await expect(halves).rejects.toBe(fault);

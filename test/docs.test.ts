@@ -14,7 +14,7 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
   });
   afterAll(() => browser?.close());
 
-  it('shows every operation and answers a call tried out there, without a request off this machine', async () => {
+  it('shows every operation and can try out a call, without a request beyond this machine', async () => {
     const { key } = await test.customer();
     const page = await browser.context.newPage();
     const errors: string[] = [];

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from './setup/database.ts';
 import { startFaultyProxy } from './setup/faulty-proxy.ts';
 
-/** Statements are sent in an order that this seed decides. */
+/** Seed of the random order in which statements are sent. */
 const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
 
 let database: TestDatabase;
@@ -29,7 +29,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** A type whose values can refuse to be written and to be read; PostgreSQL's `name`. */
+/** A type whose values can fail to serialise or parse; PostgreSQL's `name`. */
 const fussy = {
   to: 19,
   from: [19],
@@ -45,7 +45,7 @@ function refuse(text: string, word: string): string {
 type Client = postgres.Sql<{ fussy: string }>;
 type Options = postgres.Options<{ fussy: typeof fussy }> & { describe_first?: boolean };
 
-/** One connection, and no other to fall back to. */
+/** Opens a client with a single connection. */
 function connect(options: Options = {}, url = database.url): Client {
   const all: Options = { max: 1, fetch_types: false, onnotice: () => {}, types: { fussy }, ...options };
   const sql = postgres(url, all) as unknown as Client;
@@ -55,11 +55,11 @@ function connect(options: Options = {}, url = database.url): Client {
 
 type Session = Client | postgres.TransactionSql<{ fussy: string }>;
 
-/** A statement, and what must come of it: rows, or the code or the message of an error. */
+/** A statement and its expected outcome: rows, or the code or message of an error. */
 interface Kind {
   send: (sql: Session, n: number) => PromiseLike<unknown>;
   outcome: (n: number) => unknown;
-  /** Takes long to build. */
+  /** Whether building the statement takes long. */
   isSlow?: true;
 }
 
@@ -82,7 +82,7 @@ const good: Record<string, Kind> = {
   },
 };
 
-/** Never sent, or given up before they are executed: they leave a transaction as it is. */
+/** Statements that fail before they are executed: an open transaction stays usable. */
 const unsent: Record<string, Kind> = {
   'an undefined parameter': { send: (sql, n) => sql`select ${n}, ${missing}`, outcome: () => 'UNDEFINED_VALUE' },
   'too many parameters': {
@@ -108,7 +108,7 @@ const unsent: Record<string, Kind> = {
   },
 };
 
-/** Refused by the server: a transaction ends with them. */
+/** Statements that the server rejects: an open transaction fails with them. */
 const refused: Record<string, Kind> = {
   'an error between rows': {
     send: (sql, n) => sql`select ${n}::integer / (4 - i) from generate_series(1, 9) as i`,
@@ -140,14 +140,14 @@ class Frozen extends Unwritable {
   }
 }
 
-/** What came of a statement: its rows, or the error's code, or else its message. */
+/** Returns the outcome of a statement: its rows, or the error's code, or else its message. */
 const settle = (work: PromiseLike<unknown>): Promise<unknown> =>
   Promise.resolve(work).then(
     (result) => [...(result as Iterable<unknown>)],
     (error: Error & { code?: string }) => error.code ?? error.message,
   );
 
-/** Sends `count` statements in bursts of random size and says where an outcome is another one than it must be. */
+/** Sends `count` statements in bursts of random size. Returns every outcome that differs from the expected one. */
 async function mix(sql: Session, kinds: Record<string, Kind>, count: number): Promise<unknown[]> {
   const often = Object.keys(kinds).flatMap((name) => (kinds[name]!.isSlow ? [name] : Array<string>(10).fill(name)));
   const names = sample(constantFrom(...often), { numRuns: count, seed });
@@ -170,11 +170,11 @@ describe.each([
   ['described first', { prepare: false }],
   ['sent at once', { prepare: false, describe_first: false }],
 ])(`statements on one connection, %s (SEED=${seed})`, (_how, options) => {
-  test('get their own rows or their own error, in whatever order they fail', async () => {
+  test('get their own rows or their own error, whichever of them fail', async () => {
     expect(await mix(connect(options), { ...good, ...unsent, ...refused }, 3_400)).toEqual([]);
   });
 
-  test('do so inside of transactions and savepoints too', async () => {
+  test('get their own outcome inside transactions and savepoints too', async () => {
     const sql = connect(options);
     for (let i = 0; i < 10; i++) {
       const wrong: unknown[] = [];
@@ -189,7 +189,7 @@ describe.each([
         wrong.push(...(await mix(tx, good, 10)));
         return [];
       });
-      // A transaction in which a statement failed is rolled back, whoever caught the error.
+      // A transaction with a failed statement is rolled back, even if the error was caught.
       const outcome = await settle(work);
       expect(Array.isArray(outcome)).toBe(i % 2 === 1);
       expect(wrong).toEqual([]);
@@ -198,7 +198,7 @@ describe.each([
   });
 });
 
-test('a statement that fails alone on its connection leaves it to the next, and those that wait', async () => {
+test('after a statement fails alone on its connection, the next and the waiting statements use that connection', async () => {
   const sql = connect();
   for (const kind of Object.values(unsent)) {
     expect(await settle(kind.send(sql, 1))).toBe(kind.outcome(1));
@@ -209,7 +209,7 @@ test('a statement that fails alone on its connection leaves it to the next, and 
 });
 
 describe('a statement whose plan is out of date', () => {
-  test('is sent again without mixing up those behind it, its values written once', async () => {
+  test('is sent again without affecting the statements behind it, and serialises its values once', async () => {
     const owner = connect({}, database.ownerUrl);
     const sql = connect();
     const stale = (id: number) =>
@@ -220,7 +220,7 @@ describe('a statement whose plan is out of date', () => {
       const outcomes = [];
       const [first, others] = [round * 100, 30];
       outcomes.push(settle(stale(first)));
-      // While the answers come in, when the connection has room for more.
+      // While responses arrive and the connection can take more statements.
       for (let n = first + 1; n <= first + others; n++) {
         if (n % 5 === 0) await outcomes.at(-1);
         outcomes.push(settle(n % 7 === 0 ? stale(n) : sql`select ${n}::integer as id`));
@@ -236,8 +236,8 @@ describe('a statement whose plan is out of date', () => {
 describe('a statement that is cancelled', () => {
   const cancelled = '57014';
 
-  // The server ignores a request that comes before it has begun with the statement.
-  test('while others are under way before and behind it fails alone, if it does', async () => {
+  // The server ignores a cancel request that arrives before the statement has started.
+  test('between others in flight fails alone, if it fails', async () => {
     const sql = connect();
     for (let i = 0; i < 10; i++) {
       const before = sql`select ${1}::integer as n from pg_sleep(0.02)`.execute();
@@ -252,7 +252,7 @@ describe('a statement that is cancelled', () => {
     }
   });
 
-  test('while it waits for its connection leaves that to the next', async () => {
+  test('while it waits for a connection leaves the connection to the next statement', async () => {
     const sql = connect();
     const first = sql`select 1 as n`.execute();
     await Promise.resolve().then(() => Promise.resolve());
@@ -261,7 +261,7 @@ describe('a statement that is cancelled', () => {
     expect(await settle(sql`select 2 as n`)).toEqual(rows(2));
   });
 
-  test('while it waits in a transaction lets that go on', async () => {
+  test('while it waits in a transaction lets the transaction continue', async () => {
     const sql = connect();
     const outcomes = await sql
       .begin(async (tx) => {
@@ -278,13 +278,13 @@ describe('a statement that is cancelled', () => {
   });
 });
 
-test('a notice whose handler fails, before the types are known, fails its statement alone', async () => {
+test('a notice handler that throws before the types are known fails only its own statement', async () => {
   const sql = connect({
     onnotice: ({ message }) => {
       throw new Error(message);
     },
   });
-  const long = 'x'.repeat(70); // PostgreSQL tells that it cuts such a name
+  const long = 'x'.repeat(70); // PostgreSQL sends a notice when it cuts such a name
   for (let i = 0; i < 3; i++) {
     const outcomes = [
       settle(sql.unsafe(`select $1::integer as ${long} -- ${i}`, [1], { prepare: true })),
@@ -294,7 +294,7 @@ test('a notice whose handler fails, before the types are known, fails its statem
   }
 });
 
-test('a cancel request that cannot be sent harms nobody', async () => {
+test('a cancel request that cannot be sent affects no other statement', async () => {
   const proxy = await startFaultyProxy(database.url);
   const sql = connect({}, proxy.through(database.url));
   const sleeping = settle(sql`select 1 as n`);
@@ -309,9 +309,9 @@ test('a cancel request that cannot be sent harms nobody', async () => {
 });
 
 describe('a cursor', () => {
-  /** The driver waits for what a reader promises, which its declarations leave out. */
+  /** The driver awaits the reader's promise, which its type declarations omit. */
   const reader = (read: () => Promise<unknown>): (() => void) => read;
-  /** A statement behind it must get its own rows, wherever the cursor ended. */
+  /** A statement sent after the cursor must get its own rows, wherever the cursor ended. */
   const others = (sql: Session): Promise<unknown[]> =>
     Promise.all([1, 2, 3].map((n) => settle(sql`select ${n}::integer as n`)));
   const theirs = [1, 2, 3].map(rows);
@@ -326,7 +326,7 @@ describe('a cursor', () => {
 
   test.each([
     ['read to its end', (sql: Client) => read(sql`select ${1}::integer from generate_series(1, 5)`, 2)],
-    ['given up early', (sql: Client) => read(sql`select ${1}::integer from generate_series(1, 5)`, 2, 2)],
+    ['closed early', (sql: Client) => read(sql`select ${1}::integer from generate_series(1, 5)`, 2, 2)],
     ['with undefined parameters', (sql: Client) => read(sql`select ${missing} from generate_series(1, 5)`, 2)],
     [
       'with an error in a later batch',
@@ -399,7 +399,7 @@ describe('a cursor', () => {
 });
 
 describe('describing a statement', () => {
-  test('leaves its connection in step, whether or not it can be described', async () => {
+  test('leaves the connection usable, whether or not it succeeds', async () => {
     const sql = connect();
     const outcomes = await Promise.all([
       settle(sql`select ${1}::integer as n`.describe().then(() => [])),
@@ -414,7 +414,7 @@ describe('describing a statement', () => {
 });
 
 describe('copying', () => {
-  test('in what the server refuses fails, and its connection serves the next', async () => {
+  test('in rows that the server rejects fails, and the connection stays usable', async () => {
     const sql = connect();
     for (let i = 0; i < 3; i++) {
       const target = await sql`copy shapes (id) from stdin`.writable();
@@ -423,7 +423,7 @@ describe('copying', () => {
     }
   });
 
-  test('out to a slow reader ends, and its connection serves the next', async () => {
+  test('out to a slow reader completes, and the connection stays usable', async () => {
     const sql = connect();
     const source = await sql`copy (select repeat('x', 60000) from generate_series(1, 3)) to stdout`.readable();
     await new Promise((resolve) => source.once('readable', resolve));

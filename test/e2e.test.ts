@@ -8,7 +8,7 @@ import { startApp } from './setup/app.ts';
 import { unique } from './setup/factories.ts';
 import { startServerProcess } from './setup/server-process.ts';
 
-it('a client generated from the contract logs in, issues a key and works with contacts until the key is revoked', async () => {
+it('a client generated from the contract logs in, creates an API key and works with contacts until the key is revoked', async () => {
   const test = await startApp();
   const { id: customerId } = await test.customer();
   const [email, password] = [`${unique('e2e')}@example.com`, 'correct horse battery'];

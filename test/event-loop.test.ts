@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { nextRound, Stretch } from '../src/event-loop.ts';
 
-/** Works for so long (ms) without a pause. */
+/** Blocks the event loop for some time (ms). */
 function compute(ms: number): void {
-  for (const end = performance.now() + ms; performance.now() < end;); // on purpose
+  for (const end = performance.now() + ms; performance.now() < end;); // blocks on purpose
 }
 
-test('in each round of the event loop one computation goes on, however many there are', async () => {
+test('one computation resumes per event loop round, however many are waiting', async () => {
   let round = 0;
   let isDone = false;
   const count = () => {
@@ -28,7 +28,7 @@ test('in each round of the event loop one computation goes on, however many ther
   expect(new Set(rounds).size).toBe(40);
 });
 
-test('a stretch is over after some milliseconds, and begins anew after a pause', async () => {
+test('a time slice ends after some milliseconds and restarts after a pause', async () => {
   const stretch = new Stretch();
   let timers = 0;
   const timer = setInterval(() => (timers += 1), 1);

@@ -31,7 +31,7 @@ afterAll(() => proxy?.close());
 
 const contact = async (): Promise<string> => (await customer.post('/contacts', contactBody())).body.data.id;
 
-/** A call over a real socket, with how long it took. */
+/** Sends a request over a real socket and measures its duration. */
 async function call(method: string, path: string, body?: object, key = customer.key, to = service) {
   const began = performance.now();
   const answer = await fetch(`${to.url}/api/ext${path}`, {
@@ -53,7 +53,7 @@ const unavailable = {
   body: { statusCode: 503, code: 'unavailable' },
 };
 
-/** Holds a contact's row until the returned function is called. */
+/** Locks a contact's row until the returned function is called. */
 async function hold(id: string): Promise<() => Promise<void>> {
   const session = await test.owner.reserve();
   await session`begin`;
@@ -64,7 +64,7 @@ async function hold(id: string): Promise<() => Promise<void>> {
   };
 }
 
-/** Waits until so many sessions of the service wait for a lock. */
+/** Waits until this many sessions of the service wait for a lock. */
 async function untilWaiting(count: number): Promise<number[]> {
   const waiting = async () => {
     const rows = await asSuperuser(
@@ -78,7 +78,7 @@ async function untilWaiting(count: number): Promise<number[]> {
   return waiting();
 }
 
-describe('the service lives, and tells its callers in bounded time, when', () => {
+describe('the service keeps running, and answers every request in bounded time, when', () => {
   it('a backend is killed in the middle of a transaction', async () => {
     const id = await contact();
     const release = await hold(id);
@@ -89,7 +89,7 @@ describe('the service lives, and tells its callers in bounded time, when', () =>
     expect(await call('PATCH', `/contacts/${id}`, { job_title: 'y' })).toMatchObject({ status: 200 });
   });
 
-  it('every connection for transactions that a customer may have is taken: its reads go on, its writers are told to come back, others write', async () => {
+  it("a customer's transaction slots are all taken: its reads still work, its writes get 503, other customers can write", async () => {
     const [id, free] = [await contact(), await contact()];
     const release = await hold(id);
     const stuck = [1, 2].map(() => call('PATCH', `/contacts/${id}`, { job_title: 'x' }));
@@ -113,7 +113,7 @@ describe('the service lives, and tells its callers in bounded time, when', () =>
     expect(answer.ms).toBeLessThan(10_000);
   });
 
-  it('the database falls silent, and answers again as soon as it does', async () => {
+  it('the database stops responding, and it recovers as soon as the database does', async () => {
     const id = await contact();
     expect((await call('GET', `/contacts/${id}`)).status).toBe(200);
     proxy.freeze();
@@ -135,7 +135,7 @@ describe('the service lives, and tells its callers in bounded time, when', () =>
 });
 
 describe('SIGTERM', () => {
-  /** The head of a request whose body never comes whole. */
+  /** The start of a request whose body never arrives completely. */
   async function halfARequest({ url }: ServerProcess): Promise<Socket> {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     await once(socket, 'connect');
@@ -145,7 +145,7 @@ describe('SIGTERM', () => {
     return socket;
   }
 
-  it('answers what is in hand, cuts off what never ends, takes nothing new, and exits 0', async () => {
+  it('finishes requests in flight, cuts off requests that never end, accepts no new ones, and exits with 0', async () => {
     const stopping = await startServerProcess(test.url, limits);
     const id = await contact();
     const release = await hold(id);

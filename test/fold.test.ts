@@ -2,12 +2,12 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fold, words } from '../src/fold.ts';
 
-/** Every code point but the surrogates, one a string. */
+/** Every code point except surrogates, each as a string. */
 const everyCharacter = Array.from({ length: 0x110000 }, (_, code) => code)
   .filter((code) => code < 0xd800 || code > 0xdfff)
   .map((code) => String.fromCodePoint(code));
 
-/** Those that mean something. */
+/** All assigned characters. */
 const assigned = everyCharacter.filter((x) => /[^\p{Cn}\p{Co}]/u.test(x));
 
 describe('fold', () => {
@@ -46,7 +46,7 @@ describe('fold', () => {
     expect(everyCharacter.filter((x) => fold(fold(x)) !== fold(x))).toEqual([]);
   });
 
-  it('is idempotent for every character beside letters and marks of several scripts', () => {
+  it('is idempotent for every character next to letters and marks of several scripts', () => {
     const contexts = (x: string) => [`a${x}`, `${x}a`, `か${x}\u05b4`, `σ${x}`, `${x}\u3099`, `\u0f71${x}\u0f72`];
     const unstable = assigned
       .filter((x) => !/\p{Ideographic}/u.test(x))
@@ -63,15 +63,15 @@ describe('fold', () => {
     );
   });
 
-  it('gives upper and lower case of every code point one form', () => {
-    const iotaBelow = /\u0345/; // a dropped mark whose upper case is a letter
+  it('folds upper and lower case of every code point to the same text', () => {
+    const iotaBelow = /\u0345/; // a mark that fold drops, although its upper case is a letter
     const different = assigned
       .filter((x) => !iotaBelow.test(x.normalize('NFD')))
       .filter((x) => fold(x.toUpperCase()) !== fold(x) || fold(x.toLowerCase()) !== fold(x));
     expect(different).toEqual([]);
   });
 
-  it('agrees with the case folding that regular expressions do by themselves', () => {
+  it('agrees with the case folding of regular expressions', () => {
     const variants = (x: string) =>
       [...new Set([x.toLowerCase(), x.toUpperCase()])].filter((y) => y !== x && Array.from(y).length === 1);
     const escaped = (x: string) => `\\u{${x.codePointAt(0)!.toString(16)}}`;

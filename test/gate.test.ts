@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Gate, type GateLimits } from '../src/gate.ts';
 import { HungUp, type Requester } from '../src/requester.ts';
 
-/** A work that stays inside until it is told to leave. */
+/** An operation that runs until it is told to end. */
 function held(): { work: () => Promise<void>; leave: () => void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { work: () => promise, leave: resolve };
@@ -12,7 +12,7 @@ function held(): { work: () => Promise<void>; leave: () => void } {
 const busy = { code: 'unavailable', retryAfter: 1 };
 
 describe('a gate', () => {
-  test('lets so many in and no more', async () => {
+  test('runs no more operations at once than its limit', async () => {
     const gate = new Gate({ name: 'test', limit: 2, maxWaiting: 10, maxWaitMs: 10_000 });
     let inside = 0;
     let most = 0;
@@ -33,7 +33,7 @@ describe('a gate', () => {
     expect(order).toEqual([1, 2, 3, 4]);
   });
 
-  test('refuses at once when too many wait', async () => {
+  test('rejects at once when its queue is full', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
     const first = held();
     const works = [gate.runAlone(first.work), gate.runAlone(async () => 'second')];
@@ -42,7 +42,7 @@ describe('a gate', () => {
     expect(await Promise.all(works)).toEqual([undefined, 'second']);
   });
 
-  test('refuses whoever has waited too long, and keeps the place for the others', async () => {
+  test('rejects operations that waited too long, and keeps the slot for the others', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
     const first = held();
     const running = gate.runAlone(first.work);
@@ -55,7 +55,7 @@ describe('a gate', () => {
     expect(gate.inside).toBe(0);
   });
 
-  test('gives the place back when the work fails, also at once', async () => {
+  test('releases the slot when the operation fails, also synchronously', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 0, maxWaitMs: 1 });
     const fault = new Error('fault');
     await expect(gate.runAlone(() => Promise.reject(fault))).rejects.toBe(fault);
@@ -74,7 +74,7 @@ describe('a gate', () => {
     expect(timers()).toBe(before);
   });
 
-  test('once closed admits nobody new, and tells when the last one has left', async () => {
+  test('once closed admits no new operation, and resolves when the last one has ended', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const first = held();
     const works = [gate.runAlone(first.work), gate.runAlone(async () => 'was waiting')];
@@ -91,7 +91,7 @@ describe('a gate', () => {
 const turn = (): Promise<void> => new Promise(setImmediate);
 
 describe('customers', () => {
-  /** Has a customer ask for so many places at once; returns what is held. */
+  /** Requests this many slots for a customer at once. Returns the slots it holds. */
   const ask = (gate: Gate, customerId: string, count: number) =>
     Array.from({ length: count }, () => {
       const { work, leave } = held();
@@ -102,7 +102,7 @@ describe('customers', () => {
       return { leave, done };
     });
 
-  test('get half of the places alone, and a third each when they are two', async () => {
+  test('get half of the slots when alone, and a third each when they are two', async () => {
     const gate = new Gate({ name: 'test', limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
     const one = ask(gate, 'one', 12);
     expect([gate.inside, gate.waiting]).toEqual([6, 6]);
@@ -118,7 +118,7 @@ describe('customers', () => {
     await Promise.all([...one, ...other].map(({ done }) => done));
   });
 
-  test('find room in a queue that another one has filled', async () => {
+  test('can wait in a queue that another customer has filled', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
     const one = ask(gate, 'one', 10);
     expect(gate.waiting).toBe(2);
@@ -129,7 +129,7 @@ describe('customers', () => {
     expect(await other!.done).toBe('done');
   });
 
-  test('are served in turn, whoever came first with how much', async () => {
+  test('are served round-robin, whatever each has queued and when', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
     const order: string[] = [];
     const first = held();
@@ -141,7 +141,7 @@ describe('customers', () => {
     expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4']);
   });
 
-  test('are told at once that nobody waits for their work any more; what has begun keeps its place until it ends', async () => {
+  test('get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
     const [begun, waiting] = [new AbortController(), new AbortController()];
     const first = held();
@@ -161,7 +161,7 @@ describe('customers', () => {
     expect(gate.inside).toBe(0);
   });
 
-  test('wait in all gates together no longer than their patience', async () => {
+  test('wait in all gates together no longer than `patienceMs`', async () => {
     const gates = [1, 2].map(() => new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
     const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
     const requester: Requester = { customerId: 'one', patienceMs: 60_000 };
@@ -177,11 +177,11 @@ describe('customers', () => {
   });
 });
 
-/** What a gate must do, in the plainest form: who is inside and who waits, by customer, in order. */
+/** A simple model of a gate: which operations run and which wait, by customer, in order. */
 class Model {
   readonly inside: Work[] = [];
   readonly waiting: Work[] = [];
-  /** Customers, the one whose turn was longest ago first. */
+  /** Customers in the order in which they are served next. */
   readonly turns: string[] = [];
   readonly #limits: GateLimits;
 
@@ -235,7 +235,7 @@ interface Work {
   giveUp: () => void;
 }
 
-test('a gate does as its model, whatever comes and goes', async () => {
+test('a gate behaves like its model for random sequences of operations', async () => {
   const step = fc.record({
     what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'leave', 'give up'),
     customer: fc.constantFrom('a', 'b', 'c', 'd'),

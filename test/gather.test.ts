@@ -10,7 +10,7 @@ const gatherTexts = (load: (keys: string[]) => Promise<Found[]>) =>
     (found) => found.key,
   );
 
-/** Looks keys up by upper-casing them, and remembers what it was asked. */
+/** Looks up keys by upper-casing them, and records the calls. */
 function recordingLoad() {
   const calls: string[][] = [];
   const load = async (keys: string[]) => {
@@ -20,7 +20,7 @@ function recordingLoad() {
   return { calls, load };
 }
 
-test('look-ups of one turn of the event loop are one call, each key once', async () => {
+test('look-ups of one event loop round are batched into one call, with each key once', async () => {
   const { calls, load } = recordingLoad();
   const find = gatherTexts(load);
   const later = new Promise((resolve) => process.nextTick(resolve)).then(() => find('c'));
@@ -29,11 +29,11 @@ test('look-ups of one turn of the event loop are one call, each key once', async
   expect(calls).toEqual([['b', 'a', 'c']]);
 });
 
-test('a key that nothing is known of gets nothing', async () => {
+test('a key without a record yields undefined', async () => {
   expect(await gatherTexts(recordingLoad().load)('unknown')).toBeUndefined();
 });
 
-test('a look-up that comes while a call is under way is not answered by it', async () => {
+test('a look-up that arrives during a call waits for the next call', async () => {
   const calls: { keys: string[]; finish: (value: string) => void }[] = [];
   const find = gatherTexts(
     (keys) =>
@@ -52,7 +52,7 @@ test('a look-up that comes while a call is under way is not answered by it', asy
   expect((await Promise.all([early, late])).map((one) => one?.value)).toEqual(['before', 'after']);
 });
 
-test('a call that fails fails for everyone in it, and for nobody after it', async () => {
+test('a failed call rejects all of its look-ups, and none of the next call', async () => {
   let failing = true;
   const find = gatherTexts(async (keys) => {
     if (failing) throw new Error('no answer');

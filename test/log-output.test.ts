@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 
-const lines = 20_000; // some 5 MB
+const lines = 20_000; // about 5 MB
 
 /** A process that logs numbered lines, says so on stdout, logs one more every 100 ms, and ends with its stdin. */
 function startLogging(stderr: 'pipe' | number): ChildProcess {
@@ -28,7 +28,7 @@ function startLogging(stderr: 'pipe' | number): ChildProcess {
 
 const untilLogged = (child: ChildProcess) => once(createInterface(child.stdout!), 'line');
 
-test('a reader of the log that stops holds nothing up, and learns later how many lines it missed', async () => {
+test('a stopped log reader blocks nothing, and later gets the number of lost lines', async () => {
   const child = startLogging('pipe');
   expect(await untilLogged(child)).toEqual(['logged']);
   let received = '';
@@ -47,7 +47,7 @@ test('a reader of the log that stops holds nothing up, and learns later how many
   expect(lost.count).toBeGreaterThanOrEqual(lines - numbers.length);
 });
 
-test('a full disk below the log ends no process', async () => {
+test('a full disk does not end the process', async () => {
   const full = openSync('/dev/full', 'w');
   onTestFinished(() => closeSync(full));
   const child = startLogging(full);

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { LookUpPlaces, mostUnderWay } from '../src/look-up-places.ts';
 
-/** Look-ups that are under way until they are ended, in the order in which they began. */
+/** Look-ups that stay in flight until the test ends them, in the order in which they started. */
 function held() {
   const begun: { name: string; end: (error?: Error) => void }[] = [];
   const lookUp = (name: string) => () =>
@@ -14,7 +14,7 @@ function held() {
 
 const names = (count: number, start = 0) => Array.from({ length: count }, (_, i) => `${start + i}`);
 
-test('an address past its limit has so many look-ups under way and no more; the others follow in their order', async () => {
+test('an address above its limit has a bounded number of look-ups in flight; the others follow in order', async () => {
   const { begun, lookUp } = held();
   const places = new LookUpPlaces();
   const run = (name: string) => places.run('192.0.2.1', async () => true, lookUp(name));
@@ -27,7 +27,7 @@ test('an address past its limit has so many look-ups under way and no more; the 
   expect(await all).toEqual(names(30));
 });
 
-test('an address that is not past it has as many as it asks for, and so have others beside one that is', async () => {
+test('an address within its limit has any number of look-ups in flight, also while another address is above its limit', async () => {
   const { begun, lookUp } = held();
   const places = new LookUpPlaces();
   const blocked = names(20).map((name) => places.run('192.0.2.1', async () => true, lookUp(name)));
@@ -41,7 +41,7 @@ test('an address that is not past it has as many as it asks for, and so have oth
   expect(await Promise.all([...blocked, ...free])).toHaveLength(70);
 });
 
-test('an address that gets past it while more are under way gets a place only when fewer are', async () => {
+test('an address that exceeds its limit with too many look-ups in flight gets a slot only after enough of them end', async () => {
   const { begun, lookUp } = held();
   const places = new LookUpPlaces();
   let isPast = false;
@@ -60,7 +60,7 @@ test('an address that gets past it while more are under way gets a place only wh
   await Promise.all(all);
 });
 
-test('a look-up that fails gives its place to the next', async () => {
+test('a failed look-up hands its slot to the next', async () => {
   const { begun, lookUp } = held();
   const places = new LookUpPlaces();
   const all = Promise.allSettled(names(20).map((name) => places.run('192.0.2.1', async () => true, lookUp(name))));

@@ -11,7 +11,7 @@ import { startServerProcess, type ServerProcess } from './setup/server-process.t
 const monitoring = join(import.meta.dirname, '..', 'deploy', 'monitoring');
 const { app, db, url, customer } = await startApp();
 
-/** The value of a series in the text format of Prometheus; undefined if there is none. */
+/** Returns the value of a series in Prometheus text format; undefined if there is none. */
 const valueOf = (text: string, series: string): number | undefined => {
   const line = text.split('\n').find((one) => one.startsWith(`${series} `));
   return line === undefined ? undefined : Number(line.slice(series.length + 1));
@@ -34,7 +34,7 @@ test('requests are counted by route, method and status, and unknown paths as one
   for (const secret of [key, id, '/nowhere']) expect(text).not.toContain(secret);
 });
 
-test('every gate shows its places, and work that is refused is counted', async () => {
+test('every gate shows its slots, and rejected operations are counted', async () => {
   const { app: small } = await startApp({
     DATABASE_SEARCH_CONNECTIONS: '1',
     DATABASE_QUEUE_LENGTH: '1',
@@ -67,7 +67,7 @@ test('credits are counted when their transaction has committed, and only then', 
   expect(valueOf(await read(), series)).toBe(before + 7);
 });
 
-test('a database that does not answer leaves out what it knows, and nothing else', async () => {
+test('without the database only its own metrics are left out', async () => {
   const cut = appWithoutDatabase();
   const text = (await cut.inject('/metrics')).body;
   expect(valueOf(text, 'sales_data_database_up')).toBe(0);
@@ -84,7 +84,7 @@ describe('with METRICS_PORT', () => {
   });
   afterAll(() => server.stop());
 
-  test('metrics and health are served there, and metrics no longer on the port of the service', async () => {
+  test("that port serves metrics and health, and the service's port no longer serves metrics", async () => {
     const { monitor } = server.started as { monitor: string };
     expect((await fetch(`${server.url}/metrics`)).status).toBe(404);
     expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_build_info');
@@ -124,13 +124,13 @@ describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => 
     );
   });
 
-  test('it takes every expression of the dashboard and of the alerts, and each names metrics of the service', async () => {
+  test('it accepts every expression of the dashboard and the alerts, and each uses metrics of the service', async () => {
     const alerts = await readFile(join(monitoring, 'alerts.yml'), 'utf8');
     const expressions = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
     for (const expression of expressions) await prometheus.query(expression.replaceAll('$__rate_interval', '1m'));
     const known = await (await fetch(`${server.url}/metrics`)).text();
     const named = [...expressions, alerts].join('\n').match(/\b(?:sales_data|http_server|nodejs|process)_[a-z0-9_]+/g)!;
-    // Shown only where Elasticsearch keeps the catalog.
+    // Present only with the Elasticsearch catalog.
     const elsewhere = new Set(['sales_data_unlocks_unindexed']);
     const unknown = named.filter(
       (name) => !elsewhere.has(name) && !known.includes(`# TYPE ${name.replace(/_(bucket|count|sum)$/, '')} `),
@@ -139,7 +139,7 @@ describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => 
     expect(unknown).toEqual([]);
   });
 
-  test('promtool takes the alerts, and each has a page in the runbook', async () => {
+  test('promtool accepts the alerts, and each has a section in the runbook', async () => {
     const { status, stderr } = spawnSync('promtool', ['check', 'rules', join(monitoring, 'alerts.yml')], {
       encoding: 'utf8',
     });

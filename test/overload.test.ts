@@ -6,7 +6,7 @@ import type { TestCustomer } from './setup/factories.ts';
 import { startFaultyProxy, type FaultyProxy } from './setup/faulty-proxy.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 
-/** A search takes 50 ms and four run at once: 80 a second. */
+/** Searches per second that the service can do: each takes 50 ms and four run at once. */
 const searchMs = 50;
 const limits = {
   LOG_LEVEL: 'silent',
@@ -45,7 +45,7 @@ async function search({ key }: TestCustomer): Promise<Seen> {
   return { status: answer.status, retryAfter: answer.headers.get('retry-after'), ms: performance.now() - begun };
 }
 
-/** Sends so many searches a second, in turn by each customer, whether or not the ones before were answered. */
+/** Sends this many searches per second, round-robin over the customers, without waiting for responses. */
 async function sendSteadily(customers: TestCustomer[], rate: number, ms: number): Promise<Seen[][]> {
   const sent: Promise<Seen>[][] = customers.map(() => []);
   const begun = performance.now();
@@ -57,13 +57,13 @@ async function sendSteadily(customers: TestCustomer[], rate: number, ms: number)
   return Promise.all(sent.map((one) => Promise.all(one)));
 }
 
-/** Memory in use, in MiB. */
+/** Returns the memory in use (MiB). */
 async function residentMemory(): Promise<number> {
   const status = await readFile(`/proc/${service.pid}/status`, 'utf8');
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)![1]) / 1024;
 }
 
-test('at five times what the service can do, a gentle customer is served, the others get their shares and quick refusals, and then all is as before', async () => {
+test('at five times the capacity, a light customer is served, the others get their shares and quick rejections, and afterwards the service recovers', async () => {
   const [gentle, ...greedy] = await Promise.all(Array.from({ length: 9 }, () => t.customer()));
   await sendSteadily(greedy, capacity, 1_000); // opens all connections
   const before = await residentMemory();
@@ -84,7 +84,7 @@ test('at five times what the service can do, a gentle customer is served, the ot
   expect(refused.length + accepted.length).toBe(all.length);
   expect(refused.every(({ retryAfter }) => Number(retryAfter) >= 1)).toBe(true);
   expect(refused.length).toBeGreaterThan(accepted.length);
-  // A wait of two seconds at most, and some for a machine that is busy.
+  // At most two seconds of waiting, and slack for a busy machine.
   expect(Math.max(...accepted.map(({ ms }) => ms))).toBeLessThan(10_000);
   const shares = seen.map((one) => one.filter(({ status }) => status === 200).length);
   expect(Math.min(...shares)).toBeGreaterThan(Math.max(...shares) / 3);

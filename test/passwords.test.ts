@@ -11,7 +11,7 @@ describe('a password', () => {
     expect(one).not.toBe(two);
   });
 
-  test('is right when it is the same, and wrong otherwise', async () => {
+  test('is accepted when it is the same, and rejected otherwise', async () => {
     const hash = await hashPassword('correct horse battery');
     expect(await verifyPassword(hash, 'correct horse battery')).toBe(true);
     expect(await verifyPassword(hash, 'correct horse batterY')).toBe(false);
@@ -21,18 +21,18 @@ describe('a password', () => {
     expect(await verifyPassword(await hashPassword('pässwörter sind'), 'pa\u0308sswo\u0308rter sind')).toBe(true);
   });
 
-  test('of more than 72 bytes counts to its end', async () => {
+  test('of more than 72 bytes is compared completely', async () => {
     const long = 'x'.repeat(127);
     expect(await verifyPassword(await hashPassword(`${long}a`), `${long}b`)).toBe(false);
   });
 });
 
 describe('without an account', () => {
-  test('no password is right', async () => {
+  test('every password is rejected', async () => {
     expect(await verifyPassword(undefined, 'correct horse battery')).toBe(false);
   });
 
-  test('the work is that of a real one: the decoy has the very parameters of new hashes', async () => {
+  test('verification does the same work: the decoy has the parameters of new hashes', async () => {
     const parametersOf = (hash: string) => hash.split('$').slice(0, 4);
     const lengthsOf = (hash: string) => hash.split('$').map((part) => part.length);
     const real = await hashPassword('correct horse battery');
@@ -41,7 +41,7 @@ describe('without an account', () => {
   });
 });
 
-test('of a storm of logins, what cannot wait is turned away at once: as unavailable, not as wrong', async () => {
+test('in a storm of logins, attempts that cannot wait fail at once as unavailable, not as wrong', async () => {
   const hash = await hashPassword('correct horse battery');
   const refusals: unknown[] = [];
   const storm = Array.from({ length: 200 }, () =>

@@ -8,7 +8,7 @@ import { startApp } from './setup/app.ts';
 
 const t = await startApp();
 
-/** Ends the service's connections to the database, those in a transaction too. */
+/** Terminates the service's database connections, also those in a transaction. */
 async function cutAll(): Promise<void> {
   const superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
   await superuser`
@@ -18,7 +18,7 @@ async function cutAll(): Promise<void> {
   await superuser.end({ timeout: 1 });
 }
 
-test('work on a patient database survives lost connections, and what is wrong with it is told at once', async () => {
+test('a retrying database survives lost connections, and throws other errors at once', async () => {
   const db = patientDatabase(t.db);
   const cut = cutAll();
   const sums = await Promise.all(
@@ -34,7 +34,7 @@ test('work on a patient database survives lost connections, and what is wrong wi
   await expect(db.lookup((sql) => sql`select 1 / 0`)).rejects.toMatchObject({ code: '22012' });
 });
 
-test('a patient database gives up in the end', async () => {
+test('a retrying database throws once its patience is used up', async () => {
   let asked = 0;
   const down = { ...t.db, lookup: () => Promise.reject(((asked += 1), unavailable('away'))) };
   await expect(patientDatabase(down, 400).lookup((sql) => sql`select 1`)).rejects.toMatchObject({
@@ -43,11 +43,11 @@ test('a patient database gives up in the end', async () => {
   expect(asked).toBeGreaterThan(1);
 });
 
-test('a load lock that is lost with its connection is taken again, and is nobody else’s as long as it is held', async () => {
+test('an import lock lost with its connection is taken again, and is exclusive while it is held', async () => {
   const db = patientDatabase(t.db);
   await withLoadLock(db, async (stillHeld) => {
     await cutAll();
-    // The loss is noticed with the next heartbeat.
+    // The next heartbeat notices the loss.
     await sleep(1_500);
     await stillHeld();
     await expect(withLoadLock(t.db, async () => undefined)).rejects.toMatchObject({ code: 'conflict' });

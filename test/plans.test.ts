@@ -28,8 +28,8 @@ import { addBeginners, fillTenants, unequal } from './setup/tenants.ts';
 import { readingsOf, watchPlans, type PlanWatch } from './setup/watched-plans.ts';
 import { writePeople } from './catalog/people.ts';
 
-// What every call and job costs on 245,000 contacts of 20 unequal customers, and for one who has come after the last
-// `analyze`: of them the planner does not know that they have anything.
+// Measures the rows that every call and job reads, with 245,000 contacts of 20 unequal customers, and for a customer
+// added after the last `analyze`, for whom the planner expects no rows.
 
 const rules = Array.from({ length: 13 }, (_, i) => [
   { field: 'location_country', operator: 'equals', value: 'DE' },
@@ -37,12 +37,15 @@ const rules = Array.from({ length: 13 }, (_, i) => [
   { field: 'score', operator: 'greater_than', value: '50', logic_operator: 'OR' },
 ]);
 
-/** Ids of one customer's records. */
+/** Ids of records of one customer. */
 type Ids = Record<'contact' | 'company' | 'list' | 'product' | 'opportunity' | 'pipeline' | 'job', string>;
 
 type Call = (customer: TestCustomer, ids: Ids) => Promise<Answer>;
 
-/** Every call by key, and the most rows of tables that it may look at; those that work on the whole of something are not here. */
+/**
+ * Every call with an API key, and the maximum number of table rows that it may read. Calls that process all of
+ * something are not listed.
+ */
 const calls: [string, number, Call][] = [
   ['the summary', 100, (one) => one.get('/customer/summary')],
   ['the users', 100, (one) => one.get('/customer/users')],
@@ -135,9 +138,9 @@ const calls: [string, number, Call][] = [
   ['the end of a product', 50, (one, { product }) => one.delete(`/products/${product}`)],
 ];
 
-/** Contacts of the newcomer. */
+/** Number of contacts of the customer added last. */
 const newcomerSize = 12_000;
-/** Tables that statistics are taken of when so much was added. */
+/** Tables whose rows were added after the last `analyze`. */
 const grown = ['contacts', 'companies', 'list_members', 'opportunities', 'products', 'jobs', 'job_results', 'unlocks'];
 /**
  * Pages are planned for the customer, and may go through all they have added in the minute or so since statistics were
@@ -226,7 +229,7 @@ function expectPlans(most: number): void {
 }
 
 describe.each(['settled', 'newcomers'] as const)('of %s', (who) => {
-  it.each(calls)('%s reads no table from end to end, and few rows', async (name, few, call) => {
+  it.each(calls)('%s reads few rows and does no full table scan', async (name, few, call) => {
     const most = who === 'newcomers' && isPage(name) ? mostOfPage : few;
     for (const { id, adminId } of customers[who]) {
       const customer = await clientOf(app, id, adminId, [...scopes]);
@@ -239,7 +242,7 @@ describe.each(['settled', 'newcomers'] as const)('of %s', (who) => {
   });
 });
 
-/** Contacts of a large company. */
+/** Number of contacts of a large company. */
 const large = 3_000;
 
 /** What is asked while a large company is settled, and the most rows that it may look at: those of the company's contacts. */
@@ -279,7 +282,7 @@ async function fill(customerId: string): Promise<void> {
 }
 
 it.each(['settled', 'newcomers'] as const)(
-  'a large company of %s is changed, deleted and settled by its contacts alone',
+  'changing, deleting and settling a large company of %s reads only its contacts',
   async (who) => {
     const { id, adminId } = customers[who][0]!;
     const customer = await clientOf(app, id, adminId, [...scopes]);
@@ -302,7 +305,7 @@ it.each(['settled', 'newcomers'] as const)(
   },
 );
 
-it("a newcomer's job of many prospects goes through few rows with each statement", async () => {
+it("a new customer's job with many prospects reads few rows per statement", async () => {
   const { catalog, db, config } = context;
   const people = 2_000;
   await catalog.prepare();
@@ -323,7 +326,7 @@ it("a newcomer's job of many prospects goes through few rows with each statement
   expectPlans(5 * people);
 });
 
-it("a newcomer's job of many addresses goes through few rows with each statement", async () => {
+it("a new customer's job with many e-mail addresses reads few rows per statement", async () => {
   const { catalog, db, config } = context;
   const addresses = 1_000;
   const { id, adminId } = await customerWith(test, { verification: addresses });

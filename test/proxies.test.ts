@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(running.map((one) => one.stop())));
 
-/** The address that the audit log has of a failed login with this header. */
+/** Returns the address that the audit log records for a failed login with this header. */
 async function recordedAddress(url: string, forwarded?: string): Promise<string> {
   const { email, userId } = await makeLogin(app, (await customer()).id);
   await fetch(`${url}/api/auth/login`, {
@@ -27,7 +27,7 @@ async function recordedAddress(url: string, forwarded?: string): Promise<string>
   return failure.address;
 }
 
-test('behind a trusted proxy the recorded address is the forwarded one, and always an address', async () => {
+test('behind a trusted proxy the forwarded address is recorded, and only a valid address', async () => {
   const url = `http://${target}`;
   expect(await recordedAddress(url)).toBe('127.0.0.1');
   expect(await recordedAddress(url, '192.0.2.7')).toBe('192.0.2.7');
@@ -37,7 +37,7 @@ test('behind a trusted proxy the recorded address is the forwarded one, and alwa
 });
 
 describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
-  test('no caller chooses the recorded address', async () => {
+  test('a caller cannot choose the recorded address', async () => {
     const nginx = await startNginx(target);
     running.push(nginx);
     expect(await recordedAddress(nginx.url)).toBe('127.0.0.1');
@@ -45,7 +45,7 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
       expect(await recordedAddress(nginx.url, chosen), chosen).toBe('127.0.0.1');
   });
 
-  test('and behind a second proxy, as its comments say, it is the one that this forwards', async () => {
+  test('behind a second proxy, set up as its comments say, the address that this proxy forwards is recorded', async () => {
     const nginx = await startNginx(target, (conf) =>
       conf.replace('#set_real_ip_from 192.0.2.10', 'set_real_ip_from 127.0.0.1').replaceAll('#real_ip', 'real_ip'),
     );

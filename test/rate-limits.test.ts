@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Limit, mostKeys } from '../src/rate-limits.ts';
 
-// Only the clock is not the real one: a window lasts a minute.
+// Only the clock is fake: a window lasts a minute.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['Date', 'performance', 'setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
 
@@ -9,7 +9,7 @@ const wait = (seconds: number) => vi.advanceTimersByTime(seconds * 1000);
 const usedBy = async (limit: Limit, key = 'one') => (await limit.read(key)).used;
 
 describe('a window', () => {
-  test('begins with its first request and ends a minute later, however often is asked', async () => {
+  test('begins with its first request and ends a minute later, however many requests follow', async () => {
     const limit = new Limit('default', 100, undefined);
     wait(30);
     expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
@@ -21,15 +21,15 @@ describe('a window', () => {
     expect(await limit.count('one')).toMatchObject({ used: 1, msLeft: 60_000 });
   });
 
-  test('is of one key alone', async () => {
+  test('counts one key only', async () => {
     const limit = new Limit('default', 100, undefined);
     await limit.count('one');
     expect(await limit.count('another')).toMatchObject({ used: 1 });
   });
 });
 
-describe('a place', () => {
-  test('is given back in the window where it was taken', async () => {
+describe('a counted request', () => {
+  test('is reverted in the window that counted it', async () => {
     const limit = new Limit('login', 100, undefined);
     await limit.count('one');
     const use = await limit.count('one');
@@ -38,7 +38,7 @@ describe('a place', () => {
     expect(await usedBy(limit)).toBe(1);
   });
 
-  test('is not given back in the next one, whose requests are others', async () => {
+  test('is not reverted in the next window, which counts other requests', async () => {
     const limit = new Limit('login', 100, undefined);
     const use = await limit.count('one');
     wait(60);
@@ -51,7 +51,7 @@ describe('a place', () => {
 });
 
 describe('the memory of one process', () => {
-  test('has room for a bounded number of windows; the oldest is forgotten for one more', async () => {
+  test('holds a bounded number of windows; a further one replaces the oldest', async () => {
     const limit = new Limit('unauthenticated', 100, undefined);
     await limit.count('first');
     await limit.count('second');
@@ -61,7 +61,7 @@ describe('the memory of one process', () => {
     expect([await usedBy(limit, 'first'), await usedBy(limit, 'second')]).toEqual([0, 1]);
   });
 
-  test('does not forget a window for one that has ended', async () => {
+  test('does not drop a running window when the oldest has already ended', async () => {
     const limit = new Limit('unauthenticated', 100, undefined);
     await limit.count('first');
     wait(60);

@@ -6,7 +6,7 @@ import { Limit } from '../src/rate-limits.ts';
 import { RedisServer } from '../src/redis.ts';
 import { needRedis, noRedis, RedisProcess } from './setup/redis.ts';
 
-/** A log that keeps its lines. */
+/** Creates a log that collects its lines. */
 function keptLog() {
   const lines: string[] = [];
   const write = (...line: unknown[]) => void lines.push(line.map((part) => JSON.stringify(part)).join(' '));
@@ -27,9 +27,9 @@ async function startRedis(): Promise<RedisProcess> {
 
 const ping = (server: RedisServer) => server.ask(async () => [await server.client.ping()]);
 
-// One that gets no processor for 75 ms counts as silent: then the test has shown nothing, and is repeated.
+// A server that gets no CPU time for 75 ms counts as silent. The test then proves nothing and is repeated.
 describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
-  test('is told of in the log once an outage, and once when it is back', async () => {
+  test('is logged once per outage, and once when it is back', async () => {
     const redis = await startRedis();
     const { lines, log } = keptLog();
     const server = await open(redis.url, log);
@@ -44,7 +44,7 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
     expect(lines[1]).toContain('the server for tests answers again');
   });
 
-  test('whose password is another one is told of without the password', async () => {
+  test('that rejects the password is logged without the password', async () => {
     const redis = await startRedis();
     await redis.command('CONFIG', 'SET', 'requirepass', 'the right one');
     const { lines, log } = keptLog();
@@ -54,7 +54,7 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
     expect(lines.join()).not.toContain('hunter2');
   });
 
-  test('that is silent is asked once, not once for each request, until it has answered a new connection', async () => {
+  test('that is silent gets one command, not one per request, until a new connection responds', async () => {
     const redis = await startRedis();
     const server = await open(redis.url);
     let asked = 0;
@@ -66,7 +66,7 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
     await expect.poll(ask, { timeout: 30_000 }).toEqual(['PONG']);
   });
 
-  test('counts as answering when this process was too busy to read the answer', async () => {
+  test('counts as available when this process was too busy to read the response', async () => {
     const redis = await startRedis();
     const { lines, log } = keptLog();
     const server = await open(redis.url, log);
@@ -76,7 +76,7 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
     expect(lines).toEqual([]);
   });
 
-  test('that took a place and is gone when it is given back leaves the count of this process as it is', async () => {
+  test('that counted a request and is down when it is reverted leaves the count of this process unchanged', async () => {
     const redis = await startRedis();
     const server = await open(redis.url);
     const limit = new Limit('login', 10, server);
@@ -87,7 +87,7 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
     expect(await limit.count('one')).toMatchObject({ used: 1, isShared: false });
   });
 
-  test('that did not take a place does not get it back', async () => {
+  test('that did not count a request is not told to revert it', async () => {
     const redis = await startRedis();
     const server = await open(redis.url);
     const limit = new Limit('login', 10, server);
@@ -101,8 +101,8 @@ describe.skipIf(noRedis)(`a Redis server ${needRedis}`, { retry: 3 }, () => {
   });
 });
 
-describe('a host that takes connections and never says a word', () => {
-  test('is waited for a second at most, and tried anew', async () => {
+describe('a host that accepts connections and never responds', () => {
+  test('delays the start by one second at most, and is tried again', async () => {
     const callers: Socket[] = [];
     const silent = createServer((socket) => void callers.push(socket.on('error', () => undefined))).listen(
       0,

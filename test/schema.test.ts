@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { createDatabase } from './setup/database.ts';
 import { drawSchema, schemaFile } from './setup/schema-picture.ts';
 
-test('sql/schema.sql shows the database that the migrations make (else: npm run schema)', async () => {
+test('sql/schema.sql matches the database that the migrations create (else run `npm run schema`)', async () => {
   const database = await createDatabase();
   const sql = postgres(database.ownerUrl, { max: 1, fetch_types: false });
   expect(await drawSchema(sql)).toBe(await readFile(schemaFile, 'utf8'));

@@ -10,7 +10,7 @@ afterAll(() => {
   server.close();
 });
 
-/** Both ends of a connection; the reader reads nothing of itself. */
+/** Both ends of a connection. The reader reads only when told to. */
 async function pair(): Promise<{ writer: Socket; reader: Socket }> {
   if (!server.listening) await once(server.listen(0, '127.0.0.1'), 'listening');
   const accepted = once(server, 'connection') as Promise<[Socket]>;
@@ -22,7 +22,7 @@ async function pair(): Promise<{ writer: Socket; reader: Socket }> {
 
 const progressOf = async (socket: Socket): Promise<string> => writeProgress(socket, await readUnacknowledged());
 
-/** Reads until nothing has changed between two looks. */
+/** Waits until two consecutive readings are equal. */
 async function settled(socket: Socket): Promise<string> {
   let seen = '';
   await expect
@@ -41,18 +41,18 @@ test.skipIf(process.platform !== 'linux')(
     await expect
       .poll(
         () => {
-          reader.read(); // what has arrived: 64 KiB at most
+          reader.read(); // the bytes that have arrived: 64 KiB at most
           return progressOf(writer);
         },
         { interval: 10, timeout: 20_000 },
       )
       .not.toBe(before);
-    // All that Node tells is as before: only the kernel knows.
+    // Node's own numbers are unchanged: only the kernel's show the progress.
     expect(writeProgress(writer, new Map()).split(' ').slice(0, 2)).toEqual(before.split(' ').slice(0, 2));
   },
 );
 
-test('a peer that takes nothing makes none, whatever is written meanwhile', async () => {
+test('a peer that takes nothing makes no progress, whatever is written meanwhile', async () => {
   const { writer } = await pair();
   writer.write(Buffer.alloc(24 * 1024 * 1024));
   const before = await settled(writer);

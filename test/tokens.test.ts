@@ -5,21 +5,21 @@ import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
 import { mintToken, RawToken, recogniseToken } from '../src/tokens.ts';
 
-describe('a minted token', () => {
+describe('a new token', () => {
   test('is a prefix, 43 base62 characters and the CRC-32 of both in six', () => {
     const text = mintToken('sda').reveal();
     const [, body, check] = /^(sda_[0-9A-Za-z]{43})_([0-9A-Za-z]{6})$/.exec(text)!;
     expect(fromBase62(check!)).toBe(BigInt(crc32(body!)));
   });
 
-  test('carries 256 random bits: over many, each digit place takes values that a shorter secret would not reach', () => {
+  test('has 256 random bits: over many tokens, each digit takes values that a shorter secret cannot reach', () => {
     const values = Array.from({ length: 200 }, () => fromBase62(mintToken('sda').reveal().split('_')[1]!));
     expect(new Set(values).size).toBe(200);
     expect(values.every((value) => value < 2n ** 256n)).toBe(true);
     expect(values.some((value) => value >= 2n ** 255n)).toBe(true);
   });
 
-  test('is recognised again, under any prefix that a configuration can name', () => {
+  test('is recognised with any prefix that can be configured', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[a-z][a-z0-9]{1,15}$/), (prefix) => {
         const token = mintToken(prefix);
