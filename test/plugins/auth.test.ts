@@ -22,7 +22,7 @@ const refusal = { statusCode: 401, message: 'The provided API key is invalid or 
 const withHeader = (authorization?: string) =>
   inject(app, 'GET', summary, undefined, authorization === undefined ? {} : { authorization });
 
-describe('a key is refused with one and the same 401 when', () => {
+describe('a key is rejected with the same 401 when it is', () => {
   const { length } = 'sda_';
   const broken: Record<string, (caller: TestCustomer) => Promise<string | undefined> | string | undefined> = {
     'there is none': () => undefined,
@@ -59,13 +59,13 @@ describe('a key is refused with one and the same 401 when', () => {
   });
 });
 
-describe('a key is taken', () => {
+describe('a key is accepted', () => {
   test('with the scheme in any case', async () => {
     const { key } = await customer();
     expect((await withHeader(`x-api-KEY ${key}`)).status).toBe(200);
   });
 
-  test('that was issued under another prefix than the one configured now', async () => {
+  test('that was issued with a prefix other than the configured one', async () => {
     const { id, keyId } = await customer();
     const token = mintToken('oldname');
     await owner`update api_keys set key_hash = ${token.hash()} where id = ${keyId}`;
@@ -73,7 +73,7 @@ describe('a key is taken', () => {
     expect(answer.body.customer.id).toBe(id);
   });
 
-  test('of a user who was deactivated since', async () => {
+  test('of a user who was deactivated later', async () => {
     const { key, adminId } = await customer();
     await owner`update users set active = false where id = ${adminId}`;
     expect((await withHeader(`X-API-Key ${key}`)).status).toBe(200);
@@ -99,7 +99,7 @@ describe('a scope that the key lacks', () => {
     });
   });
 
-  test('is refused to HEAD as to GET', async () => {
+  test('is required for HEAD as for GET', async () => {
     const full = await customer();
     const narrow = await full.withScopes(['contacts:read']);
     const statuses = await Promise.all([full, narrow].map(({ call }) => call('HEAD', '/customer/summary')));
@@ -107,18 +107,18 @@ describe('a scope that the key lacks', () => {
   });
 });
 
-describe('who calls is settled before the body:', () => {
+describe('the caller is checked before the body:', () => {
   test('an anonymous caller with a malformed body is 401', async () => {
     expect((await inject(app, 'POST', '/api/api-key/generate', '{{{')).status).toBe(401);
   });
 
-  test('a caller without the right and with a malformed body is 403', async () => {
+  test('a caller without the scope and with a malformed body is 403', async () => {
     const { id } = await customer();
     const member = await makeSession(app, id, 'member');
     expect((await member.call('POST', '/api/api-key/generate', '{{{')).status).toBe(403);
   });
 
-  test('401 is answered while a body of 1 MiB is still awaited', async () => {
+  test('401 is sent before a body of 1 MiB has arrived', async () => {
     const listening = buildApp({ config, db, catalog });
     afterAll(() => listening.close());
     await listening.listen({ host: '127.0.0.1', port: 0 });
@@ -136,7 +136,7 @@ const once = (socket: ReturnType<typeof connect>): Promise<[string]> =>
   new Promise((resolve) => socket.once('data', (data) => resolve([data.toString()])));
 
 describe('the look-up', () => {
-  /** The same app on a database that counts what it is asked. */
+  /** Builds the same app on a database that counts its queries. */
   function counting() {
     const counts = { lookup: 0, transaction: 0 };
     const counting = (given: Database): Database => ({
@@ -153,7 +153,7 @@ describe('the look-up', () => {
     return { counts, counted: buildApp({ config, db: counted, catalog }) };
   }
 
-  test('is spared for a key that fails its checksum', async () => {
+  test('is skipped for a key that fails its checksum', async () => {
     const { counts, counted } = counting();
     const authorization = `X-API-Key ${mintToken('sda').reveal().slice(0, -1)}`;
     expect((await inject(counted, 'GET', summary, undefined, { authorization })).status).toBe(401);
@@ -161,7 +161,7 @@ describe('the look-up', () => {
     await counted.close();
   });
 
-  test('is one statement for the requests of one turn of the event loop', async () => {
+  test('is one statement for all requests of one event loop round', async () => {
     const callers = await Promise.all([customer(), customer(), customer()]);
     const { counts, counted } = counting();
     await counted.ready();
@@ -172,7 +172,7 @@ describe('the look-up', () => {
     await counted.close();
   });
 
-  test('that the database does not answer is 503 with Retry-After, for good keys and bad ones', async () => {
+  test('that fails because the database is down is 503 with Retry-After, for valid and invalid keys', async () => {
     const lost = openDatabase(config, 'postgres://nobody@127.0.0.1:1/nothing');
     const cutOff = buildApp({ config, db: lost, catalog });
     const authorization = `X-API-Key ${mintToken('sda').reveal()}`;
@@ -184,8 +184,8 @@ describe('the look-up', () => {
     await lost.close();
   });
 
-  describe('notes when a key was last used', () => {
-    /** Uses keys on an app that is closed at once, so that what is pending is written. */
+  describe('records when a key was last used', () => {
+    /** Uses keys on an app that is then closed, so that pending uses are written. */
     async function use(callers: TestCustomer[]): Promise<number> {
       const { counts, counted } = counting();
       for (const { key } of callers) {
@@ -208,7 +208,7 @@ describe('the look-up', () => {
       for (const caller of callers) expect((await lastUse(caller)).fresh).toBe(true);
     });
 
-    test('while it serves, behind the requests', async () => {
+    test('in the background while the service runs', async () => {
       const caller = await customer();
       await caller.get('/customer/summary');
       await expect.poll(async () => (await lastUse(caller)).fresh, { timeout: 10_000 }).toBe(true);
@@ -242,11 +242,11 @@ describe('a route', () => {
     return bare;
   };
 
-  test('that declares no access stops the boot, and is named', async () => {
+  test('that declares no access stops the start with an error that names it', async () => {
     await expect(withRoute({}).ready()).rejects.toThrow(/GET \/things does not declare config\.access/);
   });
 
-  test('that takes any of several scopes takes a key with one of them, and no other', async () => {
+  test('that requires one of several scopes accepts a key with one of them, and no other', async () => {
     const bare = withRoute({ access: { anyScope: ['contacts:read', 'products:read'] } });
     const full = await customer();
     const keys = await Promise.all([full.withScopes(['products:read']), full.withScopes(['stages:read'])]);
@@ -256,7 +256,7 @@ describe('a route', () => {
     expect(statuses.map(({ status }) => status)).toEqual([200, 403]);
   });
 
-  test('that wants a session does not take a key, nor one that wants a key a session', async () => {
+  test('that requires a session rejects a key, and one that requires a key rejects a session', async () => {
     const { id, key } = await customer();
     const { token } = await makeSession(app, id);
     const bearer = (secret: string) => ({ authorization: `Bearer ${secret}` });
@@ -267,13 +267,13 @@ describe('a route', () => {
     expect((await inject(app, 'GET', summary, undefined, bearer(token))).status).toBe(401);
   });
 
-  test('that is unknown, or known with another method, needs nobody: 404 and 405', async () => {
+  test('that is unknown, or known with another method, needs no credential: 404 and 405', async () => {
     expect((await inject(app, 'GET', '/api/ext/nowhere')).status).toBe(404);
     expect((await inject(app, 'DELETE', summary)).status).toBe(405);
   });
 });
 
-describe('a session is refused with one and the same 401 when', () => {
+describe('a session is rejected with the same 401 when it is', () => {
   const broken: Record<string, (token: string, userId: string, customerId: string) => Promise<string | undefined>> = {
     'there is no token': async () => undefined,
     'the scheme is another': async (token) => `X-API-Key ${token}`,

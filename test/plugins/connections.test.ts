@@ -6,7 +6,7 @@ import { appWithoutDatabase } from '../contract/declared.ts';
 
 const silence = 400;
 const mebibyte = 1024 * 1024;
-/** More than the kernel keeps for a connection that nobody reads. */
+/** More bytes than the kernel buffers for a connection that nobody reads. */
 const large = 'x'.repeat(24 * mebibyte);
 
 const cleanUps: (() => unknown)[] = [];
@@ -14,14 +14,14 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
 });
 
-/** The real app, and what the server's side of its connections looks like. */
+/** The real app, and the server's view of its connections. */
 interface Server {
   app: FastifyInstance;
-  /** The server's ends, the oldest first. */
+  /** The server's sockets, oldest first. */
   accepted: Socket[];
-  /** Answers the requests of `/held` that are not answered yet, by their order of arrival. */
+  /** Functions that answer the open requests of `/held`, in order of arrival. */
   held: (() => void)[];
-  /** Requests of `/large` so far. */
+  /** Number of requests to `/large` so far. */
   larges: number;
 }
 
@@ -39,7 +39,7 @@ async function start(environment: Record<string, string> = {}): Promise<Server> 
   return server;
 }
 
-/** For the tests that do not count connections. */
+/** Shared by the tests that do not count connections. */
 const shared = await start();
 afterAll(() => shared.app.close());
 beforeEach(() => {
@@ -47,18 +47,18 @@ beforeEach(() => {
   shared.held.length = 0;
 });
 
-/** A server of this test alone. */
+/** Starts a server for one test only. */
 async function startAlone(environment: Record<string, string>): Promise<Server> {
   const server = await start(environment);
   cleanUps.push(() => server.app.close());
   return server;
 }
 
-/** Opens a connection and waits until the server has it. */
+/** Opens a connection and waits until the server has accepted it. */
 async function connectTo({ app, accepted }: Server, localAddress = '127.0.0.1'): Promise<Socket> {
   const { port } = app.server.address() as AddressInfo;
   const socket = connect({ port, host: '127.0.0.1', localAddress });
-  socket.on('error', () => undefined); // a reset is one of the ways to be closed
+  socket.on('error', () => undefined); // the server may close the connection with a reset
   cleanUps.push(() => socket.destroy());
   const before = accepted.length;
   await once(socket, 'connect');
@@ -73,7 +73,7 @@ const get = (path: string, ...headers: string[]): string =>
 const closed = (socket: Socket): Promise<unknown> =>
   socket.closed ? Promise.resolve() : new Promise((resolve) => socket.once('close', resolve));
 
-/** The bodies of `count` answers with a length. */
+/** Reads the bodies of `count` responses with a length. */
 async function answers(socket: Socket, count: number): Promise<string[]> {
   let text = '';
   const bodies: string[] = [];
@@ -90,7 +90,7 @@ async function answers(socket: Socket, count: number): Promise<string[]> {
   return bodies;
 }
 
-/** Reads one answer of `/large`, without looking at it. */
+/** Reads one response of `/large` and discards it. */
 async function takeLarge(socket: Socket): Promise<void> {
   let left: number | undefined;
   for await (const data of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
@@ -99,7 +99,7 @@ async function takeLarge(socket: Socket): Promise<void> {
   }
 }
 
-/** Whether the server still serves on this connection. */
+/** Returns whether the server still answers on this connection. */
 async function isServed(socket: Socket): Promise<boolean> {
   socket.write(get('/healthz'));
   return (await answers(socket, 1)).length === 1;
@@ -107,8 +107,8 @@ async function isServed(socket: Socket): Promise<boolean> {
 
 const pause = (ms: number): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, ms));
 
-describe('a peer that takes nothing', () => {
-  test('of what it asked for again and again has one answer in memory at most, and is closed', async () => {
+describe('a peer that reads nothing', () => {
+  test('has at most one response in memory however often it asks, and is closed', async () => {
     const server = await startAlone({ CONNECTION_SILENCE_MS: '1500' });
     const { accepted } = server;
     const socket = await connectTo(server);
@@ -124,7 +124,7 @@ describe('a peer that takes nothing', () => {
     expect(server.larges).toBe(1);
   });
 
-  test('is closed even when it goes on sending', async () => {
+  test('is closed even if it keeps sending', async () => {
     const { accepted } = shared;
     const socket = await connectTo(shared);
     socket.pause();
@@ -137,7 +137,7 @@ describe('a peer that takes nothing', () => {
     expect(socket.bytesRead).toBeLessThan(large.length);
   });
 
-  test('of a refusal of what is no HTTP, nor closes its end, is closed', async () => {
+  test('is closed when it also ignores the response to invalid HTTP', async () => {
     const { accepted } = shared;
     const socket = await connectTo(shared);
     socket.allowHalfOpen = true;
@@ -147,7 +147,7 @@ describe('a peer that takes nothing', () => {
   });
 });
 
-test('a peer that takes a large answer slowly gets all of it', async () => {
+test('a peer that reads a large response slowly gets all of it', async () => {
   const socket = await connectTo(shared);
   socket.write(get('/large', 'connection: close'));
   let length = 0;
@@ -162,7 +162,7 @@ describe('a request that does not arrive', () => {
   const head =
     'POST /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n';
 
-  test('has its connection closed when no byte of it comes any more', async () => {
+  test('has its connection closed when its bytes stop coming', async () => {
     const { accepted } = shared;
     const socket = await connectTo(shared);
     socket.write(`${head}{`);
@@ -170,7 +170,7 @@ describe('a request that does not arrive', () => {
     expect(accepted[0]!.bytesRead).toBe(head.length + 1);
   });
 
-  test('is waited for while bytes of it come', async () => {
+  test('keeps its connection while its bytes keep coming', async () => {
     const socket = await connectTo(shared);
     socket.write(head);
     const body = `{"email": 5}${' '.repeat(38)}`;
@@ -181,13 +181,13 @@ describe('a request that does not arrive', () => {
     expect((await answers(socket, 1))[0]).toContain('/password');
   });
 
-  test('has the limits of Node on its headers and on the whole of it', async () => {
+  test("is subject to Node's timeouts for headers and the whole request", async () => {
     const { app } = shared;
     expect(app.server).toMatchObject({ headersTimeout: 10_000, requestTimeout: 30_000 });
   });
 });
 
-test('a request that takes long is not cut off, whatever its peer does not do', async () => {
+test('a request with a long run time is not cut off while its peer waits', async () => {
   const { held, accepted } = shared;
   const socket = await connectTo(shared);
   socket.write(get('/held'));
@@ -198,7 +198,7 @@ test('a request that takes long is not cut off, whatever its peer does not do', 
   expect(await answers(socket, 1)).toEqual(['released']);
 });
 
-describe('requests sent ahead on one connection', () => {
+describe('pipelined requests', () => {
   test('are answered in order, one at a time', async () => {
     const { held } = shared;
     const socket = await connectTo(shared);
@@ -214,7 +214,7 @@ describe('requests sent ahead on one connection', () => {
     expect(fourth).toContain('not_found');
   });
 
-  test('are all answered, up to a depth that no client needs', async () => {
+  test('are all answered, up to a limit that no client needs', async () => {
     const socket = await connectTo(shared);
     for (let round = 0; round < 3; round++) {
       socket.write(get('/healthz').repeat(33));
@@ -224,7 +224,7 @@ describe('requests sent ahead on one connection', () => {
     await closed(socket);
   });
 
-  test('are not read while one waits', async () => {
+  test('are not read while one of them waits', async () => {
     const { held, accepted } = shared;
     const socket = await connectTo(shared);
     socket.write(get('/held') + get('/healthz'));
@@ -239,7 +239,7 @@ describe('requests sent ahead on one connection', () => {
     expect(await answers(socket, 12)).toHaveLength(12);
   });
 
-  test('are not read either when Node would, since a large answer was taken', async () => {
+  test('are not read even when Node resumes the socket after a large response', async () => {
     const { held, accepted } = shared;
     const socket = await connectTo(shared);
     socket.pause();
@@ -260,7 +260,7 @@ describe('requests sent ahead on one connection', () => {
     expect(await answers(socket, 4)).toHaveLength(4);
   });
 
-  test('with bodies too', async () => {
+  test('may have bodies', async () => {
     const socket = await connectTo(shared);
     const body = JSON.stringify({ email: 5, padding: 'x'.repeat(300_000) });
     const one = `POST /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
@@ -270,7 +270,7 @@ describe('requests sent ahead on one connection', () => {
     expect(got[5]).toContain('ok');
   });
 
-  test('after one that ends the connection are not begun', async () => {
+  test('after one that closes the connection are not started', async () => {
     const { held } = shared;
     const socket = await connectTo(shared);
     socket.write(get('/healthz', 'connection: close') + get('/held'));
@@ -279,7 +279,7 @@ describe('requests sent ahead on one connection', () => {
     expect(held).toHaveLength(0);
   });
 
-  test('of a peer that went away are not begun', async () => {
+  test('of a peer that disconnected are not started', async () => {
     const { held, accepted } = shared;
     const socket = await connectTo(shared);
     socket.write(get('/held').repeat(5));
@@ -292,11 +292,11 @@ describe('requests sent ahead on one connection', () => {
   });
 });
 
-describe('when all places are taken', () => {
+describe('when all connection slots are taken', () => {
   const limits = { MAX_CONNECTIONS: '4' };
   const addresses = ['127.0.0.2', '127.0.0.3', '127.0.0.4', '127.0.0.5'];
 
-  test('the connection that has been idle longest is closed for the next', async () => {
+  test('a new connection replaces the one that has been idle longest', async () => {
     const server = await startAlone(limits);
     const sockets: Socket[] = [];
     for (const address of addresses) sockets.push(await connectTo(server, address));
@@ -309,7 +309,7 @@ describe('when all places are taken', () => {
     for (const kept of [b, d, next, another]) expect(await isServed(kept)).toBe(true);
   });
 
-  test('none that works is closed: the next one is', async () => {
+  test('a busy connection is never closed: the new one is', async () => {
     const server = await startAlone(limits);
     const { held } = server;
     const sockets: Socket[] = [];
@@ -324,7 +324,7 @@ describe('when all places are taken', () => {
 });
 
 describe('one address', () => {
-  test('holds no more connections than remain free, and gives up its own for more', async () => {
+  test('holds no more connections than remain free, and loses an idle one for each further one', async () => {
     const server = await startAlone({ MAX_CONNECTIONS: '8' });
     const { app } = server;
     const other = await connectTo(server, '127.0.0.2');
@@ -335,7 +335,7 @@ describe('one address', () => {
     await expect.poll(() => count(app)).toBe(4);
   });
 
-  test('is refused when all that it holds work', async () => {
+  test('gets no further connection when all of its own are busy', async () => {
     const server = await startAlone({ MAX_CONNECTIONS: '8' });
     const { held } = server;
     for (let i = 0; i < 4; i++) (await connectTo(server, '127.0.0.9')).write(get('/held'));
@@ -345,7 +345,7 @@ describe('one address', () => {
     for (const release of held) release();
   });
 
-  test('that is a trusted proxy may hold all', async () => {
+  test('may hold all connections if it is a trusted proxy', async () => {
     const server = await startAlone({ MAX_CONNECTIONS: '8', TRUST_PROXY: '127.0.0.9' });
     const sockets: Socket[] = [];
     for (let i = 0; i < 8; i++) sockets.push(await connectTo(server, '127.0.0.9'));

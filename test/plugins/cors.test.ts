@@ -15,7 +15,7 @@ const corsHeaders = (headers: object): string[] =>
 describe('without CORS_ORIGINS', () => {
   const app = appWithoutDatabase();
 
-  test('no answer lets a browser in', async () => {
+  test('no response allows browsers', async () => {
     const answers = [
       await inject(app, 'OPTIONS', contact, undefined, preflight),
       await inject(app, 'GET', contact, undefined, { origin }),
@@ -29,7 +29,7 @@ describe('without CORS_ORIGINS', () => {
 describe('with CORS_ORIGINS', () => {
   const app = appWithoutDatabase({ CORS_ORIGINS: `https://other.example.com, ${origin}` });
 
-  test('a browser from there may use every method, send every header and read those of the contract', async () => {
+  test('a browser of a listed origin may use every method, send every header and read the headers of the contract', async () => {
     const answer = await inject(app, 'OPTIONS', contact, undefined, preflight);
     expect(answer).toMatchObject({ status: 204, headers: { 'access-control-allow-origin': origin } });
     expect(String(answer.headers['access-control-allow-methods']).split(', ')).toEqual(
@@ -41,12 +41,12 @@ describe('with CORS_ORIGINS', () => {
     expect(headers['access-control-expose-headers']).toMatch(/etag.*x-next-cursor.*x-request-id/);
   });
 
-  test('errors reach it too', async () => {
+  test('such a browser can read error responses too', async () => {
     const answer = await inject(app, 'GET', contact, undefined, { origin });
     expect(answer).toMatchObject({ status: 401, headers: { 'access-control-allow-origin': origin } });
   });
 
-  test('one from elsewhere may not', async () => {
+  test('a browser of another origin is not allowed', async () => {
     const headers = { ...preflight, origin: 'https://evil.example.com' };
     for (const answer of [
       await inject(app, 'OPTIONS', contact, undefined, headers),
@@ -55,7 +55,7 @@ describe('with CORS_ORIGINS', () => {
       expect(answer.headers['access-control-allow-origin']).toBeUndefined();
   });
 
-  test('OPTIONS that is no preflight is a method like any other', async () => {
+  test('OPTIONS without preflight headers is an unsupported method', async () => {
     expect(await inject(app, 'OPTIONS', contact)).toMatchObject({
       status: 405,
       headers: { allow: 'DELETE, GET, HEAD, PATCH' },

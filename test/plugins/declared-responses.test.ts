@@ -13,19 +13,19 @@ void app.register(async (scope) => {
   scope.get('/own', { config: { access }, schema }, async (_request, reply) => send(reply));
 });
 
-/** The answer of a route that declares only `200: {name}` and 204. */
+/** Calls a route that declares only `200: {name}` and 204. */
 async function answerOf(sending: typeof send) {
   send = sending;
   return inject(app, 'GET', '/own');
 }
 
-test('what a schema does not name does not leave', async () => {
+test('a field that the schema does not declare is not sent', async () => {
   const answer = await answerOf((reply) => reply.send({ name: 'a', password: 'secret' }));
   expect(answer).toMatchObject({ status: 200, body: { name: 'a' } });
   expect(JSON.stringify(answer.body)).not.toContain('secret');
 });
 
-test('a success status that is not declared becomes 500, whatever was to be sent', async () => {
+test('an undeclared success status becomes 500, whatever the body', async () => {
   const secrets = [{ name: 'secret' }, 'secret', Buffer.from('secret'), null];
   for (const payload of secrets) {
     const answer = await answerOf((reply) => reply.code(202).send(payload));
@@ -34,15 +34,15 @@ test('a success status that is not declared becomes 500, whatever was to be sent
   }
 });
 
-test('a declared status without a body passes', async () => {
+test('a declared status without a body is sent', async () => {
   expect(await answerOf((reply) => reply.code(204).send(null))).toMatchObject({ status: 204, body: '' });
 });
 
-test('an answer that lacks what its schema requires becomes 500', async () => {
+test('a response without a required field becomes 500', async () => {
   expect(await answerOf((reply) => reply.send({}))).toMatchObject({ status: 500, body: { code: 'internal_error' } });
 });
 
-test('a route that declares no answer stops the boot', async () => {
+test('a route that declares no responses stops the start', async () => {
   const app = appWithoutDatabase();
   void app.register(async (scope) => {
     scope.get('/own', { config: { access } }, async () => ({ password: 'secret' }));

@@ -13,13 +13,13 @@ void app.register(async (scope) => {
   });
 });
 
-/** The answer of a route that throws. */
+/** Calls a route that throws this error. */
 async function answerTo(error: unknown) {
   thrown = error;
   return inject(app, 'GET', '/own');
 }
 
-/** What the driver throws: the columns, values and statement of somebody. */
+/** A driver error, with columns, values and a statement that must stay secret. */
 const fromPostgres = (code: string, more: object = {}): Error =>
   Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
     name: 'PostgresError',
@@ -32,7 +32,7 @@ const fromPostgres = (code: string, more: object = {}): Error =>
 
 const failed = { statusCode: 500, error: 'Internal Server Error', code: 'internal_error', message: expect.any(String) };
 
-test('what nobody expected is 500 and tells nothing', async () => {
+test('an unexpected error is 500 and reveals nothing', async () => {
   const surprises = [
     new Error('secret'),
     new TypeError('secret.length'),
@@ -56,7 +56,7 @@ test('what nobody expected is 500 and tells nothing', async () => {
   }
 });
 
-test('a value that only Postgres refuses is 400 in our words', async () => {
+test('a value that only PostgreSQL rejects is 400 with our own message', async () => {
   for (const code of ['22P02', '22003', '22021', '22008', '22P05']) {
     const answer = await answerTo(fromPostgres(code));
     expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed', errors: [{ path: '' }] } });
@@ -64,7 +64,7 @@ test('a value that only Postgres refuses is 400 in our words', async () => {
   }
 });
 
-test('a constraint that callers can run into says what it means to them', async () => {
+test('a violated constraint that callers can cause has a public message', async () => {
   const missing = fromPostgres('23503', { constraint_name: 'contacts_assignee_fkey' });
   expect(await answerTo(missing)).toMatchObject({
     status: 404,
@@ -100,7 +100,7 @@ test('a domain error has its status, its code and its message', async () => {
   expect((await answerTo(notFound('contact'))).body).not.toHaveProperty('errors');
 });
 
-test('one fault is the message, several are counted', async () => {
+test('the message is the fault itself, or the number of faults', async () => {
   const fault = (path: string) => ({ path, message: 'is wrong' });
   expect((await answerTo(validationFailed([fault('/a')]))).body).toMatchObject({
     message: '/a: is wrong',
@@ -111,7 +111,7 @@ test('one fault is the message, several are counted', async () => {
   });
 });
 
-test('what may work later is 503 and says when', async () => {
+test('a temporary failure is 503 with Retry-After', async () => {
   const answer = await answerTo(unavailable('Come back', 7, new Error('secret')));
   expect(answer).toMatchObject({
     status: 503,
@@ -163,7 +163,7 @@ describe('no error answer is larger than 64 KiB', () => {
     expect(halved.body.errors[0].path).toBe(`${'😀'.repeat(249)}\ufffd…`);
   });
 
-  test('the list ends where it would become larger, whatever its characters take', async () => {
+  test('the list of faults ends before the limit, whatever its characters', async () => {
     for (const character of ['\u0001', '"', '€', '😀', 'x']) {
       const text = character.repeat(600);
       const size = await sizeOf(validationFailed(faults(101, text, text)));

@@ -13,7 +13,10 @@ app.get('/half', { config: { access: { public: true } } }, (_request, reply) => 
 beforeAll(() => app.listen({ host: '127.0.0.1', port: 0 }));
 afterAll(() => app.close());
 
-/** Sends bytes over a socket of its own and reads until the server ends it; each after the answer to those before. */
+/**
+ * Sends chunks over a socket of its own, each after the response to the previous one, and reads until the server closes
+ * it.
+ */
 const talk = (...bytes: string[]): Promise<string> => talkTo(app.server, ...bytes);
 
 async function talkTo(server: Pick<typeof app.server, 'address'>, ...bytes: string[]): Promise<string> {
@@ -40,7 +43,7 @@ function parse(answer: string): { status: number; headers: string; body: unknown
 const get = (path: string, ...headers: string[]): string =>
   `GET ${path} HTTP/1.1\r\n${['host: a', ...headers].join('\r\n')}\r\n\r\n`;
 
-describe('what is no HTTP gets an answer in the words of the contract', () => {
+describe('invalid HTTP gets an error body of the contract', () => {
   const malformed = { statusCode: 400, error: 'Bad Request', code: 'validation_failed', message: expect.any(String) };
 
   test.each([
@@ -65,14 +68,14 @@ describe('what is no HTTP gets an answer in the words of the contract', () => {
     expect(headers).toMatch(/^connection: close$/m);
   });
 
-  test('headers past every measure', async () => {
+  test('oversized headers', async () => {
     const { status, body } = parse(await talk(get('/healthz', `x-a: ${'x'.repeat(100_000)}`)));
     expect(status).toBe(431);
     expect(body).toMatchObject({ statusCode: 431, code: 'headers_too_large' });
   });
 });
 
-describe('what HTTP forbids, or the service does not do, gets an error body', () => {
+describe('requests that HTTP forbids or the service does not support get an error body', () => {
   test.each([
     ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
     ['no Host on an unknown path', 'GET /nowhere HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
@@ -94,14 +97,14 @@ describe('what HTTP forbids, or the service does not do, gets an error body', ()
     expect(parse(await talk('GET /healthz HTTP/1.0\r\n\r\n')).status).toBe(200);
   });
 
-  test('a body that waits for 100-continue is taken', async () => {
+  test('a body sent after 100-continue is accepted', async () => {
     const head = ['content-type: application/json', 'expect: 100-continue', 'content-length: 2', 'connection: close'];
     const answers = await talk(get('/healthz', ...head), '{}');
     expect(statusesIn(answers)).toEqual([100, 200]);
   });
 });
 
-describe('no request gets two answers, and none that of another', () => {
+describe('no request gets two responses or the response of another', () => {
   const post = (path: string) =>
     `POST ${path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
 
@@ -131,7 +134,7 @@ describe('no request gets two answers, and none that of another', () => {
   });
 });
 
-test('a caller that does not close its side of the connection holds none open', async () => {
+test('a caller that does not close its side cannot keep a connection open', async () => {
   const { port } = app.server.address() as AddressInfo;
   const count = () => new Promise((resolve) => app.server.getConnections((_error, open) => resolve(open)));
   await expect.poll(count).toBe(0);
@@ -146,7 +149,7 @@ test('a caller that does not close its side of the connection holds none open', 
   for (const socket of kept) socket.destroy();
 });
 
-describe('the documentation has its files and no others', () => {
+describe('the documentation serves its own files only', () => {
   const names = [
     ['%00', '..%5cx', '%2e%2e', '%2e%2e/%2e%2e/package.json', '..%2f..%2fpackage.json', '.env', 'nope'],
     ['', 'index.html%00.png', 'swagger-ui.css/', 'csp.json%20', '%c3%a9', 'x'.repeat(300)],
@@ -168,12 +171,12 @@ describe('the documentation has its files and no others', () => {
   });
 });
 
-test('after all that the server still answers', async () => {
+test('the server still answers after all these requests', async () => {
   const answer = parse(await talk(get('/healthz', 'connection: close')));
   expect(answer).toMatchObject({ status: 200, body: { status: 'ok' } });
 });
 
-test('a caller that goes away in the middle of its request harms nobody', async () => {
+test('a caller that disconnects during its request affects nobody else', async () => {
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
   socket.write(
     'POST /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{',

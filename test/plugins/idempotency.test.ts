@@ -20,7 +20,7 @@ const countContacts = async (of = customer): Promise<number> => {
 };
 
 describe('the same key', () => {
-  it('gives the first answer again, byte for byte, and has one effect', async () => {
+  it('returns the first response again, byte for byte, and has one effect', async () => {
     const own = await test.customer();
     const first = await create('k', contactBody(), own);
     const again = await create('k', contactBody(), own);
@@ -29,7 +29,7 @@ describe('the same key', () => {
     expect(await countContacts(own)).toBe(1);
   });
 
-  it('is of one customer: another may use it too', async () => {
+  it('belongs to one customer: another customer may use it too', async () => {
     const [a, b] = await Promise.all([test.customer(), test.customer()]);
     const [first, second] = [await create('shared', contactBody(), a), await create('shared', contactBody(), b)];
     expect([first.status, second.status]).toEqual([201, 201]);
@@ -37,7 +37,7 @@ describe('the same key', () => {
     expect(second.body.data.id).not.toBe(first.body.data.id);
   });
 
-  it('with another body, to the byte, is a mismatch and writes nothing', async () => {
+  it('with a body that differs in any byte is a mismatch and writes nothing', async () => {
     const own = await test.customer();
     await create('k', JSON.stringify(contactBody()), own);
     for (const body of [contactBody({ job_title: 'x' }), `${JSON.stringify(contactBody())} `])
@@ -45,14 +45,14 @@ describe('the same key', () => {
     expect(await countContacts(own)).toBe(1);
   });
 
-  it('of a request that failed runs anew', async () => {
+  it('of a failed request runs again', async () => {
     const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
     const key = unique('key');
     expect((await create(key, contactBody({ assigned_to: absent }))).status).toBe(404);
     expect((await create(key, contactBody({ assigned_to: customer.adminId }))).status).toBe(201);
   });
 
-  it('counts as new after 24 hours, and the new answer is the one kept', async () => {
+  it('counts as new after 24 hours, and the new response is stored', async () => {
     const key = unique('key');
     const first = await create(key);
     await test.owner`
@@ -74,13 +74,13 @@ describe('the same key', () => {
   });
 });
 
-it.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is refused', async (key) => {
+it.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is rejected', async (key) => {
   const before = await countContacts();
   expect(await create(key)).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
   expect(await countContacts()).toBe(before);
 });
 
-it('is ignored where nothing is created', async () => {
+it('a key is ignored by calls that create nothing', async () => {
   const { body } = await customer.post('/contacts', contactBody());
   const path = `/contacts/${body.data.id}`;
   for (const title of ['a', 'b'])
@@ -103,7 +103,7 @@ describe('over several processes', () => {
     return { status: answer.status, body: await answer.text() };
   };
 
-  it('many callers with the same key have one effect and, sooner or later, the same answer', async () => {
+  it('many callers with the same key have one effect and eventually get the same response', async () => {
     const servers = await Promise.all([startServerProcess(test.url), startServerProcess(test.url)]);
     const before = await countContacts();
     const keys = Array.from({ length: 5 }, () => unique('key'));
@@ -119,7 +119,7 @@ describe('over several processes', () => {
     expect(await countContacts()).toBe(before + keys.length);
   });
 
-  it('a retry after the process died between its commit and its answer gets that answer', async () => {
+  it('a retry gets the stored response if the process died between commit and response', async () => {
     const dying = await startServerProcess(test.url, {}, ['test/setup/dying-server.ts']);
     const living = await startServerProcess(test.url);
     const before = await countContacts();

@@ -5,7 +5,7 @@ import { appWithoutDatabase } from '../contract/declared.ts';
 const app = appWithoutDatabase();
 afterAll(() => app.close());
 
-/** The answer to a body that is read, and then lacks what a login needs; or the fault that kept it from being read. */
+/** Sends a body to the login. Returns the message for the missing fields, or the fault that prevented parsing. */
 async function messageOf(payload: string | Buffer, headers: Record<string, string> = {}): Promise<string> {
   const answer = await app.inject({
     method: 'POST',
@@ -32,13 +32,13 @@ test('a body nests up to 64 levels deep, the outermost counted', async () => {
   expect(await messageOf(`{"a":${'{"b":'.repeat(64)}1${'}'.repeat(64)}}`)).toMatch(/deeper than 64/);
 });
 
-test('brackets in texts and names, and objects beside each other, are no levels', async () => {
+test('brackets in texts and names, and objects next to each other, add no depth', async () => {
   const open = '[{'.repeat(100);
   expect(await messageOf(JSON.stringify({ a: open, [open]: `\\"${open}\\`, b: `\\\\"${open}` }))).toBe('read');
   expect(await messageOf(JSON.stringify({ a: Array.from({ length: 1_000 }, () => [{}]) }))).toBe('read');
 });
 
-test('no member is dropped because its name comes again', async () => {
+test('a repeated property name is rejected instead of dropping one of the values', async () => {
   const twice = 'an object of the body names the same property twice';
   for (const body of ['{"a":1,"a":1}', String.raw`{"a":1,"\u0061":2}`, '{"b":[{"a":{},"a":{}}]}', '{"":1,"":2}'])
     expect(await messageOf(body), body).toBe(twice);
@@ -46,7 +46,7 @@ test('no member is dropped because its name comes again', async () => {
     expect(await messageOf(body), body).toBe('read');
 });
 
-test('a body that is compressed, or said to be, is 415', async () => {
+test('a body that is compressed, or declared so, is 415', async () => {
   const answers = [
     messageOf(gzipSync('{}'), { 'content-encoding': 'gzip' }),
     messageOf('{}', { 'content-encoding': 'gzip' }),
@@ -56,6 +56,6 @@ test('a body that is compressed, or said to be, is 415', async () => {
   expect(await messageOf('{}', { 'content-encoding': 'Identity' })).toBe('read');
 });
 
-test('a byte order mark is no fault', async () => {
+test('a byte order mark is accepted', async () => {
   expect(await messageOf('\ufeff{}')).toBe('read');
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { appWithoutDatabase, declaredRoutes } from '../contract/declared.ts';
 import { inject } from '../setup/factories.ts';
 
-// No caller has a key here: these answers come before anybody is asked for one.
+// The requests have no key: these responses are sent before authentication.
 const app = appWithoutDatabase();
 await app.ready();
 
@@ -20,7 +20,7 @@ const refusal = (statusCode: number, error: string, code: string) => ({
 });
 
 describe.each(paths)('$url', ({ url, taken }) => {
-  test(`takes ${taken.join(', ')} and refuses every other method with 405, whatever the body`, async () => {
+  test(`supports ${taken.join(', ')} and rejects every other method with 405, whatever the body`, async () => {
     for (const method of undecided.filter((one) => !taken.includes(one))) {
       const answer = await inject(app, method, url.replace(':id', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'), '{"');
       expect(answer.status, method).toBe(405);
@@ -30,7 +30,7 @@ describe.each(paths)('$url', ({ url, taken }) => {
     }
   });
 
-  test('answers HEAD where it answers GET', () => {
+  test('supports HEAD where it supports GET', () => {
     expect(taken.includes('HEAD')).toBe(taken.includes('GET'));
   });
 });
@@ -40,7 +40,7 @@ test('a fixed path wins over one with an id', async () => {
   expect(answer).toMatchObject({ status: 405, headers: { allow: 'POST' } });
 });
 
-test('HEAD answers the head of GET and no body', async () => {
+test('HEAD returns the headers of GET and no body', async () => {
   const [get, head] = [await inject(app, 'GET', '/healthz'), await inject(app, 'HEAD', '/healthz')];
   expect(head).toMatchObject({ status: 200, body: '', headers: { 'content-type': get.headers['content-type'] } });
   expect(head.headers['content-length']).toBe(get.headers['content-length']);

@@ -12,12 +12,12 @@ const call = ({ key }: TestCustomer, method: string, path: string, body: object)
   inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}` });
 const list = (customer: TestCustomer) => call(customer, 'POST', '/contacts/list', {});
 
-/** Keeps the event loop from turning. */
+/** Blocks the event loop. */
 function stall(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
-test('a stall of the event loop refuses those who have other requests in hand, nobody else', async () => {
+test('during an event loop stall only customers with other requests in flight are rejected', async () => {
   const [busy, gentle] = [await t.customer(), await t.customer()];
   const id = await make(busy, '/contacts', contactBody());
   const session = await t.owner.reserve();
@@ -28,7 +28,7 @@ test('a stall of the event loop refuses those who have other requests in hand, n
 
   const refused = async () => {
     stall(300);
-    await sleep(1); // the loop turns, and is found slow
+    await sleep(1); // the event loop runs, and its delay is measured
     const [one, other] = await Promise.all([list(busy), list(gentle)]);
     expect(other.status).toBe(200);
     return one.body.message as unknown;

@@ -10,17 +10,17 @@ import { needRedis, noRedis, RedisProcess } from '../setup/redis.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 const summary = '/api/ext/customer/summary';
-/** No request waits more than 100 ms for a server that does not answer; what is beyond is the machine's. */
+/** Maximum duration of a request (ms): 100 ms for a server that does not respond, and slack for a busy machine. */
 const promptMs = 500;
 
-// A server that gets no processor for 75 ms counts as silent, and the limits hold per process, as they should; but then
-// the test has shown nothing, and is repeated.
+// A server that gets no CPU time for 75 ms counts as silent, and the limits then hold per process, as they should. The
+// test then proves nothing and is repeated.
 describe.skipIf(noRedis)(`the rate limits of two instances with one server ${needRedis}`, { retry: 3 }, () => {
   let redis: RedisProcess;
   let t: TestApp;
   let one: FastifyInstance;
   let other: FastifyInstance;
-  /** Statements that the other instance looked something up with. */
+  /** Look-up statements of the other instance. */
   let statements = 0;
 
   beforeAll(async () => {
@@ -50,22 +50,22 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await expect.poll(checks, { timeout: 30_000 }).toEqual(['up', 'up']);
   }
 
-  // Whatever a test did to the server, the next one finds it whole.
+  // Restores the server after each test.
   afterEach(recover);
 
-  /** A call that goes to the two instances in turn. */
+  /** Sends a request to the two instances alternately. */
   function inTurns(call: (app: FastifyInstance) => Promise<Answer>): () => Promise<Answer> {
     let calls = 0;
     return () => call((calls += 1) % 2 === 1 ? one : other);
   }
 
-  /** Calls with a key of its own. */
+  /** Returns a function that sends requests with a new key. */
   async function caller(): Promise<(app: FastifyInstance) => Promise<Answer>> {
     const { key } = await t.customer();
     return (app) => inject(app, 'GET', summary, undefined, { authorization: `X-API-Key ${key}` });
   }
 
-  /** Every request is answered at once, and the limits hold in each process by itself. */
+  /** Checks that every request is answered at once, and that each process enforces the limits alone. */
   async function expectLimitsPerProcess(): Promise<void> {
     for (const app of [one, other]) {
       const call = await caller();
@@ -82,14 +82,14 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(await inTurn(8, inTurns(call))).toEqual({ 200: 6, 429: 2 });
   }
 
-  test('hold for both together', async () => {
+  test('hold for both instances together', async () => {
     const call = await caller();
     expect(leftOf(await call(one))).toEqual({ default: 5 });
     expect(leftOf(await call(other))).toEqual({ default: 4 });
     expect(await atOnce(20, inTurns(call))).toEqual({ 200: 4, 429: 16 });
   });
 
-  test('are counted for several policies at once', async () => {
+  test('count a request under several policies', async () => {
     const { key } = await t.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     const list = (app: FastifyInstance) => inject(app, 'POST', '/api/ext/prospect/list', {}, headers);
@@ -109,7 +109,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(leftOf(await call(other))).toEqual({ default: 5 });
   });
 
-  test('hold for requests without a valid credential, whose look-ups the other instance bounds at once', async () => {
+  test('hold for requests without a valid credential, and the other instance bounds their look-ups at once', async () => {
     const headers = { 'x-forwarded-for': freshAddress() };
     const anonymous = (app: FastifyInstance) => inject(app, 'GET', summary, undefined, headers);
     expect(await inTurn(6, () => anonymous(one))).toEqual({ 401: 6 });
@@ -123,7 +123,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(statements).toBeGreaterThanOrEqual(64 / 8);
   });
 
-  test('hold for failed logins; a right one gives its place back', async () => {
+  test('hold for failed logins; a successful login reverts its count', async () => {
     const { email } = await makeLogin(t.app, (await t.customer()).id);
     const headers = { 'x-forwarded-for': freshAddress() };
     const login = (secret: string) => (app: FastifyInstance) =>
@@ -134,7 +134,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     expect(values.join()).not.toContain(email);
   });
 
-  test('go on when the server has forgotten the script', async () => {
+  test('still hold when the server has forgotten the script', async () => {
     await redis.command('SCRIPT', 'FLUSH');
     await expectSharedLimits();
   });
@@ -148,11 +148,11 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await expectSharedLimits();
   });
 
-  test('hold in each process while the server is frozen, and together when it goes on', async () => {
+  test('hold in each process while the server is frozen, and together when it continues', async () => {
     const call = await caller();
     await call(one);
     redis.freeze();
-    // Those that are under way when it freezes wait for it, all at the same time.
+    // Requests in flight when it freezes wait for it, all at the same time.
     const begun = performance.now();
     expect(await atOnce(6, () => call(one))).toEqual({ 200: 6 });
     expect(performance.now() - begun).toBeLessThan(promptMs);
@@ -163,7 +163,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await expectSharedLimits();
   });
 
-  test('hold in each process while the server takes no writes', async () => {
+  test('hold in each process while the server accepts no writes', async () => {
     await redis.command('CONFIG', 'SET', 'maxmemory', '1');
     await expectLimitsPerProcess();
     expect(await checks()).toEqual(['degraded', 'degraded']);
@@ -172,7 +172,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     await expectSharedLimits();
   });
 
-  test.each(['killed', 'frozen'])('do not keep an instance from starting while the server is %s', async (how) => {
+  test.each(['killed', 'frozen'])('do not prevent an instance from starting while the server is %s', async (how) => {
     const hurt = await RedisProcess.start();
     if (how === 'killed') await hurt.kill();
     else hurt.freeze();

@@ -28,12 +28,12 @@ const { documented, hidden } = await declaredRoutes();
 const nobody = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const summary = '/api/ext/customer/summary';
 
-/** A call of the summary from an address, with a credential or none. */
+/** Reads the account summary from an address, with or without a credential. */
 const callFrom = (address: string, authorization?: string, at = app): Promise<Answer> =>
   inject(at, 'GET', summary, undefined, { 'x-forwarded-for': address, ...(authorization ? { authorization } : {}) });
 const unknownKey = () => `X-API-Key ${mintToken('sda').reveal()}`;
 
-/** The 429 of a policy, as the contract has it. */
+/** The 429 response of a policy, as in the contract. */
 function expectRefusal(answer: Answer, policy: string): void {
   expect(answer.status).toBe(429);
   expect(answer.body).toEqual({
@@ -48,7 +48,7 @@ function expectRefusal(answer: Answer, policy: string): void {
 }
 
 describe('requests with a key', () => {
-  test('are told in headers how much is left, in structured fields', async () => {
+  test('get the remaining requests in headers, as structured fields', async () => {
     const customer = await t.customer();
     const first = await customer.get('/customer/summary');
     expect(first.headers['ratelimit-policy']).toBe('"default";q=7;w=60');
@@ -58,7 +58,7 @@ describe('requests with a key', () => {
     expect(second.headers['ratelimit']).toMatch(/^"default";r=5;t=\d+, "prospects";r=3;t=60$/);
   });
 
-  test('are told so by errors too, and count whatever they are refused for', async () => {
+  test('get these headers with errors too, and count whatever error they get', async () => {
     const customer = await t.customer();
     const refused: [number, Answer][] = [
       [404, await customer.get(`/contacts/${nobody}`)],
@@ -79,7 +79,7 @@ describe('requests with a key', () => {
     return post('/company', { type: 'b', company_name: 'B' }, headers);
   };
 
-  test('past the limit are refused until the window ends, with the time that is left', async () => {
+  test('above the limit are rejected until the window ends, with the remaining time', async () => {
     const customer = await t.customer();
     expect(await inTurn(8, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 1 });
     const refused = await customer.get('/customer/summary');
@@ -88,19 +88,19 @@ describe('requests with a key', () => {
     expect(limitsOf(refused)['default']!.t).toBe(Number(refused.headers['retry-after']));
   });
 
-  test('are limited for each key, not for its customer', async () => {
+  test('are limited per key, not per customer', async () => {
     const customer = await t.customer();
     const other = await customer.withScopes(['customer:read']);
     expect(await inTurn(8, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 1 });
     expect((await other.get('/customer/summary')).status).toBe(200);
   });
 
-  test('at once are counted exactly', async () => {
+  test('are counted exactly when they are concurrent', async () => {
     const customer = await t.customer();
     expect(await atOnce(30, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 23 });
   });
 
-  test('are refused by the first policy of the table that is used up', async () => {
+  test('are rejected by the first policy of the table that is exceeded', async () => {
     const customer = await t.customer();
     const list = () => customer.post('/prospect/list', {});
     expect(await inTurn(4, list)).toEqual({ 201: 4 });
@@ -111,7 +111,7 @@ describe('requests with a key', () => {
     expectRefusal(await list(), 'default');
   });
 
-  test('are refused before the scope is looked at, and before the body is read', async () => {
+  test('are rejected before the scope is checked and the body is read', async () => {
     const narrow = await (await t.customer()).withScopes(['contacts:read']);
     expect(await inTurn(8, () => narrow.get('/customer/summary'))).toEqual({ 403: 7, 429: 1 });
     expect(await firstLine(app, '/api/ext/contacts/list', { authorization: `X-API-Key ${narrow.key}` })).toMatch(
@@ -119,7 +119,7 @@ describe('requests with a key', () => {
     );
   });
 
-  test('are not counted where no key is looked at', async () => {
+  test('are not counted on routes that need no key', async () => {
     const { key } = await t.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     for (const [method, path, status] of [
@@ -154,7 +154,7 @@ describe('each route', () => {
     expect(Object.keys(login.responses)).toContain('429');
   });
 
-  test.each(documented.filter(({ access }) => !('public' in access)))('$name says so', async (route) => {
+  test.each(documented.filter(({ access }) => !('public' in access)))('$name documents its policies', async (route) => {
     const customer = await t.customer();
     const authorization = route.policies.includes('keys')
       ? `Bearer ${await openSession(t, customer.id, customer.adminId)}`
@@ -164,7 +164,7 @@ describe('each route', () => {
     expect(Object.keys(route.responses)).toContain('429');
   });
 
-  test('that can spend credits must be counted as a start of a job, or the service does not start', async () => {
+  test('that can spend credits must declare the policy `jobs`, or the service does not start', async () => {
     const careless = appWithoutDatabase();
     const schema = { response: { 200: Type.Null(), 402: ShortageBody } };
     void careless.register(async (within) => {
@@ -183,7 +183,7 @@ describe('each route', () => {
 });
 
 describe('requests with a session', () => {
-  test('are counted for each user under `keys`', async () => {
+  test('are counted per user under `keys`', async () => {
     const { id } = await t.customer();
     const [one, other] = [await makeSession(app, id), await makeSession(app, id)];
     const list = () => one.call('GET', '/api/api-key');
@@ -211,8 +211,8 @@ describe('requests with a session', () => {
 describe('an address that sends too many requests without a valid credential', () => {
   test.each<[string, () => string | undefined]>([
     ['no credential', () => undefined],
-    ['a malformed one', () => 'X-API-Key secret'],
-    ['one that fails its checksum', () => unknownKey().slice(0, -1)],
+    ['a malformed key', () => 'X-API-Key secret'],
+    ['a key that fails its checksum', () => unknownKey().slice(0, -1)],
     ['a key that nobody issued', unknownKey],
   ])('gets 429 instead of 401 for %s', async (_, credential) => {
     const address = freshAddress();
@@ -225,7 +225,7 @@ describe('an address that sends too many requests without a valid credential', (
     expect((await callFrom(freshAddress(), credential())).status).toBe(401);
   });
 
-  test('gets it for a key that was revoked and for an unknown session as well', async () => {
+  test('is limited for revoked keys and unknown sessions too', async () => {
     const address = freshAddress();
     const { key, keyId } = await t.customer();
     await t.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
@@ -234,14 +234,14 @@ describe('an address that sends too many requests without a valid credential', (
     expectRefusal(await inject(app, 'GET', '/api/api-key', undefined, session), 'unauthenticated');
   });
 
-  test('is served with a valid key all the same', async () => {
+  test('is still served with a valid key', async () => {
     const address = freshAddress();
     const { key } = await t.customer();
     expect(await inTurn(9, () => callFrom(address))).toEqual({ 401: 5, 429: 4 });
     expect(await inTurn(7, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 200: 7 });
   });
 
-  test('is known by the /64 of IPv6, and by its IPv4 in whatever form', async () => {
+  test('is identified by its IPv6 /64, or by its IPv4 address in any form', async () => {
     let host = 0;
     expect(await inTurn(6, () => callFrom(`2001:db8::${(host += 1)}`))).toEqual({ 401: 5, 429: 1 });
     expect((await callFrom('2001:db8:0:1::1')).status).toBe(401);
@@ -249,13 +249,13 @@ describe('an address that sends too many requests without a valid credential', (
     expect((await callFrom('203.0.113.9')).status).toBe(429);
   });
 
-  test('is counted exactly when they come at once', async () => {
+  test('is counted exactly when the requests are concurrent', async () => {
     const address = freshAddress();
     expect(await atOnce(40, () => callFrom(address))).toEqual({ 401: 5, 429: 35 });
   });
 
-  test('has few look-ups under way at once, and a valid key gets its turn among them', async () => {
-    // Look-ups of one turn of the event loop are one statement, so so many of them are at least so many statements.
+  test('has few look-ups in flight, and a valid key is looked up among them', async () => {
+    // Look-ups of one event loop round are one statement, so this many look-ups are at least this many statements.
     let statements = 0;
     const counted: SharedDatabase = { ...db, credentials: (work) => ((statements += 1), db.credentials(work)) };
     const own = buildApp({ config, db: counted, catalog });

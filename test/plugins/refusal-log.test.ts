@@ -12,7 +12,7 @@ interface Line {
   reasons?: { message: string; count: number; example: string; cause?: object }[];
 }
 
-/** An app whose only route throws what it is told to, and the lines it has logged so far. */
+/** Builds an app whose only route throws the given errors, and collects its log lines. */
 function failing(): { app: FastifyInstance; fail: (error: Error, times: number) => Promise<unknown>; lines: Line[] } {
   const lines: Line[] = [];
   const sink = { write: (line: string) => void lines.push(JSON.parse(line) as Line) };
@@ -31,7 +31,7 @@ function failing(): { app: FastifyInstance; fail: (error: Error, times: number) 
   return { app, fail, lines };
 }
 
-test('a thousand refusals are two lines: the first one, and the count of the others with their reasons', async () => {
+test('a thousand rejected requests are two log lines: the first, and the count of the others by reason', async () => {
   const { app, fail, lines } = failing();
   await fail(unavailable('The service is at its limit'), 700);
   const cause = Object.assign(new Error('lost'), { code: 'CONNECTION_CLOSED' });
@@ -51,17 +51,17 @@ test('a thousand refusals are two lines: the first one, and the count of the oth
   ]);
 });
 
-test('what is counted when the service closes is logged', async () => {
+test('requests counted before the service closes are logged', async () => {
   const { app, fail, lines } = failing();
   await fail(unavailable('The service is at its limit'), 3);
   await app.close();
   expect(lines.map(({ count }) => count)).toEqual([1, 2]);
 });
 
-test('refusals far apart have a line each, other answers one for each request', async () => {
+test('rejected requests far apart have a log line each, other responses one per request', async () => {
   const { fail, lines } = failing();
   await fail(unavailable('The service is at its limit'), 1);
-  await sleep(1_100); // a second without a refusal
+  await sleep(1_100); // more than a second without a rejected request
   await fail(unavailable('The service is at its limit'), 1);
   await fail(conflict('It is so'), 2);
   expect(lines.map(({ msg }) => msg)).toEqual([

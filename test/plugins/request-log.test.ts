@@ -14,7 +14,7 @@ const t = await startApp();
 const root = join(import.meta.dirname, '..', '..');
 
 describe('x-request-id', () => {
-  /** Calls that end in every part of the service. */
+  /** Requests that are answered by every part of the service. */
   const calls: [method: string, path: string, body?: string][] = [
     ['GET', '/healthz'],
     ['HEAD', '/healthz'],
@@ -27,7 +27,7 @@ describe('x-request-id', () => {
     ['GET', '/openapi.json'],
   ];
 
-  test.each(calls)('is on the answer to %s %s', async (method, path, body) => {
+  test.each(calls)('is in the response to %s %s', async (method, path, body) => {
     const own = await inject(t.app, method, path, body);
     expect(own.headers['x-request-id']).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
     const given = await inject(t.app, method, path, body, { 'x-request-id': 'Job_7.retry-2' });
@@ -41,7 +41,7 @@ describe('x-request-id', () => {
     expect(new Set(ids).size).toBe(20);
   });
 
-  test("is the caller's only when it is harmless", async () => {
+  test("is the caller's only if it is well-formed", async () => {
     const harmful = ['', 'x'.repeat(65), 'a b', 'a\tb', 'ä', '<script>', 'a,b', '{}', 'a;b'];
     for (const given of harmful) {
       const { headers } = await inject(t.app, 'GET', '/healthz', undefined, { 'x-request-id': given });
@@ -54,7 +54,7 @@ describe('x-request-id', () => {
 });
 
 describe('the log', () => {
-  test('has a line of JSON for every answer, and no secret', async () => {
+  test('has a JSON line for every response, and no secret', async () => {
     const { customer, adminEmail } = await makeRecords(t);
     const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
       cwd: root,
@@ -129,7 +129,7 @@ describe('the log', () => {
       expect(JSON.stringify(lines)).not.toContain(secret);
   });
 
-  test('that nobody reads any more does not keep the process from ending', async () => {
+  test('does not prevent the process from ending when its reader is gone', async () => {
     const script = `
       import { logger } from './src/app.ts';
       import { parseConfig } from './src/config.ts';
@@ -142,7 +142,7 @@ describe('the log', () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  test('shows of an error of the driver neither values nor statement', () => {
+  test('shows neither the values nor the statement of a driver error', () => {
     const thrown = Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
       name: 'PostgresError',
       code: '22P02',

@@ -36,7 +36,7 @@ afterAll(async () => {
   await db.close();
 });
 
-/** Makes the table wait for whoever wants to read it, until the returned function is called. */
+/** Locks a table against readers until the returned function is called. */
 async function lockTable(table: string): Promise<() => Promise<void>> {
   const session = await t.owner.reserve();
   await session`begin`;
@@ -47,7 +47,7 @@ async function lockTable(table: string): Promise<() => Promise<void>> {
   };
 }
 
-/** Sessions of the service that wait for a lock. */
+/** Returns the number of the service's sessions that wait for a lock. */
 async function waiting(): Promise<number> {
   const { count } = await asSuperuser(
     (sql) => sql`
@@ -68,7 +68,7 @@ const head = (method: string, path: string, length: number): string =>
     '\r\n',
   ].join('\r\n');
 
-/** Sends a request over a socket of its own. */
+/** Sends a request over its own socket. */
 function send(method: string, path: string, body: object, to = app): Socket {
   const text = JSON.stringify(body);
   const socket = connect((to.server.address() as AddressInfo).port, '127.0.0.1');
@@ -76,7 +76,7 @@ function send(method: string, path: string, body: object, to = app): Socket {
   return socket;
 }
 
-/** What is answered, until the server ends the connection or has said all. */
+/** Reads a response until it is complete or the server closes the connection. */
 async function answerOf(socket: Socket): Promise<string> {
   const [first] = (await once(socket, 'data')) as [Buffer];
   return first.toString();
@@ -87,7 +87,7 @@ const filtered = { filters: { job_title: { contains: 'a' } } };
 describe('a request whose time is up', () => {
   test.each([
     ['a search', '/contacts/list', filtered, 0],
-    ['a look-up, whose statement goes on: it could be another one by then', '/contacts/list', {}, 1],
+    ['a look-up, whose statement is not cancelled: a cancel request could hit another one', '/contacts/list', {}, 1],
     ['a transaction', '/contacts', contactBody(), 0],
   ])('is 503 with Retry-After, and its statement is ended: %s', async (_what, path, body, left) => {
     const release = await lockTable('contacts');
@@ -105,16 +105,16 @@ describe('a request whose time is up', () => {
     expect(next.body).toEqual([]);
   });
 
-  test('while it waits for a place leaves the queue', async () => {
+  test('while it waits for a slot leaves the queue', async () => {
     const release = await lockTable('contacts');
     const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered));
     for (const answer of await Promise.all(sockets.map(answerOf))) expect(answer).toMatch(/^HTTP\/1\.1 503 /);
     await release();
-    // A machine that is busy may take longer than the little time that requests have here.
+    // A busy machine may need longer than the short time limit of this test.
     await expect.poll(() => answerOf(send('POST', '/contacts/list', filtered)), patience).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test('while its body is still awaited is 503, and its connection is closed', async () => {
+  test('before its body has arrived is 503, and its connection is closed', async () => {
     const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
     socket.write(`${head('POST', '/contacts', 500)}{"first_name": `);
     const closed = once(socket, 'close');
@@ -124,7 +124,7 @@ describe('a request whose time is up', () => {
     await closed;
   });
 
-  test('has its own time on a connection that is kept', async () => {
+  test('has its own time limit on a keep-alive connection', async () => {
     const answers = async () => {
       const socket = send('POST', '/contacts/list', filtered);
       const first = await answerOf(socket);
@@ -149,7 +149,7 @@ describe('a caller that hangs up', () => {
   });
   afterAll(() => other.close());
 
-  test('has its search ended and its place given to the next', async () => {
+  test('gets its search cancelled and its slot released', async () => {
     const release = await lockTable('contacts');
     const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered, other));
     await expect.poll(waiting, patience).toBe(1);
@@ -160,7 +160,7 @@ describe('a caller that hangs up', () => {
     expect((await customer.post('/contacts/list', filtered)).status).toBe(200);
   });
 
-  test('has written what it sent', async () => {
+  test('still gets its write committed', async () => {
     const release = await lockTable('contacts');
     const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Up' }), other);
     await expect.poll(waiting, patience).toBe(1);
@@ -170,7 +170,7 @@ describe('a caller that hangs up', () => {
     await expect.poll(count, patience).toBe(1);
   });
 
-  test('has what it sent cancelled when the time of the request is up', async () => {
+  test('gets its write cancelled when the time of the request is up', async () => {
     const release = await lockTable('contacts');
     const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Late' }));
     await expect.poll(waiting, patience).toBe(1);

@@ -37,7 +37,7 @@ const faultsOf = async (name: keyof typeof bodies, body: unknown): Promise<{ mes
   return answer.status === 204 ? { message: '', errors: [] } : answer.body;
 };
 
-describe('the faults are those that Ajv finds when it collects all errors', () => {
+describe('the faults are the same as those of Ajv with allErrors', () => {
   const ajv = new Ajv2020({
     allErrors: true,
     strict: true,
@@ -46,7 +46,7 @@ describe('the faults are those that Ajv finds when it collects all errors', () =
     keywords: [...filterKeywords, ...keywords],
   });
 
-  /** Ajv says of a faulty name twice that it is at fault: once of the object, once of the name. */
+  /** Ajv reports an invalid property name twice: for the object and for the name. */
   const pathOf = ({ instancePath, params, propertyName }: ErrorObject): string => {
     const name = params['missingProperty'] ?? params['additionalProperty'] ?? params['propertyName'] ?? propertyName;
     return name === undefined ? instancePath : `${instancePath}/${escapePointer(name as string)}`;
@@ -91,7 +91,7 @@ describe('the faults are those that Ajv finds when it collects all errors', () =
 
 const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-test('100 faults are all listed; of more the first 100, and the message says so', async () => {
+test('up to 100 faults are all listed; of more the first 100, and the message says so', async () => {
   const bodyOf = (wrong: number) => ({ list_id: id, contact_ids: Array.from({ length: wrong }, () => 5) });
   for (const wrong of [2, 99, 100]) {
     const { message, errors } = await faultsOf('MembersByHand', bodyOf(wrong));
@@ -105,14 +105,14 @@ test('100 faults are all listed; of more the first 100, and the message says so'
   }
 });
 
-test('the elements past the length of an array are looked at too', async () => {
+test('array elements beyond maxItems are validated too', async () => {
   const contact_ids: unknown[] = Array.from({ length: 1_500 }, () => id);
   contact_ids[1_400] = 'x';
   const { errors } = await faultsOf('MembersByHand', { list_id: id, contact_ids });
   expect(errors.map(({ path }) => path)).toEqual(['/contact_ids', '/contact_ids/1400']);
 });
 
-test('many unknown properties, and many faulty elements with many faults each, are not all collected', async () => {
+test('validation stops after 100 faults of many unknown properties or many invalid elements', async () => {
   const unknown = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`u${i}`, i]));
   const rows = { ContactPatch: unknown, VerifyEmail: { emails: Array.from({ length: 100_000 }, () => ({})) } };
   for (const [name, body] of Object.entries(rows)) {
@@ -124,7 +124,7 @@ test('many unknown properties, and many faulty elements with many faults each, a
   expect(errors).toEqual([{ path: '/custom_fields', message: 'must NOT have more than 100 properties' }]);
 });
 
-test('filters, orders and rules are read to the end, or to more than 100 faults', async () => {
+test('filters, orders and rules are validated completely, or until there are more than 100 faults', async () => {
   const unknown = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`u${i}`, 'ASC']));
   const pathsOf = async (name: keyof typeof bodies, body: unknown) =>
     (await faultsOf(name, body)).errors.map(({ path }) => path);
@@ -152,13 +152,13 @@ test('filters, orders and rules are read to the end, or to more than 100 faults'
     expect((await faultsOf(name, body)).message).toBe('more than 100 values are not valid');
 });
 
-test('a name that is too long is a fault of its own', async () => {
+test('an overlong property name is a fault of its own', async () => {
   const { errors } = await faultsOf('ContactPatch', { custom_fields: { ['k'.repeat(65)]: 1, ok: 1 } });
   const message = 'has a name that must NOT have more than 64 characters';
   expect(errors).toEqual([{ path: `/custom_fields/${'k'.repeat(65)}`, message }]);
 });
 
-test('texts that cannot be kept are named beside the other faults, within the same number', async () => {
+test('unstorable texts are listed with the other faults, within the same maximum', async () => {
   const nul = '\0';
   const { errors } = await faultsOf('ContactPatch', {
     last_name: nul,
