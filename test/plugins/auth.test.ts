@@ -22,7 +22,7 @@ const refusal = { statusCode: 401, message: 'The provided API key is invalid or 
 const withHeader = (authorization?: string) =>
   inject(app, 'GET', summary, undefined, authorization === undefined ? {} : { authorization });
 
-describe('a key is rejected with the same 401 when it is', () => {
+describe('a key is rejected with the same 401 when', () => {
   const { length } = 'sda_';
   const broken: Record<string, (caller: TestCustomer) => Promise<string | undefined> | string | undefined> = {
     'there is none': () => undefined,
@@ -273,7 +273,7 @@ describe('a route', () => {
   });
 });
 
-describe('a session is rejected with the same 401 when it is', () => {
+describe('a session is rejected with the same 401 when', () => {
   const broken: Record<string, (token: string, userId: string, customerId: string) => Promise<string | undefined>> = {
     'there is no token': async () => undefined,
     'the scheme is another': async (token) => `X-API-Key ${token}`,

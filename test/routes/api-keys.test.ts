@@ -13,7 +13,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const unknownId = '01990000-0000-7000-8000-000000000000';
 const days = 24 * 60 * 60 * 1000;
 
-/** An admin of a fresh customer. */
+/** Creates a customer and returns a client logged in as its admin. */
 async function admin() {
   const { id } = await customer();
   const session = await makeSession(app, id);
@@ -22,14 +22,14 @@ async function admin() {
   return { ...session, customerId: id, generate };
 }
 
-/** The answer of the external API to a key. */
+/** Calls the external API with a key. */
 const use = (key: string) =>
   inject(app, 'GET', '/api/ext/customer/summary', undefined, { authorization: `X-API-Key ${key}` });
 
 const lifetime = (data: { expires_at: string }) => Math.round((Date.parse(data.expires_at) - Date.now()) / 60_000);
 
 describe('POST /api/api-key/generate', () => {
-  test('answers the key once, with what it may do and until when', async () => {
+  test('returns the key once, with its permissions and expiry', async () => {
     const { call, generate, customerId } = await admin();
     const answer = await call('POST', '/api/api-key/generate', {
       name: '  crm sync ',
@@ -56,16 +56,16 @@ describe('POST /api/api-key/generate', () => {
     expect(JSON.stringify((await call('GET', '/api/api-key')).body)).not.toContain((await generate()).key.slice(8));
   });
 
-  test('gives every external scope when no permissions are named', async () => {
+  test('grants every external scope when no permissions are given', async () => {
     expect((await (await admin()).generate()).permissions).toEqual([...scopes]);
   });
 
-  test('keeps a permission named twice once, in the order given', async () => {
+  test('stores a repeated permission once, in the given order', async () => {
     const permissions = ['products:read', 'customer:read', 'products:read'];
     expect((await (await admin()).generate({ permissions })).permissions).toEqual(['products:read', 'customer:read']);
   });
 
-  test.each([7, 30, 90, 365])('gives a key %i days', async (expiration) => {
+  test.each([7, 30, 90, 365])('creates a key that is valid for %i days', async (expiration) => {
     expect(lifetime(await (await admin()).generate({ expiration }))).toBeCloseTo((expiration * days) / 60_000, -1);
   });
 
@@ -74,7 +74,7 @@ describe('POST /api/api-key/generate', () => {
     ['an empty name', { name: '', expiration: 7 }, ['/name']],
     ['a blank name', { name: '  ', expiration: 7 }, ['/name']],
     ['a name of 121 characters', { name: 'x'.repeat(121), expiration: 7 }, ['/name']],
-    ['a name that is no text', { name: 5, expiration: 7 }, ['/name']],
+    ['a name that is not text', { name: 5, expiration: 7 }, ['/name']],
     ['another duration', { name: 'x', expiration: 8 }, ['/expiration']],
     ['a duration in text', { name: 'x', expiration: '7' }, ['/expiration']],
     ['no permission', { name: 'x', expiration: 7, permissions: [] }, ['/permissions']],
@@ -92,13 +92,13 @@ describe('POST /api/api-key/generate', () => {
     expect((await call('GET', '/api/api-key')).body).toHaveLength(before);
   });
 
-  test('takes a name of 120 characters, counted as people count', async () => {
+  test('accepts a name of 120 characters, counted in code points', async () => {
     const name = '😀'.repeat(120);
     expect((await (await admin()).generate({ name })).name).toBe(name);
   });
 });
 
-test('nothing in the database gives a key or a session token away', async () => {
+test('the database contains no key and no session token in clear text', async () => {
   const { generate, token } = await admin();
   const { key } = await generate();
   const tables = await owner<{ name: string }[]>`
@@ -118,7 +118,7 @@ test('nothing in the database gives a key or a session token away', async () => 
 });
 
 describe('GET /api/api-key', () => {
-  test("answers the customer's keys, newest first, and no key itself", async () => {
+  test("lists the customer's keys, newest first, without their values", async () => {
     const { call, generate, userId } = await admin();
     const [first, second] = [await generate({ name: 'first' }), await generate({ name: 'second' })];
     const answer = await call('GET', '/api/api-key');
@@ -140,7 +140,7 @@ describe('GET /api/api-key', () => {
     expect(JSON.stringify(answer.body)).not.toContain(second.key.slice(8));
   });
 
-  test('tells active, expired and revoked keys apart', async () => {
+  test('shows whether a key is active, expired or revoked', async () => {
     const { call, generate } = await admin();
     const [expired, revoked, both, active] = [await generate(), await generate(), await generate(), await generate()];
     await owner`update api_keys set expires_at = now() where id in (${expired.id}, ${both.id})`;
@@ -161,7 +161,7 @@ describe('GET /api/api-key', () => {
 describe('PATCH /api/api-key/update/:id', () => {
   const update = (id: string) => `/api/api-key/update/${id}`;
 
-  test('issues a new key, and the previous one stops working at once', async () => {
+  test('returns a new key value, and the previous one stops working at once', async () => {
     const { call, generate } = await admin();
     const before = await generate({ permissions: ['customer:read'] });
     expect((await use(before.key)).status).toBe(200);
@@ -180,7 +180,7 @@ describe('PATCH /api/api-key/update/:id', () => {
     expect((await use(answer.body.data.key)).status).toBe(200);
   });
 
-  test('changes what is sent', async () => {
+  test('changes only the fields that are sent', async () => {
     const { call, generate } = await admin();
     const { id } = await generate();
     const changes = { name: ' new ', expiration: 7, permissions: ['stages:read', 'stages:read'] };
@@ -190,7 +190,7 @@ describe('PATCH /api/api-key/update/:id', () => {
     expect((await use(data.key)).status).toBe(403);
   });
 
-  test('starts the clock again, with the previous duration when none is given', async () => {
+  test('restarts the expiry, with the previous duration when none is given', async () => {
     const { call, generate } = await admin();
     const { id } = await generate({ expiration: 90 });
     await owner`update api_keys set expires_at = now() + interval '1 hour' where id = ${id}`;
@@ -211,7 +211,7 @@ describe('PATCH /api/api-key/update/:id', () => {
     expect(kept).toMatchObject({ name: 'crm', status, start });
   });
 
-  test('of two at once one wins, the others are 409, and only the winner’s key works', async () => {
+  test('of several concurrent rotations one succeeds, the others are 409, and only the new key of the first works', async () => {
     const { call, generate } = await admin();
     const { id, key } = await generate();
     const answers = await Promise.all(Array.from({ length: 8 }, () => call('PATCH', update(id))));
@@ -255,7 +255,7 @@ describe('PATCH /api/api-key/update/:id', () => {
 describe('PATCH /api/api-key/revoke/:id', () => {
   const revoke = (id: string) => `/api/api-key/revoke/${id}`;
 
-  test('ends a key for good, and once more changes nothing', async () => {
+  test('revokes a key permanently, and a repetition changes nothing', async () => {
     const { call, generate, customerId } = await admin();
     const { id, key } = await generate();
     const first = await call('PATCH', revoke(id));
@@ -270,7 +270,7 @@ describe('PATCH /api/api-key/revoke/:id', () => {
     expect(events).toHaveLength(1);
   });
 
-  test('ends an expired key too', async () => {
+  test('revokes an expired key too', async () => {
     const { call, generate } = await admin();
     const { id } = await generate();
     await owner`update api_keys set expires_at = now() where id = ${id}`;
@@ -280,7 +280,7 @@ describe('PATCH /api/api-key/revoke/:id', () => {
     );
   });
 
-  test('takes no body but an empty object', async () => {
+  test('accepts no body except an empty object', async () => {
     const { call, generate } = await admin();
     const { id, key } = await generate();
     expect((await call('PATCH', revoke(id), { reason: 'leaked' })).status).toBe(400);
@@ -289,7 +289,7 @@ describe('PATCH /api/api-key/revoke/:id', () => {
 });
 
 describe.each(['update', 'revoke'])('PATCH /api/api-key/%s/:id', (action) => {
-  test("answers another customer's id and an unknown one the same 404, and touches nothing", async () => {
+  test("returns the same 404 for another customer's id and an unknown one, and changes nothing", async () => {
     const [mine, theirs] = [await admin(), await admin()];
     const foreign = await theirs.generate();
     const answers = await Promise.all(
@@ -300,18 +300,18 @@ describe.each(['update', 'revoke'])('PATCH /api/api-key/%s/:id', (action) => {
     expect((await use(foreign.key)).status).toBe(200);
   });
 
-  test('knows an id in capitals', async () => {
+  test('accepts an id in capitals', async () => {
     const { call, generate } = await admin();
     const { id } = await generate();
     expect((await call('PATCH', `/api/api-key/${action}/${id.toUpperCase()}`)).status).toBe(200);
   });
 
-  test('answers an id that is no UUID with 400', async () => {
+  test('rejects an id that is not a UUID with 400', async () => {
     expect((await (await admin()).call('PATCH', `/api/api-key/${action}/1`)).status).toBe(400);
   });
 });
 
-test('a member manages no keys: 403 everywhere', async () => {
+test('a member cannot manage keys: every call is 403', async () => {
   const { id, keyId } = await customer();
   const { call } = await makeSession(app, id, 'member');
   const answers = await Promise.all([
@@ -323,7 +323,7 @@ test('a member manages no keys: 403 everywhere', async () => {
   expect(answers.map(({ status }) => status)).toEqual([403, 403, 403, 403]);
 });
 
-test('everything done with keys is in the audit log: what, who, from where, and no secret', async () => {
+test('the audit log records every change of a key: event, actor, address, and no secret', async () => {
   const { call, generate, customerId, email } = await admin();
   const { id, key } = await generate({ name: 'audited' });
   const rotated = (await call('PATCH', `/api/api-key/update/${id}`)).body.data;
@@ -355,7 +355,7 @@ test('everything done with keys is in the audit log: what, who, from where, and 
   ]);
 });
 
-test('the service itself cannot change or delete what the audit log holds', async () => {
+test('the service itself cannot change or delete audit log entries', async () => {
   const attempts = [
     dbOf(app).transaction((sql) => sql`update audit_events set actor = 'nobody'`),
     dbOf(app).transaction((sql) => sql`delete from audit_events`),

@@ -10,7 +10,7 @@ const read = async (id: string, by = customer) => (await by.get(`/company/${id}`
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created company', () => {
-  it('is answered with every field of the contract, empty ones as the contract types them', async () => {
+  it('is returned with every field of the contract, empty fields as the contract types them', async () => {
     const answer = await customer.post('/company', companyBody());
     expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
     const { id } = answer.body.data;
@@ -40,7 +40,7 @@ describe('a created company', () => {
     });
   });
 
-  it('keeps every writable field as given, its name trimmed and the country in upper case', async () => {
+  it('stores every writable field as given, with the name trimmed and the country in upper case', async () => {
     const given = {
       type: 'partner',
       size: '11-50',
@@ -60,12 +60,12 @@ describe('a created company', () => {
     expect(await read(id)).toMatchObject({ ...given, company_name: 'Engines', location_country: 'GB' });
   });
 
-  it('may have the name of another', async () => {
+  it('may have the same name as another company', async () => {
     const company_name = unique('Twice');
     expect(await create({ company_name })).not.toBe(await create({ company_name }));
   });
 
-  it('is made once by a retry with the same Idempotency-Key', async () => {
+  it('is created once by a retry with the same Idempotency-Key', async () => {
     const key = { 'idempotency-key': unique('key') };
     const [first, again] = [
       await customer.post('/company', companyBody(), key),
@@ -95,7 +95,7 @@ const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
 describe('an unknown company', () => {
-  it("is 200 null when read, another customer's exactly like one that never was", async () => {
+  it("is 200 null when read, the same for another customer's company and an unknown id", async () => {
     const answers = [];
     for (const id of [absent, await create({}, other)])
       answers.push(
@@ -115,7 +115,7 @@ describe('an unknown company', () => {
     }
   });
 
-  it("is 404 when changed or deleted, another customer's exactly like one that never was", async () => {
+  it("is 404 when updated or deleted, the same for another customer's company and an unknown id", async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.patch(`/company/${id}`, { size: 'x' }),
@@ -128,13 +128,13 @@ describe('an unknown company', () => {
     expect((await read(foreign, other)).size).toBe('');
   });
 
-  it('is 400 when its id is no UUID', async () => {
+  it('is 400 when its id is not a UUID', async () => {
     expect((await customer.get('/company/5')).status).toBe(400);
   });
 });
 
 describe('a list of companies', () => {
-  it('is newest first, partitioned by pages and by cursors, and counted', async () => {
+  it('is newest first, complete by pages and by cursors, and counted', async () => {
     const own = await test.customer();
     const ids: string[] = [];
     for (let i = 0; i < 5; i += 1) ids.unshift(await create({ company_name: `C${i}` }, own));
@@ -155,7 +155,7 @@ describe('a list of companies', () => {
     expect((await own.post('/company/metadata', { paginate: { cursor } })).status).toBe(400);
   });
 
-  it('holds what its filters match, in the order asked for', async () => {
+  it('contains the companies that match its filters, in the requested order', async () => {
     const own = await test.customer();
     await create({ company_name: 'Éclair', industry: 'Food', type: 'lead', custom_fields: { seats: 3 } }, own);
     await create({ company_name: 'Straße GmbH', industry: 'Roads', location_country: 'de' }, own);
@@ -180,7 +180,7 @@ describe('a list of companies', () => {
     });
   });
 
-  it('finds a company that a contact named by negated filters too', async () => {
+  it('finds a company created through a contact by negated filters too', async () => {
     const own = await test.customer();
     await make(own, '/contacts', contactBody({ company: { name: 'Named' } }));
     const { body } = await own.post('/company/list', {
@@ -190,8 +190,8 @@ describe('a list of companies', () => {
   });
 });
 
-describe('a change', () => {
-  it('changes only what is sent, and what filters find', async () => {
+describe('an update', () => {
+  it('changes only the fields that are sent, and what filters find', async () => {
     const name = unique('Before');
     const id = await create({ company_name: name, industry: 'Old', custom_fields: { a: 1, b: 'x' } });
     const before = await read(id);
@@ -214,7 +214,7 @@ describe('a change', () => {
     expect([await found(name), await found(renamed.replace('Ü', 'u'))]).toEqual([0, 1]);
   });
 
-  it('of nothing changes nothing', async () => {
+  it('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     expect([
@@ -224,7 +224,7 @@ describe('a change', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears with null what may be empty, and refuses null elsewhere', async () => {
+  it('clears nullable fields with null, and rejects null in others', async () => {
     const nullable =
       'social2_url profnet_url social1_url location_locality location_metro location_region location_street_address location_address_line_2 location_postal_code'.split(
         ' ',
@@ -238,7 +238,7 @@ describe('a change', () => {
     expect([answer.status, faultPaths(answer)]).toEqual([400, others.map((name) => `/${name}`)]);
   });
 
-  it('of many callers at once loses none', async () => {
+  it('concurrent with others is never lost', async () => {
     const id = await create();
     await Promise.all(
       Array.from({ length: 20 }, (_, i) => customer.patch(`/company/${id}`, { custom_fields: { [`k${i}`]: i } })),
@@ -248,7 +248,7 @@ describe('a change', () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('let a change through only while the company is as it was read', async () => {
+  it('allow an update only while the company is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/company/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -263,7 +263,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/company/${id}`, { 'if-match': '*' })).status).toBe(404);
   });
 
-  it('of a contact change when its company is renamed', async () => {
+  it('the tag of a contact changes when its company is renamed', async () => {
     const id = await create();
     const contact = await make(customer, '/contacts', contactBody({ company: { id } }));
     const { etag } = (await customer.get(`/contacts/${contact}`)).headers as { etag: string };
@@ -271,7 +271,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.patch(`/contacts/${contact}`, { job_title: 'x' }, { 'if-match': etag })).status).toBe(412);
   });
 
-  it('let one of many writers with the same tag through', async () => {
+  it('allow one of many writers with the same tag', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/company/${id}`)).headers as { etag: string };
     const writes = Array.from({ length: 10 }, (_, i) =>
@@ -283,7 +283,7 @@ describe('ETag and If-Match', () => {
 });
 
 describe('a deletion', () => {
-  it('leaves contacts and opportunities, detached', async () => {
+  it('detaches contacts and opportunities and keeps them', async () => {
     const id = await create();
     const contact = await make(customer, '/contacts', contactBody({ company: { id } }));
     const opportunity = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: id }));
@@ -301,7 +301,7 @@ describe('a deletion', () => {
     expect((await customer.delete(`/company/${id}`)).status).toBe(404);
   });
 
-  it('that races with contacts and opportunities that name the company leaves none attached and fails nobody', async () => {
+  it('racing with writes that name the company leaves no record attached, and no request fails', async () => {
     const own = await test.customer();
     const opportunity = await opportunityBody(own);
     const contacts = await Promise.all(Array.from({ length: 5 }, () => make(own, '/contacts', contactBody())));

@@ -14,7 +14,7 @@ const read = async (id: string, by = customer) => (await by.get(`/contacts/${id}
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created contact', () => {
-  it('is answered with every field of the contract, empty ones as the contract types them', async () => {
+  it('is returned with every field of the contract, empty fields as the contract types them', async () => {
     const id = await create();
     const contact = await read(id);
     expect(contact).toEqual({
@@ -52,7 +52,7 @@ describe('a created contact', () => {
     expect(contact.updated_at >= contact.created_at).toBe(true);
   });
 
-  it('keeps every writable field as given, names trimmed and the country in upper case', async () => {
+  it('stores every writable field as given, with names trimmed and the country in upper case', async () => {
     const user = await makeUser(test.app, customer.id);
     const list = await makeList(test.app, customer);
     const given = {
@@ -101,7 +101,7 @@ describe('a created contact', () => {
 });
 
 describe('paging', () => {
-  it('partitions the contacts by page, answers an empty page past the end, and counts them', async () => {
+  it('returns each contact on one page, an empty page past the end, and the count', async () => {
     const own = await test.customer();
     const ids = new Set<string>();
     for (let i = 0; i < 7; i += 1) ids.add(await create({}, own));
@@ -114,7 +114,7 @@ describe('paging', () => {
     expect(body).toEqual({ pagination: { current_page: 2, total_records: 7, total_pages: 3 } });
   });
 
-  it('has no pages of nothing, and a default of 25', async () => {
+  it('reports no pages when there are no contacts, and has a default limit of 25', async () => {
     const own = await test.customer();
     expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
       current_page: 1,
@@ -126,7 +126,7 @@ describe('paging', () => {
     expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
   });
 
-  it.each([0, -1, 101, 1.5, '5', null])('refuses the limit %j', async (limit) => {
+  it.each([0, -1, 101, 1.5, '5', null])('rejects the limit %j', async (limit) => {
     const answer = await customer.post('/contacts/list', { paginate: { limit } });
     expect(answer).toMatchObject({
       status: 400,
@@ -136,7 +136,7 @@ describe('paging', () => {
 });
 
 describe('the company of a contact', () => {
-  it('is found by its folded name, the oldest first, and made when there is none', async () => {
+  it('is the oldest with the same folded name, or created when there is none', async () => {
     const name = unique('Straße & Söhne');
     const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
     expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
@@ -144,7 +144,7 @@ describe('the company of a contact', () => {
     expect(second.company).toEqual(first.company);
   });
 
-  it('is made once by many callers at once', async () => {
+  it('is created once by many concurrent callers', async () => {
     const name = unique('Racing');
     const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
     const contacts = await Promise.all(ids.map((id) => read(id)));
@@ -154,7 +154,7 @@ describe('the company of a contact', () => {
     expect(row!['companies']).toBe(1);
   });
 
-  it('is named by id, detached by null or {}, and none with {} on create', async () => {
+  it('is set by id, detached by null or {}, and absent after a create with {}', async () => {
     const id = await create({ company: { name: unique('Co') } });
     const { company } = await read(id);
     const again = await create({ company: { id: company.id } });
@@ -180,7 +180,7 @@ describe('the company of a contact', () => {
 });
 
 describe('references', () => {
-  it('of another customer are not found, exactly like unknown ones, and nothing is written', async () => {
+  it('to records of another customer are 404, exactly like unknown ids, and nothing is written', async () => {
     const foreign = {
       company: { id: (await read(await create({ company: { name: unique('Foreign') } }, other), other)).company.id },
       assigned_to: other.adminId,
@@ -204,7 +204,7 @@ describe('references', () => {
     expect(after).toEqual(before);
   });
 
-  it('by id in the path are not found either, for every method', async () => {
+  it('by id in the path are 404 too, for every method', async () => {
     const foreign = await create({}, other);
     for (const id of [foreign, absent]) {
       for (const answer of [
@@ -218,8 +218,8 @@ describe('references', () => {
   });
 });
 
-describe('a change', () => {
-  it('changes only what is sent', async () => {
+describe('an update', () => {
+  it('changes only the fields that are sent', async () => {
     const id = await create({ job_title: 'Analyst', custom_fields: { a: 1, b: 'x' }, birth_year: 1815 });
     const before = await read(id);
     const answer = await customer.patch(`/contacts/${id}`, {
@@ -237,7 +237,7 @@ describe('a change', () => {
     expect(after.updated_at >= before.updated_at).toBe(true);
   });
 
-  it('of nothing changes nothing', async () => {
+  it('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     expect((await customer.patch(`/contacts/${id}`, {})).status).toBe(200);
@@ -245,7 +245,7 @@ describe('a change', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears with null what may be empty, and refuses null elsewhere', async () => {
+  it('clears nullable fields with null, and rejects null in others', async () => {
     const nullable = {
       middle_name: 'x',
       gender: 'x',
@@ -274,7 +274,7 @@ describe('a change', () => {
       });
   });
 
-  it('of list_ids sets the hand-made memberships; absent leaves them; [] empties them', async () => {
+  it('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
     const lists = await Promise.all([1, 2, 3].map(() => makeList(test.app, customer)));
     const [a, b, c] = lists as [string, string, string];
     const id = await create({ list_ids: [a, b, a] });
@@ -287,7 +287,7 @@ describe('a change', () => {
     expect((await read(id)).list_ids).toEqual([]);
   });
 
-  it('cannot grow custom_fields past their bound, and keeps them then', async () => {
+  it('that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
     const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
     const id = await create({ custom_fields: fields });
     const answer = await customer.patch(`/contacts/${id}`, { custom_fields: { one_more: 1 } });
@@ -296,7 +296,7 @@ describe('a change', () => {
     expect((await customer.patch(`/contacts/${id}`, { custom_fields: { k0: null, one_more: 1 } })).status).toBe(200);
   });
 
-  it('of many callers at once loses none', async () => {
+  it('concurrent with others is never lost', async () => {
     const id = await create();
     await Promise.all(
       Array.from({ length: 20 }, (_, i) => customer.patch(`/contacts/${id}`, { custom_fields: { [`k${i}`]: i } })),
@@ -306,7 +306,7 @@ describe('a change', () => {
 });
 
 describe('a deletion', () => {
-  it('is final, takes the contact out of its lists, and is 404 the second time', async () => {
+  it('is permanent, removes the contact from its lists, and is 404 the second time', async () => {
     const list = await makeList(test.app, customer);
     const id = await create({ list_ids: [list] });
     expect(await customer.delete(`/contacts/${id}`)).toMatchObject({
@@ -322,7 +322,7 @@ describe('a deletion', () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('let a change through only while the record is as it was read', async () => {
+  it('allow an update only while the contact is unchanged since it was read', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
     expect(etag).toMatch(/^"[^"]+"$/);
@@ -339,7 +339,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.patch(`/contacts/${absent}`, {}, { 'if-match': '*' })).status).toBe(404);
   });
 
-  it('cover what the answer shows: memberships and the company count', async () => {
+  it('cover everything that the response shows: memberships and the company count', async () => {
     const id = await create({ company: { name: unique('Tagged') } });
     const tag = async () => (await customer.get(`/contacts/${id}`)).headers['etag'];
     const first = await tag();

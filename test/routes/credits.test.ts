@@ -6,7 +6,7 @@ import { startApp } from '../setup/app.ts';
 const test = await startApp({ UNLOCK_COST: '3' });
 
 describe('credits', () => {
-  it('are shown by pool and in the summary, without what is reserved', async () => {
+  it('are shown by pool and in the summary, without the reserved ones', async () => {
     const customer = await customerWith(test, { subscription: 100, verification: 50 });
     await select(customer, { ids: [randomUUID()] });
     expect(await creditsOf(customer)).toEqual({
@@ -16,7 +16,7 @@ describe('credits', () => {
     expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
   });
 
-  it('of a new customer are none', async () => {
+  it('of a new customer are zero', async () => {
     const none = { balance: 0, reserved: 0 };
     expect(await creditsOf(await test.customer())).toEqual({ subscription: none, verification: none });
   });

@@ -7,7 +7,7 @@ const { app, owner, customer } = await startApp();
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 describe('GET /customer/summary', () => {
-  test('shows a new customer as it begins', async () => {
+  test('shows the initial state of a new customer', async () => {
     const { id, get } = await customer();
     const answer = await get('/customer/summary');
     expect(answer.status).toBe(200);
@@ -27,7 +27,7 @@ describe('GET /customer/summary', () => {
     });
   });
 
-  test('counts all users, and as seats those not deactivated', async () => {
+  test('counts all users, and the ones not deactivated as seats', async () => {
     const { id, get } = await customer();
     const userId = await makeUser(app, id);
     await makeUser(app, id);
@@ -43,7 +43,7 @@ describe('GET /customer/summary', () => {
     expect([subscription.price, subscription.currency]).toEqual(['1249.50', 'eur']);
   });
 
-  test('shows where the customer is, if that is known', async () => {
+  test("shows the customer's location, if known", async () => {
     const { id, get } = await customer();
     await owner`update customers set country = 'GB', city = 'Bristol' where id = ${id}`;
     expect((await get('/customer/summary')).body.customer).toMatchObject({ country: 'GB', city: 'Bristol' });
@@ -51,7 +51,7 @@ describe('GET /customer/summary', () => {
 });
 
 describe('GET /customer/users', () => {
-  test("lists the customer's users and nobody else's, newest first, without anything secret", async () => {
+  test("lists only the customer's users, newest first, without secrets", async () => {
     const [mine, theirs] = [await customer(), await customer()];
     const member = await makeUser(app, mine.id, 'member');
     await owner`update users set active = false where id = ${member}`;

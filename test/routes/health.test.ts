@@ -6,21 +6,21 @@ import { inject } from '../setup/factories.ts';
 const t = await startApp();
 const ready = { status: 'ready', checks: { postgres: 'up', schema: 'current' } };
 
-test('the process says that it is alive, whatever its database does', async () => {
+test('the process is alive whatever the state of its database', async () => {
   for (const app of [t.app, appWithoutDatabase()])
     expect(await inject(app, 'GET', '/healthz')).toMatchObject({ status: 200, body: { status: 'ok' } });
 });
 
-test('it is ready when the database answers and has the schema of this code', async () => {
+test('it is ready when the database responds and has the schema of this version', async () => {
   expect(await inject(t.app, 'GET', '/readyz')).toMatchObject({ status: 200, body: ready });
 });
 
-test('a load balancer may ask with HEAD', async () => {
+test('a load balancer may use HEAD', async () => {
   expect(await inject(t.app, 'HEAD', '/healthz')).toMatchObject({ status: 200, body: '' });
   expect(await inject(t.app, 'HEAD', '/readyz')).toMatchObject({ status: 200, body: '' });
 });
 
-test('it is not ready without the database, and names it', async () => {
+test('it is not ready without the database, and reports it as down', async () => {
   const answer = await inject(appWithoutDatabase(), 'GET', '/readyz');
   expect(answer).toMatchObject({
     status: 503,
@@ -28,7 +28,7 @@ test('it is not ready without the database, and names it', async () => {
   });
 });
 
-test('it is not ready with another schema, and says which', async () => {
+test('it is not ready with another schema, and reports whether that is ahead or behind', async () => {
   const [last] =
     await t.owner`delete from schema_migrations where name = (select max(name) from schema_migrations) returning *`;
   const behind = await inject(t.app, 'GET', '/readyz');

@@ -30,7 +30,7 @@ const rule = (field: string, operator: string, value: string, logic_operator?: s
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe('a created list', () => {
-  it('is answered as {id, name} alone, with 201, and shows every field of the contract', async () => {
+  it('is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
     const answer = await customer.post('/list-contact', {
       name: ' Engineers  ',
       description: 'All of them',
@@ -53,14 +53,14 @@ describe('a created list', () => {
     });
   });
 
-  it('needs a name only, and belongs to the user who made the key', async () => {
+  it('needs only a name, and belongs to the user who created the API key', async () => {
     const id = await makeList({ name: 'Only a name' });
     expect(await read(id)).toMatchObject({ description: '', rules: [], owner_id: customer.adminId });
     const answer = await customer.post('/list-contact', { description: 'x' });
     expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/name' }] } });
   });
 
-  it('shows its rules completed, the first joined by AND, and RULES as its source while it has some', async () => {
+  it('shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
     const id = await makeList({
       rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
     });
@@ -75,7 +75,7 @@ describe('a created list', () => {
     expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
   });
 
-  it('is made once per Idempotency-Key', async () => {
+  it('is created once per Idempotency-Key', async () => {
     const body = { name: unique('Once'), rules: [rule('job_title', 'equals', 'x')] };
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/list-contact', body, key);
@@ -85,7 +85,7 @@ describe('a created list', () => {
   });
 });
 
-describe('rules are refused with the pointer of every fault', () => {
+describe('invalid rules are rejected with a pointer to every fault:', () => {
   const refused: [string, object[], { path: string; message?: unknown }[]][] = [
     [
       'an unknown field',
@@ -109,9 +109,9 @@ describe('rules are refused with the pointer of every fault', () => {
     ['a number past the range', [rule('score', 'less_than', '2147483648')], [{ path: '/rules/0/value' }]],
     ['a bare date', [rule('created_at', 'greater_than', '2026-01-01')], [{ path: '/rules/0/value' }]],
     ['no UUID', [rule('assigned_to', 'equals', 'me')], [{ path: '/rules/0/value' }]],
-    ['one wrong of several', [rule('score', 'in', '1, 2, x')], [{ path: '/rules/0/value' }]],
+    ['one invalid value of several', [rule('score', 'in', '1, 2, x')], [{ path: '/rules/0/value' }]],
     ['no value', [{ field: 'job_title', operator: 'contains' }], [{ path: '/rules/0/value', message: 'is required' }]],
-    ['a value that is no string', [{ ...rule('score', 'equals', ''), value: 5 }], [{ path: '/rules/0/value' }]],
+    ['a value that is not a string', [{ ...rule('score', 'equals', ''), value: 5 }], [{ path: '/rules/0/value' }]],
     ['a value too long', [rule('job_title', 'equals', 'x'.repeat(256))], [{ path: '/rules/0/value' }]],
     ['another logic', [rule('job_title', 'equals', 'x', 'XOR')], [{ path: '/rules/0/logic_operator' }]],
     ['an unknown property', [{ ...rule('job_title', 'equals', 'x'), weight: 1 }], [{ path: '/rules/0/weight' }]],
@@ -131,7 +131,7 @@ describe('rules are refused with the pointer of every fault', () => {
     expect((await customer.patch(`/list-contact/${list}`, { rules })).status).toBe(400);
   });
 
-  it('but fifty are taken', async () => {
+  it('but fifty rules are accepted', async () => {
     const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
     expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
   });
@@ -156,8 +156,8 @@ describe('rules choose members', () => {
     ['a field of the company', [rule('company.industry', 'equals', 'mining')], ['bob']],
     ['a custom number as number and text', [rule('custom_fields.seats', 'equals', '12')], ['ada', 'bob']],
     ['a custom number compared', [rule('custom_fields.seats', 'greater_than', '9')], ['ada']],
-    ['a custom truth', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
-    ['a pattern is no pattern', [rule('job_title', 'contains', '%')], []],
+    ['a custom boolean', [rule('custom_fields.trial', 'equals', 'true')], ['cyd']],
+    ['% is not a wildcard', [rule('job_title', 'contains', '%')], []],
     [
       'AND binds tighter than OR',
       [
@@ -169,7 +169,7 @@ describe('rules choose members', () => {
     ],
     ['OR adds', [rule('first_name', 'equals', 'ada'), rule('birth_year', 'equals', '1980', 'OR')], ['ada', 'bob']],
     [
-      'the first logic_operator means nothing',
+      'the first logic_operator has no effect',
       [rule('first_name', 'equals', 'ada', 'OR'), rule('gender', 'equals', 'm')],
       [],
     ],
@@ -222,7 +222,7 @@ const conditions: Record<FieldType, [operator: string, value: string][]> = {
   uuid: [['not_equals', absent]],
   search: [],
 };
-/** Texts that a contact takes of any form. */
+/** Valid texts of a contact, by format. */
 const texts = [
   'middle_name',
   'gender',
@@ -233,7 +233,7 @@ const texts = [
   'mobile_phone',
 ];
 
-it('a rule about any field holds the same contacts, whether it was there before them or came after', async () => {
+it('a rule about any field matches the same contacts, whether it was created before or after them', async () => {
   const by = await test.customer();
   const { list_id: _lists, search: _search, ...types } = contactFilterFields.types;
   const rules = Object.keys({ ...types, 'custom_fields.plan': 'custom' }).flatMap((field) => [
@@ -263,7 +263,7 @@ it('a rule about any field holds the same contacts, whether it was there before 
 describe('membership follows every write', () => {
   const engineers = [rule('job_title', 'equals', 'Engineer')];
 
-  it('a contact enters and leaves with the write that makes it match or not', async () => {
+  it('a contact is added or removed by the write that changes whether it matches', async () => {
     const list = await makeList({ rules: engineers });
     const id = await makeContact({ job_title: 'engineer' });
     expect(await membersOf(list)).toEqual([id]);
@@ -275,7 +275,7 @@ describe('membership follows every write', () => {
     expect(await count(list)).toBe(0);
   });
 
-  it('stays when put in by hand, leaves when taken out by hand only if no rule holds it', async () => {
+  it('a manual member stays, and is removed manually only if no rule matches it', async () => {
     const list = await makeList({ rules: engineers });
     const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
     expect(await count(list)).toBe(1);
@@ -290,7 +290,7 @@ describe('membership follows every write', () => {
     await customer.delete(`/contacts/${id}`);
   });
 
-  it('changes with the rules, and with their end', async () => {
+  it('membership changes when rules change or are removed', async () => {
     const clerk = await makeContact({ job_title: unique('Clerk') });
     const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
     const list = await makeList({ rules: engineers });
@@ -315,7 +315,7 @@ describe('membership follows every write', () => {
 });
 
 describe('add-contacts and remove-contacts', () => {
-  it('count what changed; adding a member twice is no error', async () => {
+  it('count the changed members; adding a member twice is not an error', async () => {
     const list = await makeList();
     const ids = [await makeContact(), await makeContact()];
     const add = (contact_ids: string[]) =>
@@ -333,7 +333,7 @@ describe('add-contacts and remove-contacts', () => {
     expect(await count(list)).toBe(0);
   });
 
-  it('count a member by rule as a member', async () => {
+  it('count a member by rule as an existing member', async () => {
     const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
     const id = await makeContact({ job_title: 'Ranger' });
     const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
@@ -343,7 +343,7 @@ describe('add-contacts and remove-contacts', () => {
   });
 
   it.each(['add-contacts', 'remove-contacts'])(
-    '%s names every unknown id, foreign ones too, and writes nothing',
+    '%s lists every unknown id, also those of other customers, and writes nothing',
     async (call) => {
       const list = await makeList();
       const [mine, foreign] = [await makeContact(), await makeContact({}, other)];
@@ -366,7 +366,7 @@ describe('add-contacts and remove-contacts', () => {
 });
 
 describe('a duplicate', () => {
-  it('has the rules and the hand-made members, and belongs to who made it', async () => {
+  it('has the rules and the manual members, and belongs to the user who duplicated it', async () => {
     const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
     const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
     const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
@@ -384,7 +384,7 @@ describe('a duplicate', () => {
     await customer.delete(`/contacts/${diver}`);
   });
 
-  it('needs the scope to read only; an unknown list is 404', async () => {
+  it('needs only the read scope; an unknown list is 404', async () => {
     const list = await makeList();
     const reader = await customer.withScopes(['list_contacts:read']);
     expect((await reader.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' })).status).toBe(200);
@@ -395,7 +395,7 @@ describe('a duplicate', () => {
     expect(answer).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
   });
 
-  it('is made once per Idempotency-Key', async () => {
+  it('is created once per Idempotency-Key', async () => {
     const body = { list_id: await makeList(), new_name: 'Copy' };
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/list-contact/duplicate', body, key);
@@ -403,8 +403,8 @@ describe('a duplicate', () => {
   });
 });
 
-describe('a changed list', () => {
-  it('keeps what is not sent; an empty change changes nothing', async () => {
+describe('an updated list', () => {
+  it('keeps the fields that are not sent; an empty update changes nothing', async () => {
     const id = await makeList({ description: 'Kept' });
     expect(await customer.patch(`/list-contact/${id}`, { name: ' New ' })).toMatchObject({
       status: 200,
@@ -416,7 +416,7 @@ describe('a changed list', () => {
     expect(await read(id)).toEqual(changed);
   });
 
-  it('has another tag with every change of what it shows, also of its count', async () => {
+  it('gets a new tag with every visible change, also of its count', async () => {
     const id = await makeList();
     const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
     const first = await tag();
@@ -433,7 +433,7 @@ describe('a changed list', () => {
     expect((await customer.delete(`/list-contact/${id}`, { 'if-match': await tag() })).status).toBe(200);
   });
 
-  it('once deleted is gone, its members are not', async () => {
+  it('is gone once deleted, but its members still exist', async () => {
     const id = await makeList({ rules: [rule('job_title', 'equals', 'Pilot')] });
     const contact = await makeContact({ job_title: 'Pilot', list_ids: [id] });
     expect(await customer.delete(`/list-contact/${id}`)).toMatchObject({ status: 200, body: { data: { id } } });
@@ -445,7 +445,7 @@ describe('a changed list', () => {
     expect((await customer.patch(`/contacts/${contact}`, { job_title: 'Pilot again' })).status).toBe(200);
   });
 
-  it("of another customer's is as unknown as one that never was", async () => {
+  it('of another customer is 404, exactly like an unknown id', async () => {
     const foreign = await makeList({}, other);
     const answers = (id: string) =>
       Promise.all([
@@ -476,7 +476,7 @@ describe('the list of lists', () => {
     expect((await by.post('/list-contact/list', { paginate: { page: 1 } })).status).toBe(400);
   });
 
-  it('goes on by cursor to the end, each list once', async () => {
+  it('is complete by cursor, with each list once', async () => {
     const [by, ids] = await setUp();
     const seen: string[] = [];
     let cursor: string | undefined;
@@ -488,7 +488,7 @@ describe('the list of lists', () => {
     expect(seen).toEqual(ids);
   });
 
-  it('refuses a cursor beside a page, of another customer, and made up', async () => {
+  it('rejects a cursor together with a page, of another customer, or made up', async () => {
     const [by] = await setUp();
     const first = await by.post('/list-contact/list', { limit: 3 });
     const cursor = first.headers['x-next-cursor'];
@@ -500,7 +500,7 @@ describe('the list of lists', () => {
     expect((await by.post('/list-contact/list', { cursor: 'abc' })).status).toBe(400);
   });
 
-  it('shows the owner by name and the count of each', async () => {
+  it("shows each list's owner by name, and its count", async () => {
     const by = await test.customer();
     const user = await makeUser(test.app, by.id);
     const list = await makeList({}, by);

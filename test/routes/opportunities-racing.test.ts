@@ -16,7 +16,7 @@ const test = await startApp(patient);
 
 const line = (id: string, price = 1, quantity = 1) => ({ id, price, quantity });
 
-/** Ids that are there, or were a moment ago. */
+/** Ids of records that exist or existed a moment ago. */
 class Pool {
   readonly path: string;
   readonly ids: string[] = [];
@@ -39,7 +39,7 @@ class Pool {
     return answer;
   }
 
-  /** Deletes one while its id stays for a while, so that others go on naming it. */
+  /** Deletes a record but keeps its id in use for a while, so that others still refer to it. */
   async remove(by: TestCustomer): Promise<Answer> {
     const id = this.any();
     const answer = await by.delete(`${this.path}/${id}`);
@@ -51,7 +51,7 @@ class Pool {
 const whole = (below: number): number => Math.floor(Math.random() * below);
 const money = (): number => whole(1_000_000) / 10 ** whole(5);
 
-/** A customer whose every kind of record is written, changed and deleted at once. */
+/** A customer whose records of all kinds are created, updated and deleted concurrently. */
 async function makeFray(by: TestCustomer) {
   const pools = {
     contacts: new Pool('/contacts'),
@@ -119,7 +119,7 @@ async function makeFray(by: TestCustomer) {
 }
 
 describe('thousands of racing writes', () => {
-  it('fail nobody, leave no orphan, and every total and count is that of an independent recount', async () => {
+  it('never fail, leave no orphans, and every total and count equals an independent recount', async () => {
     const customer = await test.customer();
     const fray = await makeFray(customer);
     const strange: Answer[] = [];
@@ -136,7 +136,7 @@ describe('thousands of racing writes', () => {
   });
 });
 
-/** Looks at the tables themselves, not at the service's statements. */
+/** Checks the tables directly, without the service's statements. */
 async function recount({ id }: TestCustomer): Promise<unknown> {
   const [row] = await test.owner`
     with totals as (
@@ -168,7 +168,7 @@ async function recount({ id }: TestCustomer): Promise<unknown> {
   return row;
 }
 
-/** What the API counts, recounted from what the API lists. */
+/** Recounts the API's totals from the records that the API lists. */
 async function expectCounts(customer: TestCustomer): Promise<void> {
   const all = async (path: string) => {
     const rows = [];
@@ -200,8 +200,8 @@ async function expectCounts(customer: TestCustomer): Promise<void> {
     expect(total_opportunities).toBe(opportunities.filter(({ stage_id }) => stage_id === id).length);
 }
 
-describe('two callers at once', () => {
-  it('that add the same product: one does, the other is told that it is there', async () => {
+describe('two concurrent callers', () => {
+  it('that add the same product: one succeeds, the other gets a conflict', async () => {
     const customer = await test.customer();
     const id = await make(customer, '/opportunities', await opportunityBody(customer));
     const product = await make(customer, '/products', productBody());
@@ -214,7 +214,7 @@ describe('two callers at once', () => {
     expect(price).toBe(details[0].price);
   });
 
-  it('that change different lines: both changes stand and the total is theirs', async () => {
+  it('that update different lines: both updates are kept, and the total includes both', async () => {
     const customer = await test.customer();
     const products = await Promise.all(Array.from({ length: 10 }, () => make(customer, '/products', productBody())));
     const body = await opportunityBody(customer, { products: products.map((id) => line(id)) });
@@ -227,7 +227,7 @@ describe('two callers at once', () => {
     expect((await customer.get(`/opportunities/${id}`)).body.price).toBe(50);
   });
 
-  it('that write with the same tag: one does', async () => {
+  it('that write with the same tag: one succeeds', async () => {
     const customer = await test.customer();
     const id = await make(customer, '/opportunities', await opportunityBody(customer));
     const { etag } = (await customer.get(`/opportunities/${id}`)).headers as { etag: string };
@@ -238,8 +238,8 @@ describe('two callers at once', () => {
   });
 });
 
-describe('a contact deleted while opportunities name it anew', () => {
-  it('is in none of them afterwards, and nobody waits for another for ever', async () => {
+describe('a contact deleted while opportunities add it again', () => {
+  it('is in none of them afterwards, and there is no deadlock', async () => {
     const customer = await test.customer();
     const stays = await make(customer, '/contacts', contactBody());
     const body = await opportunityBody(customer, { contacts_ids: [stays] });

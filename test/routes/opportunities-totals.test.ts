@@ -7,7 +7,7 @@ const test = await startApp();
 const customer = await test.customer();
 const products = await Promise.all(Array.from({ length: 4 }, () => make(customer, '/products', productBody())));
 
-/** Money in the model: whole ten-thousandths, so that sums are exact by nature. */
+/** Money in the model: an integer number of ten-thousandths, so that sums are exact. */
 const unit = 10_000;
 const limit = 10n ** 15n;
 
@@ -36,7 +36,7 @@ const patches = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
-/** What the contract says of a patch: the status, and the lines afterwards. */
+/** Returns the outcome of a patch by the contract: the status, and the lines afterwards. */
 function apply(before: ModelLine[], { add, remove, update }: Patch): { status: number; after: ModelLine[] } {
   const refused = (status: number) => ({ status, after: before });
   const named = [...add.map((one) => one.product), ...remove, ...update.map((one) => one.product)];
@@ -56,7 +56,7 @@ function apply(before: ModelLine[], { add, remove, update }: Patch): { status: n
 const totalOf = (all: ModelLine[]): bigint =>
   all.reduce((sum, one) => sum + BigInt(one.price) * BigInt(one.quantity), 0n);
 
-/** The number whose shortest decimal is that many ten-thousandths. */
+/** Returns the number whose shortest decimal form is this many ten-thousandths. */
 const asNumber = (tenThousandths: bigint): number =>
   Number(`${tenThousandths / BigInt(unit)}.${String(tenThousandths % BigInt(unit)).padStart(4, '0')}`);
 
@@ -75,7 +75,7 @@ const asDetail = (one: ModelLine) => ({
 });
 
 describe('an opportunity after any sequence of changes of its products', () => {
-  it('has the lines, in their order, and the total that the contract says, to the last decimal', async () => {
+  it('has the lines in order and the exact total that the contract requires', async () => {
     const body = await opportunityBody(customer);
     await fc.assert(
       fc.asyncProperty(patches, async (sequence) => {

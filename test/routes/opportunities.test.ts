@@ -31,7 +31,7 @@ const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
 describe('a created opportunity', () => {
-  it('is answered with every field of the contract, empty ones as the decisions have them', async () => {
+  it('is returned with every field of the contract, empty fields as decided', async () => {
     const body = await opportunityBody(customer);
     const answer = await customer.post('/opportunities', body);
     expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
@@ -55,7 +55,7 @@ describe('a created opportunity', () => {
     });
   });
 
-  it('keeps what it links, in the order given, duplicate contacts once', async () => {
+  it('stores its references in the given order, and repeated contacts once', async () => {
     const [a, b] = [await makeContact(), await makeContact()];
     const [p, q] = await makeProducts(2);
     const given = {
@@ -88,7 +88,7 @@ describe('a created opportunity', () => {
     });
   });
 
-  it('is made once by a retry with the same Idempotency-Key', async () => {
+  it('is created once by a retry with the same Idempotency-Key', async () => {
     const body = await opportunityBody(customer);
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/opportunities', body, key);
@@ -96,7 +96,7 @@ describe('a created opportunity', () => {
     expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
   });
 
-  it('is refused without what is required, naming all of it', async () => {
+  it('is rejected without its required fields, and every missing field is listed', async () => {
     const answer = await customer.post('/opportunities', {});
     expect(answer.status).toBe(400);
     expect(faultPaths(answer)).toEqual(
@@ -133,7 +133,7 @@ describe('a created opportunity', () => {
 });
 
 describe('the list of opportunities', () => {
-  it('answers 201, newest first, paged, each as it is read alone', async () => {
+  it('is 201, newest first, in pages, with each item as when read alone', async () => {
     const own = await test.customer();
     const product = await makeProduct({}, own);
     const ids: string[] = [];
@@ -154,7 +154,7 @@ describe('the list of opportunities', () => {
 });
 
 describe('references', () => {
-  /** One of each kind of record that an opportunity refers to. */
+  /** One record of each kind that an opportunity refers to. */
   const referable = async (by: TestCustomer) => ({
     company_id: await makeCompany(by),
     contacts_ids: [await makeContact(by)],
@@ -164,7 +164,7 @@ describe('references', () => {
   const unknown = { company_id: absent, contacts_ids: [absent], stage_id: absent, user_id_assigned: absent };
   const pointers = ['/company_id', '/contacts_ids/0', '/stage_id', '/user_id_assigned'];
 
-  it('of another customer are not found, exactly like unknown ones, all named, and nothing is written', async () => {
+  it('to records of another customer are 404, exactly like unknown ids, all listed, and nothing is written', async () => {
     const own = await test.customer();
     const foreign = { ...(await referable(other)), products: [line(await makeProduct({}, other))] };
     const answers = [];
@@ -182,7 +182,7 @@ describe('references', () => {
     expect((await own.post('/opportunities/list')).body).toEqual([]);
   });
 
-  it('are checked alike on a change', async () => {
+  it('are checked in the same way on an update', async () => {
     const mine = await makeProduct();
     const id = await create({ products: [line(mine)] });
     const before = await read(id);
@@ -197,7 +197,7 @@ describe('references', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('are held apart by kind: a contact is no product', async () => {
+  it('must be of the right kind: the id of a contact is not valid as a product', async () => {
     const answer = await customer.post(
       '/opportunities',
       await opportunityBody(customer, { products: [line(await makeContact())], contacts_ids: [await makeProduct()] }),
@@ -205,7 +205,7 @@ describe('references', () => {
     expect([answer.status, faultPaths(answer)]).toEqual([404, ['/contacts_ids/0', '/products/0/id']]);
   });
 
-  it('across customers are refused by the database itself', async () => {
+  it('across customers are rejected by the database itself', async () => {
     const id = await create();
     const foreign = await referable(other);
     const product = await makeProduct({}, other);
@@ -223,7 +223,7 @@ describe('references', () => {
     ).rejects.toMatchObject({ code: '23503' });
   });
 
-  it('by id in the path are not found either, for every method', async () => {
+  it('by id in the path are 404 too, for every method', async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.get(`/opportunities/${id}`),
@@ -238,8 +238,8 @@ describe('references', () => {
   });
 });
 
-describe('a change', () => {
-  it('changes only what is sent', async () => {
+describe('an update', () => {
+  it('changes only the fields that are sent', async () => {
     const [contact, next] = [await makeContact(), await makeContact()];
     const product = await makeProduct();
     const id = await create({ contacts_ids: [contact], products: [line(product, 2, 2)], description: 'd' });
@@ -263,7 +263,7 @@ describe('a change', () => {
     expect((await read(id)).contacts_ids).toEqual([]);
   });
 
-  it('of nothing changes nothing', async () => {
+  it('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     for (const body of [undefined, {}, { products: {} }, { products: { add: [], remove: [], update: [] } }])
@@ -271,7 +271,7 @@ describe('a change', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears with null the company and the source, and refuses null elsewhere', async () => {
+  it('clears company and source with null, and rejects null in other fields', async () => {
     const id = await create({ company_id: await makeCompany(), source_id: absent, description: 'd' });
     const cleared = { company_id: null, source_id: null };
     expect((await customer.patch(`/opportunities/${id}`, { ...cleared, description: '' })).status).toBe(200);
@@ -284,8 +284,8 @@ describe('a change', () => {
   });
 });
 
-describe('a change of products', () => {
-  it('removes, updates and adds, keeps the order added, and sums up exactly', async () => {
+describe('an update of products', () => {
+  it('removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
     const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
     const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
     const update = [
@@ -317,19 +317,19 @@ describe('a change of products', () => {
 
   it.each<[string, number, (ids: Ids) => object, string[]]>([
     [
-      'adds what is there',
+      'adds an existing line',
       409,
       ({ here, elsewhere }) => ({ add: [line(elsewhere), line(here)] }),
       ['/products/add/1/id'],
     ],
-    ['removes what is not', 404, ({ here, elsewhere }) => ({ remove: [here, elsewhere] }), ['/products/remove/1']],
+    ['removes a missing line', 404, ({ here, elsewhere }) => ({ remove: [here, elsewhere] }), ['/products/remove/1']],
     [
-      'updates what is not',
+      'updates a missing line',
       404,
       ({ elsewhere }) => ({ update: [{ id: elsewhere, quantity: 2 }] }),
       ['/products/update/0/id'],
     ],
-    ['adds what is unknown', 404, ({ here }) => ({ add: [line(absent)], remove: [here] }), ['/products/add/0/id']],
+    ['adds an unknown product', 404, ({ here }) => ({ add: [line(absent)], remove: [here] }), ['/products/add/0/id']],
     [
       'misses several',
       404,
@@ -351,7 +351,7 @@ describe('a change of products', () => {
       ({ elsewhere }) => ({ add: [{ id: elsewhere, quantity: 1 }] }),
       ['/products/add/0/price'],
     ],
-    ['has a member too many', 400, ({ here }) => ({ set: [line(here)] }), ['/products/set']],
+    ['has an unknown field', 400, ({ here }) => ({ set: [line(here)] }), ['/products/set']],
   ])('that %s is %i, says where, and changes nothing', async (name, status, productsOf, paths) => {
     const ids = await refusals();
     const before = await read(ids.id);
@@ -362,7 +362,7 @@ describe('a change of products', () => {
 });
 
 describe('the total', () => {
-  it('stays below 10^11, in a new opportunity and in a change, and is exact up to there', async () => {
+  it('stays below 10^11 on create and update, and is exact up to that', async () => {
     const [a, b] = (await makeProducts(2)) as [string, string];
     const most = [line(a, 99_999.9999, 1_000_000), line(b, 99.9999, 1)];
     const id = await create({ products: most });
@@ -377,7 +377,7 @@ describe('the total', () => {
 });
 
 describe('a deletion', () => {
-  it('is final, takes its lines along, and is 404 the second time', async () => {
+  it('is permanent, deletes its lines, and is 404 the second time', async () => {
     const own = await test.customer();
     const product = await makeProduct({}, own);
     const id = await create({ contacts_ids: [await makeContact(own)], products: [line(product)] }, own);
@@ -391,7 +391,7 @@ describe('a deletion', () => {
     expect(await test.owner`select from opportunity_contacts where customer_id = ${own.id}`).toHaveLength(0);
   });
 
-  it('of a contact takes it out of its opportunities, the others in their order', async () => {
+  it('of a contact removes it from its opportunities and keeps the order of the others', async () => {
     const contacts = [await makeContact(), await makeContact(), await makeContact()];
     const id = await create({ contacts_ids: contacts });
     const before = await read(id);
@@ -402,7 +402,7 @@ describe('a deletion', () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('let a change through only while the opportunity is as it was read', async () => {
+  it('allow an update only while the opportunity is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/opportunities/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -414,7 +414,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/opportunities/${id}`, { 'if-match': await etag() })).status).toBe(200);
   });
 
-  it('cover what the answer shows: lines, the names of their products, contacts, the company', async () => {
+  it('cover everything that the response shows: lines, product names, contacts, the company', async () => {
     const [contact, company, product] = [await makeContact(), await makeCompany(), await makeProduct()];
     const id = await create({ contacts_ids: [contact], company_id: company, products: [line(product)] });
     const tags = [];
@@ -432,7 +432,7 @@ describe('ETag and If-Match', () => {
     expect(new Set(tags).size).toBe(5);
   });
 
-  it('answer 404 before 412, and 412 before 409', async () => {
+  it('give 404 before 412, and 412 before 409', async () => {
     const [here, elsewhere] = (await makeProducts(2)) as [string, string];
     const id = await create({ products: [line(here)] });
     const patch = async (products: object) =>

@@ -20,7 +20,7 @@ const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
   );
 
 describe('pipelines', () => {
-  it('are listed newest first, with the members of a list item and no other', async () => {
+  it('are listed newest first, with exactly the fields of a list item', async () => {
     const id = await makePipeline(customer, 'Second');
     const { status, body } = await customer.get('/pipelines');
     expect(status).toBe(200);
@@ -30,7 +30,7 @@ describe('pipelines', () => {
     ]);
   });
 
-  it('are read with their stages in order', async () => {
+  it('are returned with their stages in order', async () => {
     const own = await test.customer();
     const [{ id }] = (await own.get('/pipelines')).body;
     const answer = await own.get(`/pipelines/${id}`);
@@ -63,7 +63,7 @@ describe('pipelines', () => {
     });
   });
 
-  it('of another customer are not found, exactly like unknown ones', async () => {
+  it('of another customer are 404, exactly like unknown ids', async () => {
     const [{ id }] = (await other.get('/pipelines')).body;
     const answers = [await customer.get(`/pipelines/${id}`), await customer.get(`/pipelines/${absent}`)];
     expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
@@ -73,7 +73,7 @@ describe('pipelines', () => {
 });
 
 describe('the stage list', () => {
-  it('answers 201 with the stages in order and the opportunities that stand in each', async () => {
+  it('is 201 with the stages in order and the number of opportunities in each', async () => {
     const own = await test.customer();
     const stages = await stagesOf(own);
     const body = await opportunityBody(own);
@@ -89,7 +89,7 @@ describe('the stage list', () => {
     );
   });
 
-  it('is paged, and holds one pipeline only', async () => {
+  it('has pages, and contains one pipeline only', async () => {
     const own = await test.customer();
     const pipeline_id = await makePipeline(own, 'Second');
     const page = async (page: number) =>
@@ -99,7 +99,7 @@ describe('the stage list', () => {
     expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
   });
 
-  it("of an unknown pipeline is 404 and points at its id, another customer's likewise", async () => {
+  it("of an unknown pipeline or another customer's is 404 with a pointer to the id", async () => {
     const [{ id }] = (await other.get('/pipelines')).body;
     const answers = [
       await customer.post('/stages/list', { pipeline_id: id }),

@@ -11,7 +11,7 @@ const read = async (id: string, by = customer) => (await by.get(`/products/${id}
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created product', () => {
-  it("is answered with every field of the contract, active and in the subscription's currency", async () => {
+  it("is returned with every field of the contract, active and in the subscription's currency", async () => {
     const own = await test.customer();
     await test.owner`update subscriptions set currency = 'CHF' where customer_id = ${own.id}`;
     const answer = await own.post('/products', { name: ' Engine ', price: 19.99, unit: 'piece' });
@@ -29,20 +29,20 @@ describe('a created product', () => {
     });
   });
 
-  it('keeps what it is given, the currency in upper case', async () => {
+  it('stores its fields as given, with the currency in upper case', async () => {
     const given = { name: 'N', price: 0, unit: 'hour', active: false };
     expect(await read(await create({ ...given, currency: 'eur' }))).toMatchObject({ ...given, currency: 'EUR' });
   });
 
   it.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.35])(
-    'keeps the price %j exactly',
+    'stores the price %j exactly',
     async (price) => {
       expect((await read(await create({ price }))).price).toBe(price);
     },
   );
 
   it.each([-0.01, 1e9, 0.00001, 19.99999, 1e-7, 1e308, '5', null, true])(
-    'is refused with the price %j',
+    'is rejected with the price %j',
     async (price) => {
       const answer = await customer.post('/products', productBody({ price }));
       expect(answer).toMatchObject({
@@ -52,12 +52,12 @@ describe('a created product', () => {
     },
   );
 
-  it.each(['EURO', 'ZZZ', '', 'EU', '\u0131dr'])('is refused with the currency %j', async (currency) => {
+  it.each(['EURO', 'ZZZ', '', 'EU', '\u0131dr'])('is rejected with the currency %j', async (currency) => {
     const answer = await customer.post('/products', productBody({ currency }));
     expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/currency' }] } });
   });
 
-  it('is refused for every fault at once', async () => {
+  it('is rejected with all faults at once', async () => {
     const answer = await customer.post('/products', { unit: '', opportunities_count: 1 });
     expect(answer.status).toBe(400);
     expect(answer.body.errors.map(({ path }: { path: string }) => path)).toEqual(
@@ -65,7 +65,7 @@ describe('a created product', () => {
     );
   });
 
-  it('is made once by a retry with the same Idempotency-Key', async () => {
+  it('is created once by a retry with the same Idempotency-Key', async () => {
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/products', productBody(), key);
     expect((await customer.post('/products', productBody(), key)).body).toEqual(first.body);
@@ -74,7 +74,7 @@ describe('a created product', () => {
 });
 
 describe('the list of products', () => {
-  it('answers 201, newest first, paged, with the fields of an item', async () => {
+  it('is 201, newest first, in pages, with the fields of an item', async () => {
     const own = await test.customer();
     const ids: string[] = [];
     for (let i = 0; i < 3; i += 1) ids.unshift(await create({}, own));
@@ -96,7 +96,7 @@ describe('the list of products', () => {
     });
   });
 
-  it('counts the opportunities that use a product and the pipelines that they stand in', async () => {
+  it('counts the opportunities that use a product and their pipelines', async () => {
     const own = await test.customer();
     const [used, unused] = [await create({}, own), await create({}, own)];
     const [lead, won] = await stagesOf(own);
@@ -132,8 +132,8 @@ describe('the list of products', () => {
   });
 });
 
-describe('a change', () => {
-  it('changes only what is sent', async () => {
+describe('an update', () => {
+  it('changes only the fields that are sent', async () => {
     const id = await create({ currency: 'EUR' });
     const before = await read(id);
     const answer = await customer.patch(`/products/${id}`, { price: 20.5, name: ' Bigger ', currency: 'usd' });
@@ -145,7 +145,7 @@ describe('a change', () => {
     expect(await read(id)).toEqual(after);
   });
 
-  it('refuses null and unknown members', async () => {
+  it('rejects null and unknown fields', async () => {
     const id = await create();
     for (const name of ['name', 'price', 'unit', 'currency', 'active', 'id'])
       expect(await customer.patch(`/products/${id}`, { [name]: null })).toMatchObject({
@@ -154,7 +154,7 @@ describe('a change', () => {
       });
   });
 
-  it('of the price leaves the lines of opportunities as they were agreed, of the name shows in them', async () => {
+  it('of the price does not change the lines of opportunities; of the name shows in them', async () => {
     const id = await create({ price: 5, name: 'Old' });
     const opportunity = await make(
       customer,
@@ -171,7 +171,7 @@ describe('a change', () => {
 });
 
 describe('a deletion', () => {
-  it('makes the product disappear, and a second one is 404', async () => {
+  it('removes the product, and is 404 the second time', async () => {
     const own = await test.customer();
     const id = await create({}, own);
     expect(await own.delete(`/products/${id}`)).toMatchObject({ status: 200, body: { success: true, data: { id } } });
@@ -181,7 +181,7 @@ describe('a deletion', () => {
     expect(await test.owner`select from products where customer_id = ${own.id}`).toHaveLength(0);
   });
 
-  it('of a used product leaves its lines readable and changeable, but it can be added no more', async () => {
+  it('of a used product keeps its lines readable and editable, but it cannot be added again', async () => {
     const own = await test.customer();
     const [gone, kept] = [await create({ name: 'Gone' }, own), await create({ name: 'Kept' }, own)];
     const body = await opportunityBody(own, { products: [{ id: gone, price: 2.5, quantity: 2 }] });
@@ -210,7 +210,7 @@ describe('a deletion', () => {
     expect(await details()).toMatchObject([{ product_id: kept }]);
   });
 
-  it('that races with lines that are added leaves no line without a name, and fails nobody', async () => {
+  it('racing with added lines leaves no line without a name, and no request fails', async () => {
     const own = await test.customer();
     const body = await opportunityBody(own);
     const opportunities = await Promise.all(Array.from({ length: 4 }, () => make(own, '/opportunities', body)));
@@ -241,7 +241,7 @@ describe('a deletion', () => {
 });
 
 describe("another customer's product", () => {
-  it('is not found, exactly like an unknown one, and nothing is written', async () => {
+  it('is 404, exactly like an unknown id, and nothing is written', async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.get(`/products/${id}`),
@@ -257,7 +257,7 @@ describe("another customer's product", () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('let a change through only while the product is as it was read', async () => {
+  it('allow an update only while the product is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/products/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -268,7 +268,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/products/${id}`, { 'if-match': await etag() })).status).toBe(200);
   });
 
-  it('let one of many writers with the same tag through', async () => {
+  it('allow one of many writers with the same tag', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/products/${id}`)).headers as { etag: string };
     const writes = Array.from({ length: 10 }, (_, i) =>

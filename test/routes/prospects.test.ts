@@ -29,7 +29,7 @@ async function unlock(by: TestCustomer, unlocked: Prospect[]): Promise<void> {
   await app.catalog.refresh();
 }
 
-test('a list answers 201, the best first, 25 of them unless asked otherwise', async () => {
+test('a list is 201, best first, with 25 prospects by default', async () => {
   const answer = await list({});
   expect(answer.status).toBe(201);
   expect(ids(answer.body)).toEqual(ids(best.slice(0, 25)));
@@ -37,7 +37,7 @@ test('a list answers 201, the best first, 25 of them unless asked otherwise', as
   expect((await list({ paginate: { page: 3 } })).body).toEqual([]);
 });
 
-test('the ways to reach a person are masked until the customer has unlocked them, and clear for that customer at once', async () => {
+test('contact data of a person is masked until the customer has unlocked the person, and then clear for that customer at once', async () => {
   const [one, other] = [await app.customer(), await app.customer()];
   const masked = {
     ...best[0],
@@ -51,7 +51,7 @@ test('the ways to reach a person are masked until the customer has unlocked them
   expect((await list({ all_contacts: true }, other)).body[0]).toEqual(masked);
 });
 
-test('what the customer has unlocked is left out unless all_contacts is true', async () => {
+test('unlocked prospects are left out unless all_contacts is true', async () => {
   const one = await app.customer();
   await unlock(one, best.slice(0, 10));
   expect(ids((await list({ all_contacts: false }, one)).body)).toEqual(ids(best.slice(10)));
@@ -59,7 +59,7 @@ test('what the customer has unlocked is left out unless all_contacts is true', a
   expect((await one.post('/prospect/metadata', { all_contacts: true })).body.pagination.total_records).toBe(30);
 });
 
-test('metadata counts what the pages hold and says what was understood', async () => {
+test('metadata counts the prospects on all pages and returns the filters as understood', async () => {
   const answer = await customer.post('/prospect/metadata', {
     filters: { first_name: ['ZOE'], date_verified: { gte: '2025-01-01T00:00:00+02:00' }, score: { gte: 2 } },
     paginate: { page: 2, limit: 10 },
@@ -82,7 +82,7 @@ test('metadata counts what the pages hold and says what was understood', async (
   expect(again.body.filters_applied).toEqual(answer.body.filters_applied);
 });
 
-test('cursors walk through all pages, each prospect once', async () => {
+test('cursors lead through all pages, with each prospect once', async () => {
   const seen: string[] = [];
   let cursor: string | undefined;
   do {
@@ -114,14 +114,14 @@ test('a cursor with other filters, another order, another all_contacts, of anoth
   expect((await customer.post('/prospect/metadata', { paginate })).status).toBe(400);
 });
 
-test('only the limits 10, 25, 50 and 100 are taken', async () => {
+test('only the limits 10, 25, 50 and 100 are accepted', async () => {
   for (const limit of [10, 25, 50, 100]) expect((await list({ paginate: { limit } })).status).toBe(201);
   for (const path of ['/prospect/list', '/prospect/metadata'])
     for (const limit of [0, 1, 11, 99, 101, '25', 25.5])
       expect((await customer.post(path, { paginate: { limit } })).status).toBe(400);
 });
 
-test('pages deeper than 10,000 prospects are 400 and point at the cursor', async () => {
+test('pages beyond 10,000 prospects are 400 with a hint at the cursor', async () => {
   for (const path of ['/prospect/list', '/prospect/metadata']) {
     expect((await customer.post(path, { paginate: { page: 100, limit: 100 } })).status).toBe(201);
     const answer = await customer.post(path, { paginate: { page: 101, limit: 100 } });
@@ -130,7 +130,7 @@ test('pages deeper than 10,000 prospects are 400 and point at the cursor', async
   }
 });
 
-test('unknown members, wrong types and dates that are none are 400 with a pointer', async () => {
+test('unknown fields, wrong types and invalid dates are 400 with a pointer', async () => {
   for (const [body, path] of [
     [{ filters: { company: ['x'] } }, '/filters/company'],
     [{ filters: { first_name: 'Ada' } }, '/filters/first_name'],
@@ -150,7 +150,7 @@ test('unknown members, wrong types and dates that are none are 400 with a pointe
   }
 });
 
-test('suggestions answer 201 with type and value', async () => {
+test('suggestions are 201 with type and value', async () => {
   const answer = await customer.post('/prospect/filters', { source: 'job_title', search: 'sal' });
   expect([answer.status, answer.body]).toEqual([201, [{ type: 'job_title', value: 'Head of Sales' }]]);
   expect((await customer.post('/prospect/filters', { source: 'all' })).body.length).toBeLessThanOrEqual(10);
@@ -158,7 +158,7 @@ test('suggestions answer 201 with type and value', async () => {
     expect((await customer.post('/prospect/filters', body)).status).toBe(400);
 });
 
-test('nothing that a caller writes is read as query syntax', async () => {
+test('text from a caller is never read as query syntax', async () => {
   for (const text of [
     "'; drop table prospects; --",
     '*',

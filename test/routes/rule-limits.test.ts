@@ -14,7 +14,7 @@ beforeEach(async () => {
 const rule = { field: 'job_title', operator: 'equals', value: 'Countess' };
 const rules = (count: number) => Array.from({ length: count }, () => ({ ...rule, logic_operator: 'OR' }));
 
-/** Lists that are there already, each with so many rules. */
+/** Inserts existing lists, each with this many rules. */
 async function haveLists(count: number, rulesEach: number): Promise<string[]> {
   const rows = await test.owner<{ id: string }[]>`
     insert into lists (customer_id, name, owner_id, rules)
@@ -45,7 +45,7 @@ function expectConflict({ status, body }: Answer, path: string): void {
 }
 
 describe('of 500 lists with rules', () => {
-  it('the last can be made, changed and duplicated only by one', async () => {
+  it('the last can be created, updated or duplicated by only one of several concurrent requests', async () => {
     const [first] = await haveLists(499, 1);
     const answers = await Promise.all([create(1), create(2), duplicate(first!), create(3)]);
     expect(answers.map(({ status }) => status).filter((status) => status < 300)).toHaveLength(1);
@@ -53,7 +53,7 @@ describe('of 500 lists with rules', () => {
     expect((await state()).lists).toBe(500);
   });
 
-  it('none more is made, by rules for a list without or by a copy either; nothing is written', async () => {
+  it('no further one can be created, neither by adding rules to a list nor by a copy; nothing is written', async () => {
     const [first] = await haveLists(500, 1);
     const without = await makeList(test.app, customer);
     expectConflict(await create(1), '/rules');
@@ -63,7 +63,7 @@ describe('of 500 lists with rules', () => {
     expect((await customer.get(`/list-contact/${without}`)).body.rules).toEqual([]);
   });
 
-  it('each can go on to change, and lists without rules can be made', async () => {
+  it('each can still be updated, and lists without rules can be created', async () => {
     const [first, second] = await haveLists(500, 1);
     expect((await change(first!, 2)).status).toBe(200);
     expect((await customer.post('/list-contact', { name: 'By hand' })).status).toBe(201);
@@ -76,7 +76,7 @@ describe('of 500 lists with rules', () => {
 });
 
 describe('of 5,000 rules', () => {
-  it('the last ten are for one of those who ask at once', async () => {
+  it('the last ten go to only one of several concurrent requests', async () => {
     await haveLists(99, 50);
     const [short, other] = await haveLists(2, 20);
     const answers = await Promise.all([create(10), change(short!, 30), create(10), change(other!, 30)]);
@@ -85,7 +85,7 @@ describe('of 5,000 rules', () => {
     expect((await state()).rules).toBe(5_000);
   });
 
-  it('none more is taken; what says so can be repeated when there is room', async () => {
+  it('no further one is accepted; the rejected request succeeds once there is capacity', async () => {
     const ids = await haveLists(100, 50);
     const key = { 'idempotency-key': 'again' };
     expectConflict(await create(1, key), '/rules');
@@ -96,12 +96,12 @@ describe('of 5,000 rules', () => {
   });
 });
 
-it('who is beyond the limit of lists can have more rules in them', async () => {
+it('a customer above the limit of lists can add rules to them', async () => {
   const [first] = await haveLists(501, 1);
   expect((await change(first!, 2)).status).toBe(200);
 });
 
-it('who is beyond a limit keeps what there is, and changes it as long as no number grows', async () => {
+it('a customer above a limit keeps its lists and rules, and can update them as long as no number grows', async () => {
   const ids = await haveLists(501, 10);
   expect((await customer.patch(`/list-contact/${ids[0]!}`, { name: 'Renamed' })).status).toBe(200);
   const others = rules(10).map((one) => ({ ...one, value: 'Duke' }));

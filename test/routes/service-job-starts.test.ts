@@ -14,12 +14,12 @@ import { contactBody, grant, inject, make, unique, type Answer, type TestCustome
 const test = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2', ...patient });
 const noSuch = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-/** Twelve people of one town, which only this file knows. */
+/** Twelve people of one town, used by this file only. */
 const town = unique('Town');
 const people: Prospect[] = Array.from({ length: 12 }, (_, i) => person({ location_locality: town, score: i }));
 const inTown = { filters: { location_locality: [town] } };
 
-/** A service on the same database whose search cluster is down. */
+/** A service on the same database, with an unavailable search cluster. */
 const down = buildDown();
 
 beforeAll(async () => {
@@ -58,33 +58,36 @@ describe('every start', () => {
     ],
   ];
 
-  it.each(starts)('%s answers id and PENDING, and reserves what the job can cost', async (_name, start, pool, cost) => {
-    const customer = await customerWith(test, { subscription: 10, verification: 10 });
-    const { status, body } = await start(customer);
-    expect({ status, body }).toEqual({ status: 200, body: { id: expect.any(String), status: 'PENDING' } });
-    const job = (await read(customer, body.id)).body;
-    expect(job).toEqual({
-      id: body.id,
-      type: expect.any(String),
-      status: 'PENDING',
-      sync_crm: false,
-      total: 2,
-      processed: 0,
-      succeeded: 0,
-      failed: 0,
-      skipped: 0,
-      credits: { pool, reserved: cost, charged: 0, refunded: 0 },
-      error: null,
-      created_at: expect.any(String),
-      started_at: null,
-      finished_at: null,
-    });
-    expect((await creditsOf(customer))[pool]).toEqual({ balance: 10 - cost, reserved: cost });
-    expect(await waitingMessages(test, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(1);
-  });
+  it.each(starts)(
+    '%s returns the id and PENDING, and reserves the maximum cost of the job',
+    async (_name, start, pool, cost) => {
+      const customer = await customerWith(test, { subscription: 10, verification: 10 });
+      const { status, body } = await start(customer);
+      expect({ status, body }).toEqual({ status: 200, body: { id: expect.any(String), status: 'PENDING' } });
+      const job = (await read(customer, body.id)).body;
+      expect(job).toEqual({
+        id: body.id,
+        type: expect.any(String),
+        status: 'PENDING',
+        sync_crm: false,
+        total: 2,
+        processed: 0,
+        succeeded: 0,
+        failed: 0,
+        skipped: 0,
+        credits: { pool, reserved: cost, charged: 0, refunded: 0 },
+        error: null,
+        created_at: expect.any(String),
+        started_at: null,
+        finished_at: null,
+      });
+      expect((await creditsOf(customer))[pool]).toEqual({ balance: 10 - cost, reserved: cost });
+      expect(await waitingMessages(test, pool === 'subscription' ? 'unlock' : 'verify', customer.id)).toBe(1);
+    },
+  );
 
   it.each(starts)(
-    '%s without the credits is 402, says what is missing, and nothing happened',
+    '%s without enough credits is 402 with the shortage, and changes nothing',
     async (_, start, pool, cost) => {
       const customer = await customerWith(test, { subscription: 1, verification: 1 });
       const { status, body } = await start(customer);
@@ -104,7 +107,7 @@ describe('every start', () => {
     },
   );
 
-  it('of forty at once, as many as there are credits for come through', async () => {
+  it('of forty concurrent starts, as many succeed as there are credits for', async () => {
     const customer = await customerWith(test, { verification: 20 });
     const answers = await Promise.all(
       Array.from({ length: 40 }, () => verify(customer, { emails: [{ email: 'a@x.example' }] })),
@@ -117,7 +120,7 @@ describe('every start', () => {
 });
 
 describe('unlock-contacts', () => {
-  it('reserves no more than the prospects that match and are not unlocked yet', async () => {
+  it('reserves credits only for matching prospects that are not unlocked yet', async () => {
     const customer = await customerWith(test, { subscription: 1_000 });
     await test.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id, people[1]!._id]));
     const { body } = await unlock(customer, { ...inTown, total_records: 10_000 });
@@ -127,7 +130,7 @@ describe('unlock-contacts', () => {
     expect(kept).toEqual({ request: { filters: inTown.filters, total_records: 10_000 }, cost: 3 });
   });
 
-  it('of nothing is a job too, and costs nothing', async () => {
+  it('without matches is a job too, and costs nothing', async () => {
     const customer = await customerWith(test, {});
     const { status, body } = await unlock(customer, {
       filters: { location_locality: [unique('none')] },
@@ -138,7 +141,7 @@ describe('unlock-contacts', () => {
     expect((await customer.post('/customer/credits/ledger')).body).toEqual([]);
   });
 
-  it('as a dry run says what it would come to, and nothing happens', async () => {
+  it('as a dry run returns the estimate and changes nothing', async () => {
     const customer = await customerWith(test, { subscription: 5 });
     await test.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
     const answer = await unlock(customer, { ...inTown, total_records: 4, dry_run: true });
@@ -147,7 +150,7 @@ describe('unlock-contacts', () => {
     expect(await countJobs(customer)).toBe(0);
   });
 
-  it('refuses what is not described', async () => {
+  it('rejects invalid requests', async () => {
     const customer = await customerWith(test, { subscription: 5 });
     for (const [body, path] of [
       [{ ...inTown }, '/total_records'],
@@ -161,7 +164,7 @@ describe('unlock-contacts', () => {
       expect(await unlock(customer, body)).toMatchObject({ status: 400, body: { errors: [{ path }] } });
   });
 
-  it('is 503 while the catalog is down, and nothing happened', async () => {
+  it('is 503 while the catalog is down, and changes nothing', async () => {
     const customer = await customerWith(test, { subscription: 50 });
     for (const dry_run of [false, true]) {
       const body = { ...inTown, total_records: 1, dry_run };
@@ -173,13 +176,13 @@ describe('unlock-contacts', () => {
 });
 
 describe('unlock-selected-contacts', () => {
-  it('reserves for distinct ids that are not unlocked, known to the catalog or not, and works while that is down', async () => {
+  it('reserves for distinct ids that are not unlocked, known to the catalog or not, even while the catalog is down', async () => {
     const customer = await customerWith(test, { subscription: 100 });
     await test.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
     const ids = [people[0]!._id, people[1]!._id, people[1]!._id.toUpperCase(), randomUUID()];
     const { body } = await whileDown(customer, '/service-handler/unlock-selected-contacts', { ids, sync_crm: true });
     const job = (await read(customer, body.id)).body;
-    // The price is the other service's, which has the default.
+    // The price is that of the other service, which uses the default.
     expect(job).toMatchObject({ total: 4, sync_crm: true, credits: { reserved: 2 } });
     const inputs = await test.owner`
       select position, item, is_duplicate from job_inputs where job_id = ${body.id} order by position`;
@@ -188,7 +191,7 @@ describe('unlock-selected-contacts', () => {
     );
   });
 
-  it('as a dry run counts the ids that exist, and those that the start would reserve for', async () => {
+  it('as a dry run counts the existing ids and those for which a start would reserve credits', async () => {
     const customer = await customerWith(test, { subscription: 100 });
     await test.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
     const ids = [people[0]!._id, people[1]!._id, people[1]!._id, randomUUID()];
@@ -197,7 +200,7 @@ describe('unlock-selected-contacts', () => {
     expect(await countJobs(customer)).toBe(0);
   });
 
-  it('takes 1 to 1,000 ids', async () => {
+  it('accepts 1 to 1,000 ids', async () => {
     const customer = await customerWith(test, { subscription: 10_000 });
     expect((await select(customer, { ids: [] })).status).toBe(400);
     expect((await select(customer, { ids: Array.from({ length: 1_001 }, () => randomUUID()) })).status).toBe(400);
@@ -207,7 +210,7 @@ describe('unlock-selected-contacts', () => {
 });
 
 describe('verify-email', () => {
-  it('counts an address once, however it is written, and takes any text for one', async () => {
+  it('counts an e-mail address once, however it is spelled, and accepts any text as an address', async () => {
     const customer = await customerWith(test, { verification: 100 });
     const contact = await make(customer, '/contacts', contactBody());
     const emails = [
@@ -226,7 +229,7 @@ describe('verify-email', () => {
     ]);
   });
 
-  it("names every contact that is not the customer's, and nothing was written", async () => {
+  it("lists every contact that is not the customer's, and writes nothing", async () => {
     const [customer, other] = [await customerWith(test, { verification: 100 }), await test.customer()];
     const own = await make(customer, '/contacts', contactBody());
     const foreign = await make(other, '/contacts', contactBody());
@@ -240,7 +243,7 @@ describe('verify-email', () => {
     expect(await countJobs(customer)).toBe(0);
   });
 
-  it('takes 1 to 1,000 texts of 1 to 254 characters', async () => {
+  it('accepts 1 to 1,000 texts of 1 to 254 characters', async () => {
     const customer = await customerWith(test, { verification: 10_000 });
     const many = (count: number) => ({
       emails: Array.from({ length: count }, (_, i) => ({ email: `${i}@x.example` })),
@@ -270,7 +273,7 @@ describe('verify-contacts', () => {
     return { list, contacts };
   }
 
-  /** Many contacts, each of an address of its own. */
+  /** Inserts many contacts, each with its own e-mail address. */
   const insertContacts = (customer: TestCustomer, count: number, titleOf: (n: number) => string = () => '') =>
     test.owner`
       insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
@@ -279,7 +282,7 @@ describe('verify-contacts', () => {
           'job_title', lower(title), 'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
       from unnest(${Array.from({ length: count }, (_, n) => titleOf(n))}::text[]) with ordinality one (title, n)`;
 
-  it("begins a job over the list's addresses, each once with all the contacts that have it", async () => {
+  it("starts a job for the list's e-mail addresses, each once with all its contacts", async () => {
     const customer = await customerWith(test, { verification: 100 });
     const { list, contacts } = await listOf(customer, ['a@x.example', 'b@x.example', 'A@X.example']);
     await make(customer, '/contacts', contactBody({ work_email: 'outside@x.example' }));
@@ -303,7 +306,7 @@ describe('verify-contacts', () => {
     ]);
   });
 
-  it('takes the members as they are while the list is still being filled', async () => {
+  it('uses the current members by rule while the list is still being filled', async () => {
     const customer = await customerWith(test, { verification: 10_000 });
     await insertContacts(customer, 3_000, (n) => (n < 7 ? 'Engineer' : 'Clerk'));
     await test.owner`insert into counters values (${customer.id}, 'contacts', 0, 3000)`;
@@ -316,14 +319,14 @@ describe('verify-contacts', () => {
     expect((await read(customer, body.data.id)).body).toMatchObject({ total: 7, credits: { reserved: 14 } });
   });
 
-  it('of no members is a job too', async () => {
+  it('of a list without members is a job too', async () => {
     const customer = await customerWith(test, {});
     const { list } = await listOf(customer, []);
     const { body } = await verifyList(customer, list);
     expect((await read(customer, body.data.id)).body).toMatchObject({ total: 0, credits: { reserved: 0 } });
   });
 
-  it('of more than 100,000 members is 409, and nothing happened', async () => {
+  it('of more than 100,000 members is 409, and changes nothing', async () => {
     const customer = await customerWith(test, { verification: 1_000_000 });
     const { list } = await listOf(customer, []);
     await insertContacts(customer, 100_001);
@@ -339,7 +342,7 @@ describe('verify-contacts', () => {
     expect((await read(customer, body.data.id)).body).toMatchObject({ total: 100_000 });
   });
 
-  it("is 404 for another customer's list, and answers the same under the same Idempotency-Key", async () => {
+  it("is 404 for another customer's list, and returns the same response for the same Idempotency-Key", async () => {
     const customer = await customerWith(test, { verification: 10 });
     const { list } = await listOf(customer, ['a@x.example']);
     expect(await verifyList(await test.customer(), list)).toMatchObject({ status: 404, body: { code: 'not_found' } });
@@ -357,7 +360,7 @@ describe('Idempotency-Key', () => {
     ['/service-handler/verify-email', { emails: [{ email: 'a@x.example' }] }],
   ];
 
-  it.each(calls)('%s begins one job, and gives its answer again while the catalog is down', async (path, body) => {
+  it.each(calls)('%s starts one job, and returns its response again while the catalog is down', async (path, body) => {
     const customer = await customerWith(test, { subscription: 100, verification: 100 });
     const key = { 'idempotency-key': 'k' };
     const first = await customer.post(path, body, key);
@@ -367,7 +370,7 @@ describe('Idempotency-Key', () => {
     expect(await countJobs(customer)).toBe(1);
   });
 
-  it('of a start that was refused for want of credits starts the job once there are some', async () => {
+  it('of a start rejected for lack of credits starts the job once there are enough', async () => {
     const customer = await customerWith(test, {});
     const start = () => verify(customer, { emails: [{ email: 'a@x.example' }] }, { 'idempotency-key': 'k' });
     expect((await start()).status).toBe(402);
@@ -376,7 +379,7 @@ describe('Idempotency-Key', () => {
     expect((await start()).headers).toHaveProperty('idempotency-replayed');
   });
 
-  it('of racing retries begins one job', async () => {
+  it('of concurrent retries starts one job', async () => {
     const customer = await customerWith(test, { subscription: 100 });
     const start = () => unlock(customer, { ...inTown, total_records: 1 }, { 'idempotency-key': 'k' });
     const answers = await Promise.all(Array.from({ length: 10 }, start));

@@ -8,7 +8,7 @@ import { unique, type TestCustomer } from '../setup/factories.ts';
 const test = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2', ...patient });
 const noSuch = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
-/** Five people of one town, which only this file knows. */
+/** Five people of one town, used by this file only. */
 const town = unique('Town');
 const people = Array.from({ length: 5 }, () => person({ location_locality: town }));
 const inTown = { filters: { location_locality: [town] } };
@@ -72,7 +72,7 @@ describe('a job', () => {
     expect((await results({ cursor: 'nonsense' })).body.errors).toMatchObject([{ path: '/paginate/cursor' }]);
   });
 
-  it('that is cancelled keeps what is done, skips the rest, gives its credits back, and is final', async () => {
+  it('that is cancelled keeps its results, skips the open items, returns their credits, and stays cancelled', async () => {
     const customer = await customerWith(test, { verification: 100 });
     const id = await start(customer, 5);
     await turn(customer, 2);
@@ -102,7 +102,7 @@ describe('a job', () => {
     expect((await creditsOf(customer)).verification).toEqual({ balance: 96, reserved: 0 });
   });
 
-  it('that waits can be cancelled, and so can one of unlock-contacts, of which nothing is listed', async () => {
+  it('that waits can be cancelled, also one of unlock-contacts, which has no items yet', async () => {
     const customer = await customerWith(test, { subscription: 100 });
     const { id } = (await unlock(customer, { ...inTown, total_records: 5 })).body;
     const { body } = await customer.post(`/service-handler/${id}/cancel`);
@@ -116,7 +116,7 @@ describe('a job', () => {
     expect((await customer.post(`/service-handler/${id}/results`)).body).toEqual([]);
   });
 
-  it('is cancelled once by those who race', async () => {
+  it('is cancelled once by concurrent requests', async () => {
     const customer = await customerWith(test, { verification: 100 });
     const id = await start(customer, 5);
     const answers = await Promise.all(Array.from({ length: 8 }, () => customer.post(`/service-handler/${id}/cancel`)));
@@ -125,7 +125,7 @@ describe('a job', () => {
     expect(await entriesOf(test, id)).toEqual(['reserve 10', 'release 10']);
   });
 
-  it('is seen by keys that could have started it, and by no other', async () => {
+  it('is visible only to keys that could have started it', async () => {
     const customer = await customerWith(test, { subscription: 100, verification: 100 });
     const list = (await customer.post('/list-contact', { name: 'List' })).body.id;
     const jobs = {
@@ -152,7 +152,7 @@ describe('a job', () => {
     }
   });
 
-  it('of another customer is as good as none', async () => {
+  it('of another customer is 404, exactly like an unknown id', async () => {
     const [customer, other] = [await customerWith(test, { verification: 100 }), await test.customer()];
     const id = await start(customer, 1);
     const foreign = await read(other, id);

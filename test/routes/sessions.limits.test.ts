@@ -27,7 +27,7 @@ function expectRefusal(answer: Answer): void {
 }
 
 describe('failed logins', () => {
-  test('of an account from an address are limited, and then the right password is refused as well', async () => {
+  test('of an account from an address are limited, and above the limit the right password is rejected too', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     expect(await inTurn(4, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 2 });
     const refused = await loginFrom(address, email, password);
@@ -35,19 +35,19 @@ describe('failed logins', () => {
     expect(limitsOf(refused)).toEqual({});
   });
 
-  test('are limited for an account that does not exist just so', async () => {
+  test('are limited in the same way for an account that does not exist', async () => {
     const [address, email] = [freshAddress(), nobody()];
     expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
   });
 
-  test('count for the account however its address is written', async () => {
+  test('count for the account however its e-mail address is spelled', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     const spellings = [email, email.toUpperCase(), email.replace('a', 'A')];
     let i = 0;
     expect(await inTurn(4, () => loginFrom(address, spellings[(i += 1) % 3]!, wrong))).toEqual({ 401: 2, 429: 2 });
   });
 
-  test('lock nobody out elsewhere, however many they are', async () => {
+  test('from one address do not lock out callers from other addresses', async () => {
     const email = await newAccount();
     for (let i = 0; i < 4; i += 1) {
       const address = freshAddress();
@@ -62,13 +62,13 @@ describe('failed logins', () => {
     expectRefusal(await loginFrom(address, email, password));
   });
 
-  test('at once are counted exactly: a place is taken before the password is looked at', async () => {
+  test('are counted exactly when concurrent: each counts before its password is checked', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     expect(await atOnce(12, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 10 });
     expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
   });
 
-  test('are not counted as requests without a valid credential, nor the other way round', async () => {
+  test('do not count as requests without a valid credential, and those do not count as failed logins', async () => {
     const address = freshAddress();
     const anonymous = () => inject(app, 'GET', '/api/api-key', undefined, { 'x-forwarded-for': address });
     expect(await inTurn(4, () => loginFrom(address, nobody(), wrong))).toEqual({ 401: 4 });
@@ -76,33 +76,33 @@ describe('failed logins', () => {
     expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
   });
 
-  test('count when the password was right but the user is deactivated: that tells nothing about the password', async () => {
+  test('count when a deactivated user gives the right password, so that this reveals nothing about the password', async () => {
     const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
     await owner`update users set active = false where id = ${userId}`;
     expect(await inTurn(3, () => loginFrom(address, email, password))).toEqual({ 401: 2, 429: 1 });
   });
 
-  test('leave no trace in the audit log when they are refused for the limit', async () => {
+  test('are not in the audit log when the limit rejects them', async () => {
     const [address, { email, userId }] = [freshAddress(), await makeLogin(app, (await customer()).id)];
     await inTurn(4, () => loginFrom(address, email, wrong));
     expect(await owner`select attempts from failed_logins where user_id = ${userId}`).toEqual([{ attempts: 2 }]);
   });
 });
 
-describe('a place is given back', () => {
-  test('by logins that are right', async () => {
+describe('an attempt is not counted', () => {
+  test('when the login succeeds', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     expect(await inTurn(7, () => loginFrom(address, email, password))).toEqual({ 200: 7 });
     expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
   });
 
-  test('by those that are refused for the limit, so that others of the address can log in', async () => {
+  test('when the limit of the account rejects it, so that other users of the address can log in', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     expect(await inTurn(20, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 18 });
     expect((await loginFrom(address, await newAccount(), password)).status).toBe(200);
   });
 
-  test('by those that fail for want of the database', async () => {
+  test('when it fails because the database is unavailable', async () => {
     const [address, email] = [freshAddress(), await newAccount()];
     await owner`alter table failed_logins rename to failed_logins_away`;
     const failed = await inTurn(4, () => loginFrom(address, email, wrong));
@@ -111,7 +111,7 @@ describe('a place is given back', () => {
     expect(await inTurn(3, () => loginFrom(address, email, wrong))).toEqual({ 401: 2, 429: 1 });
   });
 
-  test('and is not taken at all by bodies that are none', async () => {
+  test('when its body is invalid', async () => {
     const address = freshAddress();
     const headers = { 'x-forwarded-for': address };
     const malformed = () => inject(app, 'POST', '/api/auth/login', '{"', headers);
@@ -121,7 +121,7 @@ describe('a place is given back', () => {
 });
 
 describe('an address that has no attempt left', () => {
-  test('is refused before the body is read', async () => {
+  test('is rejected before the body is read', async () => {
     const address = freshAddress();
     await atOnce(6, () => loginFrom(address, nobody(), wrong));
     expect(await firstLine(app, '/api/auth/login', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);

@@ -20,7 +20,7 @@ const eventsOf = async (userId: string) => {
 };
 
 describe('POST /api/auth/login', () => {
-  test('answers a token for 12 hours and whose it is, not to be stored', async () => {
+  test('returns a token for 12 hours and its user, with `Cache-Control: no-store`', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id, 'member');
     const answer = await login(app, email);
@@ -34,12 +34,12 @@ describe('POST /api/auth/login', () => {
     expect((Date.parse(answer.body.expires_at) - Date.now()) / 60_000).toBeCloseTo(12 * 60, 0);
   });
 
-  test('knows an e-mail address in any case', async () => {
+  test('accepts an e-mail address in any case', async () => {
     const { email } = await makeLogin(app, (await customer()).id);
     expect((await login(app, email.toUpperCase())).status).toBe(200);
   });
 
-  describe('answers the same 401 to', () => {
+  describe('returns the same 401 for', () => {
     test.each<[string, () => Promise<Answer>]>([
       ['an unknown address', () => login(app, `${unique('nobody')}@example.com`)],
       [
@@ -90,7 +90,7 @@ describe('POST /api/auth/login', () => {
   test.each<[string, object, string]>([
     ['no password', { email: 'ada@example.com' }, '/password'],
     ['an empty password', { email: 'ada@example.com', password: '' }, '/password'],
-    ['an address that is none', { email: 'ada', password: 'x' }, '/email'],
+    ['an invalid e-mail address', { email: 'ada', password: 'x' }, '/email'],
     ['a number', { email: 'ada@example.com', password: 5 }, '/password'],
     ['an unknown property', { email: 'ada@example.com', password: 'x', remember: true }, '/remember'],
   ])('refuses %s', async (_, body, path) => {
@@ -99,7 +99,7 @@ describe('POST /api/auth/login', () => {
     expect(answer.body.errors).toEqual([{ path, message: expect.any(String) }]);
   });
 
-  test('that overtakes a change of the password does not outlive it', async () => {
+  test('that races with a password change does not leave a session behind', async () => {
     const { email, userId } = await makeLogin(app, (await customer()).id);
     let attempt: Promise<Answer> | undefined;
     await owner.begin(async (sql) => {
@@ -112,7 +112,7 @@ describe('POST /api/auth/login', () => {
     expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
   });
 
-  test("clears away the user's sessions that ran out, and only those", async () => {
+  test("deletes the user's expired sessions, and only those", async () => {
     const { id } = await customer();
     const [old, kept] = [await makeSession(app, id), await makeSession(app, id)];
     const second = await openSession(app, old.email);
@@ -126,7 +126,7 @@ describe('POST /api/auth/login', () => {
 });
 
 describe('POST /api/auth/logout', () => {
-  test("ends this session at once and leaves the user's others", async () => {
+  test("ends this session at once and keeps the user's other sessions", async () => {
     const session = await makeSession(app, (await customer()).id);
     const other = await openSession(app, session.email);
     const answer = await session.call('POST', '/api/auth/logout');
@@ -143,7 +143,7 @@ describe('POST /api/auth/password', () => {
     next: string,
   ) => session.call('POST', '/api/auth/password', { current_password: current, new_password: next });
 
-  test("changes the password and ends the user's other sessions, not this one, nor anybody else's", async () => {
+  test("changes the password and ends the user's other sessions, but not this one or those of other users", async () => {
     const { id } = await customer();
     const session = await makeSession(app, id);
     const [other, somebody] = [await openSession(app, session.email), await makeSession(app, id)];
@@ -155,7 +155,7 @@ describe('POST /api/auth/password', () => {
     expect((await login(app, session.email, password)).status).toBe(401);
   });
 
-  test("is the login's 401 for a wrong current password, and changes nothing", async () => {
+  test('returns the same 401 as login for a wrong current password, and changes nothing', async () => {
     const session = await makeSession(app, (await customer()).id);
     const other = await openSession(app, session.email);
     const answer = await change(session, 'wrong horse battery', 'a quite new password');
@@ -165,7 +165,7 @@ describe('POST /api/auth/password', () => {
     expect((await login(app, session.email, password)).status).toBe(200);
   });
 
-  test('of two at once one wins', async () => {
+  test('one of two concurrent changes succeeds', async () => {
     const session = await makeSession(app, (await customer()).id);
     const passwords = ['first new password', 'second new password'];
     const answers = await Promise.all(passwords.map((next) => change(session, password, next)));
@@ -186,14 +186,14 @@ describe('POST /api/auth/password', () => {
     expect((await login(app, session.email, next)).status).toBe(status === 204 ? 200 : 401);
   });
 
-  test('is for members too', async () => {
+  test('works for members too', async () => {
     const session = await makeSession(app, (await customer()).id, 'member');
     expect((await change(session, password, 'a quite new password')).status).toBe(204);
   });
 });
 
 describe('the audit log', () => {
-  test('tells of logins, logouts and changed passwords: who, and from where', async () => {
+  test('records logins, logouts and password changes with actor and address', async () => {
     const session = await makeSession(app, (await customer()).id);
     await session.call('POST', '/api/auth/password', {
       current_password: 'wrong horse battery',
@@ -219,7 +219,7 @@ describe('the audit log', () => {
     return events.filter(({ event }) => event === 'user.login_failed');
   };
 
-  test('tells of failed logins and why, under the account', async () => {
+  test('records failed logins and their reason under the account', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
     await login(app, email, 'wrong horse battery');
@@ -241,7 +241,7 @@ describe('the audit log', () => {
     ]);
   });
 
-  test('counts repeated failures from one address, with the times of the first and the last, as one event', async () => {
+  test('records repeated failures from one address as one event with a count and the first and last time', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
     await Promise.all(Array.from({ length: 5 }, () => login(app, email, 'wrong horse battery')));
@@ -256,7 +256,7 @@ describe('the audit log', () => {
     expect(latest).toMatchObject({ event: 'user.logged_in' });
   });
 
-  test('does not grow without bound, however many addresses fail, and counts every attempt', async () => {
+  test('stays bounded however many addresses fail, and counts every attempt', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
     const addresses = Array.from({ length: mostAddresses + 20 }, (_, i) => `192.0.2.${i}`);
@@ -271,7 +271,7 @@ describe('the audit log', () => {
     expect(attempts).toBe(2 * addresses.length + 1);
   });
 
-  test('counts logins to unknown accounts, of no customer, without what was given as the e-mail address', async () => {
+  test('counts logins to unknown accounts without a customer and without the given e-mail address', async () => {
     const count = async () => {
       const [row] = await owner<{ rows: number; attempts: number }[]>`
         select count(*)::integer as rows, sum(attempts)::integer as attempts
@@ -291,7 +291,7 @@ describe('the audit log', () => {
     expect(kept!.text).not.toContain('example.com');
   });
 
-  test('holds no password, not even a wrong one', async () => {
+  test('contains no password, not even a wrong one', async () => {
     const { email } = await makeLogin(app, (await customer()).id);
     await login(app, email, 'a wrong secret of somebody');
     const rows = await owner<{ kept: string }[]>`
