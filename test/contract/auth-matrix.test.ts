@@ -7,7 +7,7 @@ import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './decl
 import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
 import { knownOf, makeRecords, openSession, pathOf, recordAt, snapshot, unchecked, type Records } from './records.ts';
 
-// Derived from the app's own routes and their schemas: a route that is added is covered without a change here.
+// Derived from the app's routes and their schemas: a new route is covered without a change here.
 const { documented: routes } = await declaredRoutes();
 const keyRoutes = routes.filter(({ access }) => scopesOf(access).length > 0);
 const sessionRoutes = routes.filter(({ access }) => 'session' in access);
@@ -24,12 +24,12 @@ type Headers = Record<string, string>;
 const nobodysId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 const withKey = (key: string) => ({ authorization: `X-API-Key ${key}` });
 const withSession = (token: string) => ({ authorization: `Bearer ${token}` });
-/** The last character changed: what a mistyped one looks like. */
+/** Returns a token with its last character changed, like a mistyped one. */
 const mistyped = (token: string): string => token.slice(0, -1) + (token.endsWith('0') ? '1' : '0');
 
 const t = await startApp();
 let own: Records;
-/** Credentials that must be refused everywhere, by what is wrong with them. */
+/** Credentials that every route must reject, by what is wrong with them. */
 const badKeys: Record<string, Headers> = {};
 const badSessions: Record<string, Headers> = {};
 
@@ -92,24 +92,24 @@ async function collectBadSessions(): Promise<void> {
   await t.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
 }
 
-/** A request that would succeed, but for what is given. */
+/** Sends a valid request with the given parts replaced. */
 const call = (route: DeclaredRoute, headers: Headers, body?: unknown): Promise<Answer> =>
   inject(t.app, route.method, pathOf(route, own), body, headers);
 
-/** The same, about a customer's records made for it alone. */
+/** Sends a valid request that refers to records of a customer created for this call. */
 const callFor = (route: DeclaredRoute, records: Records, headers: Headers): Promise<Answer> =>
   inject(t.app, route.method, pathOf(route, records), bodyFor(route, records), headers);
 
 const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
   route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
 
-/** Exactly this refusal, and nothing that tells more; HEAD has no body. */
+/** Checks that a response is exactly this refusal and reveals nothing more. HEAD has no body. */
 function expectRefusal(route: DeclaredRoute, answer: Answer, refusal: Refusal, what?: string): void {
   expect(answer.status, what).toBe(refusal.statusCode);
   expect(answer.body, what).toEqual(route.method === 'HEAD' ? '' : refusal);
 }
 
-/** Bodies that would be refused themselves, if anybody looked at them. */
+/** Bodies that are invalid themselves, to show that the credential is checked first. */
 const unreadable: Record<string, [body: string, type: string]> = {
   'malformed JSON': ['{"', 'application/json'],
   'a body past the limit': [`"${'x'.repeat(1_100_000)}"`, 'application/json'],
@@ -126,35 +126,35 @@ const success = (route: DeclaredRoute): number[] => statusesOf(route).success.ma
 describe.each(keyRoutes)('$name', (route) => {
   const needed = scopesOf(route.access) as Scope[];
 
-  test('refuses every key that is not a live one, whatever the body', async () => {
+  test('rejects every key that is not valid, whatever the body', async () => {
     for (const [what, headers] of Object.entries(badKeys))
       expectRefusal(route, await call(route, headers), refusedKey, what);
     await expectRefusalUnread(route, {}, refusedKey);
   });
 
-  test('refuses a key of every other scope, whatever the body', async () => {
+  test('rejects a key with every other scope, whatever the body', async () => {
     const { key } = await own.customer.withScopes(scopes.filter((scope) => !needed.includes(scope)));
     expectRefusal(route, await call(route, withKey(key)), notPermitted);
     await expectRefusalUnread(route, withKey(key), notPermitted);
   });
 
-  test.each(needed)('passes with %s alone', async (scope) => {
+  test.each(needed)('accepts a key with only %s', async (scope) => {
     const records = await makeRecords(t);
     const { key } = await records.customer.withScopes([scope]);
-    // Who sees a job depends on what it does.
+    // Which scopes may see a job depends on its type.
     const seen = { ...records, job: records.jobs[scope] ?? records.job };
     expect(success(route)).toContain((await callFor(route, seen, withKey(key))).status);
   });
 });
 
 describe.each(sessionRoutes)('$name', (route) => {
-  test('refuses everything but a live session, whatever the body', async () => {
+  test('rejects everything except a valid session, whatever the body', async () => {
     for (const [what, headers] of Object.entries(badSessions))
       expectRefusal(route, await call(route, headers), refusedSession, what);
     await expectRefusalUnread(route, {}, refusedSession);
   });
 
-  test('passes with the session of an admin', async () => {
+  test('accepts the session of an admin', async () => {
     const records = await makeRecords(t);
     const token = await openSession(t, records.customer.id, records.customer.adminId);
     expect(success(route)).toContain((await callFor(route, records, withSession(token))).status);
@@ -162,7 +162,7 @@ describe.each(sessionRoutes)('$name', (route) => {
 });
 
 describe.each(adminRoutes)('$name', (route) => {
-  test('refuses a member, whatever the body', async () => {
+  test('rejects a member, whatever the body', async () => {
     const member = withSession(await openSession(t, own.customer.id, own.user));
     expectRefusal(route, await call(route, member), notPermitted);
     await expectRefusalUnread(route, member, notPermitted);
@@ -170,13 +170,15 @@ describe.each(adminRoutes)('$name', (route) => {
 });
 
 describe.each(publicRoutes)('$name', (route) => {
-  test('answers without a credential, and whatever credential is sent', async () => {
+  test('answers without a credential, and with any credential', async () => {
     for (const headers of [...Object.values(badKeys), ...Object.values(badSessions)])
       expect(success(route)).toContain((await callFor(route, own, headers)).status);
   });
 });
 
-/** Every place where a request names a record: the path's, and each of its body; of an array also the second element. */
+/**
+ * All positions of a request that refer to a record: in the path and in the body; of an array also its second element.
+ */
 function referencesOf(route: DeclaredRoute): string[] {
   const inBody = positionsOf(route.body ?? {}).flatMap(({ pointer, schema }) =>
     schema['format'] === 'uuid' && !unchecked.has(placeOf(pointer)) ? [pointer] : [],
@@ -189,7 +191,7 @@ function referencesOf(route: DeclaredRoute): string[] {
 
 const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(pointer);
 
-/** The one read of the contract that answers an unknown id with 200. */
+/** The only route that answers an unknown id with 200. */
 const isNullWhenUnknown = ({ method, url }: DeclaredRoute): boolean =>
   url === '/api/ext/company/:id' && (method === 'GET' || method === 'HEAD');
 
@@ -197,7 +199,7 @@ const references = routes.flatMap((route) =>
   referencesOf(route).map((pointer) => ({ route, pointer, name: route.name })),
 );
 
-/** The body of a request in which only the id at `pointer` is another; what stands before it in its array is the caller's own. */
+/** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */
 function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
   if (!route.body || route.method === 'HEAD') return undefined;
   if (pointer === 'the path') return bodyFor(route, records);
@@ -223,7 +225,7 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
         : withKey(customer.key);
   });
 
-  /** The whole answer but what differs between any two. */
+  /** Returns the response without the parts that differ between any two requests. */
   async function answerTo(id: string): Promise<{ status: number; headers: object; bytes: string }> {
     const body = bodyWithId(route, records, pointer, id);
     const answer = await t.app.inject({
@@ -236,7 +238,7 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
     return { status: answer.statusCode, headers, bytes: answer.payload };
   }
 
-  test("of another customer's record or of none: the same 404, and nothing written", async () => {
+  test("of another customer's record or an unknown one is the same 404, and nothing is written", async () => {
     const before = await snapshot(t);
     const answer = await answerTo(recordAt(foreign, inPath ? route.url : placeOf(pointer)));
     expect(await answerTo(nobodysId)).toEqual(answer);
@@ -246,7 +248,7 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
     expect(JSON.parse(answer.bytes)).toMatchObject({ code: 'not_found', errors: [{ path: pointer }] });
   });
 
-  test('of a record of their own: it succeeds', async () => {
+  test("of the customer's own record succeeds", async () => {
     const own = recordAt(records, inPath ? route.url : placeOf(pointer), isSecond(pointer));
     expect(success(route)).toContain((await answerTo(own)).status);
   });

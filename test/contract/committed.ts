@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { appWithoutDatabase, declaredRoutes, describeAccess, statusesOf, type DeclaredRoute } from './declared.ts';
 
-/** The committed pictures of the contract and what they have to be, by path. */
+/** Returns the expected content of the committed contract files, by path. */
 export async function contractFiles(): Promise<Record<string, string>> {
   return {
     [join(import.meta.dirname, 'routes.txt')]: inventory((await declaredRoutes()).documented),
@@ -9,7 +9,9 @@ export async function contractFiles(): Promise<Record<string, string>> {
   };
 }
 
-/** One line a route: method, path, who may call it, which rate limits count it, success statuses, error statuses. */
+/**
+ * Formats the route inventory, one line per route: method, path, access, rate limits, success statuses, error statuses.
+ */
 export function inventory(routes: DeclaredRoute[]): string {
   const rows = routes
     .filter(({ method }) => method !== 'HEAD')

@@ -7,21 +7,21 @@ import { policiesOf } from '../../src/plugins/rate-limits.ts';
 import type { Policy } from '../../src/rate-limits.ts';
 import type { Access } from '../../src/schemas/scopes.ts';
 
-/** A JSON schema, or a part of one. */
+/** A JSON schema or a part of it. */
 export type Json = Record<string, unknown>;
 
-/** A route of the service as it was declared, documented ones only. HEAD stands beside its GET. */
+/** A documented route as declared. HEAD has an entry beside its GET. */
 export interface DeclaredRoute {
-  /** `POST /api/ext/contacts` */
+  /** Method and path, e.g. `POST /api/ext/contacts`. */
   name: string;
   method: string;
   url: string;
   access: Access;
-  /** The rate limits that count its requests. */
+  /** The rate limit policies that count the route's requests. */
   policies: Policy[];
   params: Json | undefined;
   body: Json | undefined;
-  /** By status, as strings. */
+  /** Response schemas by status (as strings). */
   responses: Record<string, Json>;
 }
 
@@ -39,13 +39,13 @@ const noDatabase: SharedDatabase = {
   close: async () => {},
 };
 
-/** The real app with nothing behind it, for what is decided before any record is looked at. Not ready yet. */
+/** Builds the real app without a database, for tests of what is decided before any record is read. Not ready yet. */
 export const appWithoutDatabase = (environment: Record<string, string> = {}): FastifyInstance => {
   const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', ...environment });
   return buildApp({ config, db: noDatabase, catalog: openCatalog(config, noDatabase) });
 };
 
-/** Every route of the app, from the app itself: what is added tomorrow is in it. */
+/** Returns every route of the app, read from the app itself, so that new routes are included. */
 export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; hidden: DeclaredRoute[] }> {
   const app = appWithoutDatabase();
   const seen: { method: string; url: string; schema: FastifySchema | undefined; config: FastifyContextConfig }[] = [];
@@ -55,7 +55,7 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
         method,
         url: route.url,
         get schema() {
-          return route.schema; // completed by hooks that run after this one
+          return route.schema; // hooks that run after this one complete the schema
         },
         get config() {
           return route.config ?? {};
@@ -78,19 +78,19 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
   return { documented: routes.filter(({ hidden }) => !hidden), hidden: routes.filter(({ hidden }) => hidden) };
 }
 
-/** The scopes of which a key needs one; none for a route that takes no key. */
+/** Returns the scopes of which a key needs one; empty for a route that accepts no key. */
 export function scopesOf(access: Access): readonly string[] {
   if ('scope' in access) return [access.scope];
   return 'anyScope' in access ? access.anyScope : [];
 }
 
-/** `contacts:read`, `a | b`, `session admin`, `public` */
+/** Formats a route's access: `contacts:read`, `a | b`, `session admin` or `public`. */
 export function describeAccess(access: Access): string {
   if ('public' in access) return 'public';
   return 'session' in access ? `session ${access.session}` : scopesOf(access).join(' | ');
 }
 
-/** Statuses of success, and of errors. */
+/** Returns the success statuses and the error statuses of a route. */
 export function statusesOf(route: DeclaredRoute): { success: string[]; errors: string[] } {
   const statuses = Object.keys(route.responses);
   return { success: statuses.filter((status) => status < '400'), errors: statuses.filter((status) => status >= '400') };

@@ -9,14 +9,16 @@ import { declaredRoutes, type DeclaredRoute } from './declared.ts';
 import { attacksOn, mostFaults, type Attack } from './hostile-bodies.ts';
 import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
 
-/** Chooses the bodies. `HOSTILE_SEED` repeats a run, `HOSTILE_BODIES` sets how many there are. */
+/** Seed of the random choice of bodies. `HOSTILE_SEED` repeats a run; `HOSTILE_BODIES` sets the number of bodies. */
 const seed = Number(process.env['HOSTILE_SEED'] ?? Date.now() % 1_000_000);
 const bodies = Number(process.env['HOSTILE_BODIES'] ?? 100);
 
-/** What the service needs itself, and what a body may take beside it, in MiB: a process that needs more dies. */
+/**
+ * Memory of the service itself, and memory that one body may need in addition (MiB). A process that needs more dies.
+ */
 const heap = { service: 80, body: 100 };
 
-/** A second, with five times slack. */
+/** Time limit of one request (ms): one second, with five times slack. */
 const mostMs = 5_000;
 
 const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
@@ -40,7 +42,7 @@ const shuffled = <T>(items: T[], random: () => number): T[] =>
     .toSorted((one, other) => one.rank - other.rank)
     .map(({ item }) => item);
 
-/** Numbers from 0 to 1 that depend on the seed alone (mulberry32). */
+/** Returns a generator of numbers from 0 to 1 that depend only on the seed (mulberry32). */
 function randomFrom(start: number): () => number {
   let state = start;
   return () => {
@@ -55,7 +57,7 @@ interface Attempt extends Attack {
   route: DeclaredRoute;
 }
 
-/** Attempts at random, and among them each route, each kind and all that have the most faults. */
+/** Chooses random attempts that include each route, each kind, and all attempts with the most faults. */
 function chosen(): Attempt[] {
   const every = routes.flatMap((route) => attacksOn(route.body!).map((attack) => ({ ...attack, route })));
   const attempts = shuffled(every, randomFrom(seed));
@@ -69,7 +71,7 @@ function chosen(): Attempt[] {
   return [...wanted, ...attempts.filter((one) => !wanted.has(one))].slice(0, Math.max(bodies, wanted.size));
 }
 
-/** Sends a body and reads the answer. */
+/** Sends a body and reads the response. */
 async function send({ route }: Attempt, text: string): Promise<{ status: number; payload: Buffer }> {
   const { key } = records.customer;
   const sent = request(`${server.url}${pathOf(route, records)}`, {
@@ -87,8 +89,8 @@ async function send({ route }: Attempt, text: string): Promise<{ status: number;
 }
 
 /**
- * Processor time of the server so far, in ms: no shorter than its event loop stood still, and the same on a busy machine.
- * Where the system does not tell, the time of day.
+ * Returns the CPU time of the server so far (ms). It is at least as long as its event loop was blocked, and does not
+ * depend on how busy the machine is. Returns the time of day on systems that do not report CPU time.
  */
 function spentMs(): number {
   if (process.platform !== 'linux') return performance.now();
@@ -98,7 +100,7 @@ function spentMs(): number {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-test('every route refuses hostile bodies in time, in brief and within its memory', async () => {
+test('every route rejects hostile bodies quickly, with a short response and within its memory', async () => {
   for (const attempt of chosen()) {
     const what = `${attempt.route.name}: ${attempt.kind} at "${attempt.pointer}" (HOSTILE_SEED=${seed})`;
     const text = attempt.text(knownOf(records));

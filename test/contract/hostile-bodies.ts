@@ -2,28 +2,28 @@ import type { Json } from './declared.ts';
 import { Raw, toJson } from './mistakes.ts';
 import { isReadByCode, positionsOf, replaced, requiredOf, sampleBody, typesOf, type Known } from './positions.ts';
 
-/** Bodies of about a mebibyte that cost their reader more than they cost their sender. */
+/** A body of about 1 MiB that is more expensive to read than to send. */
 export interface Attack {
   kind: string;
-  /** Where in the body the hostile value stands. */
+  /** JSON pointer to the hostile value. */
   pointer: string;
   /** The body, as JSON text. */
   text(known: Known): string;
 }
 
-/** A hostile value as JSON text; for an array's place with an element that its schema takes. */
+/** Returns a hostile value as JSON text. For an array it contains an element that the schema accepts. */
 type Hostile = (element: unknown) => string;
 
-/** A little less than a body may have, for what stands around it. */
+/** Size of a hostile value (bytes): a little less than the body limit, to leave space for the rest of the body. */
 const size = 1024 * 1024 - 2_048;
 
-/** As many copies as have room, joined by commas. */
+/** Returns as many copies of a text as fit, joined by commas. */
 const repeated = (element: string): string =>
   Array(Math.floor(size / (element.length + 1)))
     .fill(element)
     .join(',');
 
-/** As many elements as have room, each by its number. */
+/** Returns as many elements as fit, each created from its index. */
 function numbered(element: (i: number) => string): string {
   const elements: string[] = [];
   for (let length = 0; length < size; length += elements.at(-1)!.length + 1) elements.push(element(elements.length));
@@ -36,7 +36,7 @@ const nested = (open: string, close: string, levels: number): string =>
 const longName = 'k'.repeat(size * 0.7);
 const escaped = (code: string): string => `"${`\\u${code}`.repeat(Math.floor(size / 6))}"`;
 
-/** Values that are hostile wherever they stand, as JSON text. */
+/** JSON texts that are hostile at any position. */
 const anywhere: Record<string, Hostile> = {
   'deep arrays': () => nested('[', ']', size / 2 - 1),
   'deep objects': () => nested('{"a":', '}', Math.floor(size / 6) - 1),
@@ -73,7 +73,7 @@ const anywhere: Record<string, Hostile> = {
   'names like that of the prototype': () => `[${repeated(String.raw`"__proto__"`)}]`,
 };
 
-/** Texts that look like what the schema's format wants, until they end. */
+/** Texts that match the schema's format except for their end. */
 const almost: Record<string, string> = {
   email: `a@${'a.'.repeat(size / 2 - 10)}`,
   'date-time': `2026-03-14T09:26:53.${'1'.repeat(size - 30)}`,
@@ -82,7 +82,7 @@ const almost: Record<string, string> = {
   'key-name': 'x'.repeat(size),
 };
 
-/** Values that are hostile to what the schema says of a place. */
+/** Values that are hostile to the schema of a position. */
 function fitting(schema: Json): Record<string, Hostile> {
   const types = typesOf(schema);
   const text = almost[String(schema['format'])];
@@ -96,7 +96,7 @@ function fitting(schema: Json): Record<string, Hostile> {
   };
 }
 
-/** The kind with the most faults: each of some 300,000 elements lacks several members. */
+/** The kind of body with the most faults: each of about 300,000 elements lacks several fields. */
 export const mostFaults = 'elements that lack everything';
 
 const ofElements: Record<string, Hostile> = {
@@ -109,7 +109,7 @@ const ofElements: Record<string, Hostile> = {
 const faulty = (element: unknown): string =>
   JSON.stringify(typeof element === 'string' ? `${element}x` : { ...(element as object), unknown: 1 });
 
-/** Each hostile value at each place that a body's schema knows, its root included. */
+/** Returns a body for each hostile value at each position of a schema, including its root. */
 export const attacksOn = (schema: Json): Attack[] =>
   positionsOf(schema).flatMap(({ pointer, schema: here }) =>
     Object.entries({ ...anywhere, ...fitting(here) }).map(([kind, value]) => ({

@@ -4,7 +4,10 @@ import { describe, expect, test } from 'vitest';
 import { contractFiles } from './committed.ts';
 import { declaredRoutes, describeAccess, statusesOf } from './declared.ts';
 
-/** The endpoints that the API description and its decisions promise, typed by hand: not taken from the code they are held against. */
+/**
+ * The endpoints that the API description and its decisions promise. Written by hand, not derived from the code that
+ * they are compared with.
+ */
 const promised = `
   GET    /api/ext/customer/summary    customer:read      200
   GET    /api/ext/customer/users      customer:read      200
@@ -56,7 +59,7 @@ const { documented, hidden } = await declaredRoutes();
 const files = await contractFiles();
 
 describe('the contract', () => {
-  test.each(Object.keys(files).map((path) => [basename(path), path]))('is the committed %s', async (name, path) => {
+  test.each(Object.keys(files).map((path) => [basename(path), path]))('equals the committed %s', async (name, path) => {
     const hint = `${name} is not what the routes say; if that was meant: npm run contract`;
     expect(await readFile(path, 'utf8').catch(() => ''), hint).toBe(files[path]);
   });
@@ -64,13 +67,13 @@ describe('the contract', () => {
   const lines = promised
     .split('\n')
     .flatMap((line) => (line.trim() === '' ? [] : [line.trim().split(/\s{2,}|(?<=^[A-Z]+)\s+/)]));
-  test.each(lines)('has %s %s for %s, answering %s', (method, url, access, status) => {
+  test.each(lines)('has %s %s for %s with status %s', (method, url, access, status) => {
     const route = documented.find((route) => route.name === `${method} ${url}`);
     expect(route && describeAccess(route.access)).toBe(access);
     expect(statusesOf(route!).success).toEqual([status]);
   });
 
-  test('has no route that is neither documented nor for everybody', () => {
+  test('has no undocumented route that requires a credential', () => {
     expect(hidden.filter(({ access }) => !('public' in access)).map(({ name }) => name)).toEqual([]);
   });
 });

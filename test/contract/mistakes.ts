@@ -1,10 +1,10 @@
 import type { Json } from './declared.ts';
 import { typesOf } from './positions.ts';
 
-/** A value that a schema must not take, by what is wrong with it. `raw` stands for JSON that no value prints as. */
+/** An invalid value for a schema, with a description. `Raw` stands for JSON text that no value serialises to. */
 export type Mistake = [what: string, value: unknown];
 
-/** JSON text in the place of a value. */
+/** JSON text that replaces a value. */
 export class Raw {
   readonly json: string;
   constructor(json: string) {
@@ -12,7 +12,7 @@ export class Raw {
   }
 }
 
-/** The body as JSON, `Raw` values as they are. */
+/** Serialises a body as JSON, with `Raw` values as they are. */
 export function toJson(body: unknown): string {
   const raws: string[] = [];
   const marked = JSON.stringify(body, (_key, value: unknown) =>
@@ -31,14 +31,14 @@ const oneOfEach: Record<string, unknown> = {
   object: {},
 };
 
-/** A value of every type that the schema does not name: nothing is coerced. */
+/** Returns a value of every type that the schema does not allow: nothing may be coerced. */
 export function wrongTypes(schema: Json): Mistake[] {
   const types = typesOf(schema);
   const taken = new Set(types.includes('number') ? [...types, 'integer'] : types);
   return Object.entries(oneOfEach).filter(([type]) => !taken.has(type));
 }
 
-/** Values of the right type that break what else the schema says. */
+/** Returns values of the right type that break other rules of the schema. */
 export function outOfBounds(schema: Json, sample: unknown): Mistake[] {
   const types = typesOf(schema);
   return [
@@ -61,7 +61,7 @@ function badTexts(schema: Json): Mistake[] {
   ];
 }
 
-/** Texts that look like what they are not; Ajv's own formats take some of them, and Postgres refuses those. */
+/** Texts that look valid but are not. Ajv's own formats accept some of them, and PostgreSQL rejects those. */
 export const badFormats: Record<string, string[]> = {
   uuid: [
     '',

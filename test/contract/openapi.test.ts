@@ -28,7 +28,7 @@ const operationOf = (url: string, method: string): Operation | undefined =>
 const root = join(import.meta.dirname, '..', '..');
 
 describe('the OpenAPI document', () => {
-  test('is serialised once, however often and by whatever name it is asked for', async () => {
+  test('is serialised once, however often and under whichever path it is requested', async () => {
     const asked = appWithoutDatabase();
     await asked.ready();
     const kept: object = asked.swagger();
@@ -46,7 +46,7 @@ describe('the OpenAPI document', () => {
     expect(times).toBe(1);
   });
 
-  test('is OpenAPI 3.1 in which a public linter finds nothing (Redocly, recommended rules)', async () => {
+  test('is OpenAPI 3.1 without findings of a public linter (Redocly, recommended rules)', async () => {
     const lint = promisify(execFile)(
       join(root, 'node_modules', '.bin', 'redocly'),
       ['lint', join('test', 'contract', 'openapi.json'), '--extends=recommended', '--format=json'],
@@ -57,19 +57,19 @@ describe('the OpenAPI document', () => {
     expect(JSON.parse(stdout)).toMatchObject({ totals: { errors: 0, warnings: 0, ignored: 0 }, problems: [] });
   });
 
-  test('has the documented routes and no other', () => {
+  test('contains exactly the documented routes', () => {
     const operations = Object.entries(document.paths).flatMap(([path, one]) =>
       Object.keys(one).map((method) => `${method} ${path}`),
     );
     expect(operations.length).toBe(routes.length);
   });
 
-  test('names every operation once', () => {
+  test('has a unique id for every operation', () => {
     const names = routes.map(({ url, method }) => operationOf(url, method)?.operationId);
     expect(names).toEqual([...new Set(names)]);
   });
 
-  test.each(routes)('says of $name what it does, who may, and every status', ({ url, method, access, responses }) => {
+  test.each(routes)('describes the summary, access and every status of $name', ({ url, method, access, responses }) => {
     const operation = operationOf(url, method)!;
     expect(operation.summary).toMatch(/\S/);
     expect(operation.tags).toHaveLength(1);
@@ -99,12 +99,12 @@ describe('the OpenAPI document', () => {
 });
 
 interface Shown {
-  /** Of the schema that the example is one of. */
+  /** The schema of the example. */
   pointer: string;
   example: unknown;
 }
 
-/** Examples of schemas, which stand in them, and of bodies, which stand beside theirs. */
+/** Returns the examples inside schemas and those beside the schemas of bodies. */
 function examplesIn(node: unknown, pointer = ''): Shown[] {
   if (typeof node !== 'object' || node === null) return [];
   const { examples, example, schema } = node as { examples?: unknown; example?: unknown; schema?: unknown };

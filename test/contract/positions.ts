@@ -1,15 +1,17 @@
 import type { Json } from './declared.ts';
 
-/** A place in a body where its schema says something: a JSON pointer (array elements are number 0), and the schema there. */
+/**
+ * A position in a body that its schema describes: a JSON pointer (array elements have index 0) and the schema there.
+ */
 export interface Position {
   pointer: string;
   schema: Json;
 }
 
-/** Whether what the schema shows below this place is for readers only, and code has the say. */
+/** Whether the schema below this position is documentation only, and code does the validation. */
 export const isReadByCode = (schema: Json): boolean => 'x-filters' in schema || 'x-order-by' in schema;
 
-/** Every place of a body, from the root down; alternatives of one place each by themselves. */
+/** Returns every position of a body, from the root down. Alternatives at one position are listed separately. */
 export function positionsOf(schema: Json, pointer = ''): Position[] {
   if (isReadByCode(schema)) return [{ pointer, schema }];
   const alternatives = (schema['anyOf'] ?? schema['oneOf']) as Json[] | undefined;
@@ -24,28 +26,29 @@ export const propertiesOf = (schema: Json): Record<string, Json> =>
 
 export const requiredOf = (schema: Json): string[] => (schema['required'] ?? []) as string[];
 
-/** The types that a schema takes; all of them when it names none. */
+/** Returns the types that a schema allows; all types if it names none. */
 export function typesOf(schema: Json): string[] {
   if (schema['type'] !== undefined) return [schema['type']].flat() as string[];
   if ('const' in schema) return [typeof schema['const']];
   return ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
 }
 
-/** The place without its array indices: `/company/id`, `/list_ids`. */
+/** Returns a pointer without its array indices: `/company/id`, `/list_ids`. */
 export const placeOf = (pointer: string): string => pointer.replaceAll(/\/\d+(?=\/|$)/g, '');
 
-/** What a text must be at places where the schema alone cannot say; undefined to leave it to the schema. */
+/** Returns the value for a position where the schema alone is not enough; undefined to derive it from the schema. */
 export type Known = (place: string, schema: Json) => unknown;
 
 /**
- * The smallest valid body in which the place of `pointer` is there: required members, and what leads to that place.
- * @param known values of places, asked for every leaf
+ * Returns the smallest valid body that contains the position of `pointer`: the required fields, and those that lead to
+ * the position.
+ * @param known returns known values of positions; called for every leaf
  */
 export function sampleBody(schema: Json, known: Known, pointer = ''): unknown {
   return sample(schema, known, '', pointer.split('/').slice(1));
 }
 
-/** The same with every member of the root: a body in which something stands that could be written. */
+/** Returns a valid body with every field of its root, so that it contains something to write. */
 export function wholeBody(schema: Json, known: Known, pointer = ''): unknown {
   const bodies = Object.keys(propertiesOf(schema)).map((name) => sampleBody(schema, known, `/${name}`) as Json);
   return Object.assign({}, ...bodies, sampleBody(schema, known, pointer));
@@ -113,7 +116,7 @@ function sampleLeaf(schema: Json, at: string): unknown {
   return format === undefined ? 'x'.repeat(Math.max(1, Number(schema['minLength'] ?? 1))) : formatted[format];
 }
 
-/** A copy of a body with another value at one place; a function gets the value that was there. */
+/** Returns a copy of a body with another value at one position. A function gets the previous value. */
 export function replaced(body: unknown, pointer: string, value: unknown): unknown {
   if (pointer === '') return typeof value === 'function' ? value(body) : value;
   const copy = structuredClone(body);

@@ -17,7 +17,7 @@ import {
 import type { DeclaredRoute, Json } from './declared.ts';
 import type { Known } from './positions.ts';
 
-/** A customer with one record of every kind that a request can refer to. */
+/** A customer with one record of each kind that a request can refer to. */
 export interface Records {
   customer: TestCustomer;
   adminEmail: string;
@@ -26,28 +26,28 @@ export interface Records {
   list: string;
   user: string;
   apiKey: string;
-  /** Its pipeline, and the first stage of it. */
+  /** The customer's pipeline, and its first stage. */
   pipeline: string;
   stage: string;
-  /** An opportunity in which two products stand. */
+  /** An opportunity with two products. */
   opportunity: string;
   product: string;
   secondProduct: string;
-  /** Products that stand in no opportunity. */
+  /** Products that are in no opportunity. */
   unusedProduct: string;
   secondUnusedProduct: string;
-  /** A job that waits, seen by keys of `verify_email:create`. */
+  /** A pending job that keys with `verify_email:create` can see. */
   job: string;
-  /** Such jobs by the scope of keys that see them. */
+  /** Pending jobs, by the scope of the keys that can see them. */
   jobs: Partial<Record<Scope, string>>;
 }
 
 type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs'>;
 
 /**
- * Which kind of record an id refers to: by route for the id of a path, by place for those of a body. A new route or
- * reference is entered here, else the tests that derive their requests from the schemas fail and say so. Where an array
- * may not name the same record twice, `/1` after a place says which one its second element names.
+ * The kind of record that an id refers to: by route for ids in paths, by position for ids in bodies. A new route or
+ * reference must be added here; otherwise the tests that derive requests from the schemas fail and say so. Where an
+ * array must not repeat a record, `/1` after a position gives the kind of its second element.
  */
 const kinds: Record<string, Kind> = {
   '/api/ext/contacts/:id': 'contact',
@@ -83,21 +83,24 @@ const kinds: Record<string, Kind> = {
   '/products/remove/1': 'secondProduct',
 };
 
-/** Ids that are taken as they are given, whatever they name. */
+/** Positions whose ids are accepted whatever they refer to. */
 export const unchecked = new Set(['/source_id', '/ids']);
 
-/** The record that a path or a place of a body refers to; of an array with distinct ids, that of its second element. */
+/**
+ * Returns the record that a path or a position of a body refers to; for an array with distinct ids, that of its second
+ * element.
+ */
 export function recordAt(records: Records, place: string, isSecond = false): string {
   const kind = (isSecond ? kinds[`${place}/1`] : undefined) ?? kinds[place];
-  if (!kind) throw new Error(`${place} takes an id of nothing known: enter it in test/contract/records.ts`);
+  if (!kind) throw new Error(`${place} has an id of an unknown kind: add it to test/contract/records.ts`);
   return records[kind];
 }
 
-/** Every admin's password. */
+/** The password of every admin. */
 export const password = 'correct horse battery';
 let passwordHash: Promise<string> | undefined;
 
-/** Makes them afresh, since the calls under test change and delete them. */
+/** Creates new records, because the calls under test change and delete them. */
 export async function makeRecords({ app, owner, customer: makeCustomer }: TestApp): Promise<Records> {
   const customer = await makeCustomer();
   const made = await customer.post('/contacts', contactBody({ company: { name: unique('Company') } }));
@@ -130,7 +133,7 @@ async function startJobs(customer: TestCustomer, contact: string, list: string) 
   };
 }
 
-/** What is sold, and where it stands. */
+/** Creates products, a pipeline and opportunities. */
 async function makeSales(customer: TestCustomer) {
   const products = Array.from({ length: 4 }, () => make(customer, '/products', productBody()));
   const [product, secondProduct, unusedProduct, secondUnusedProduct] = (await Promise.all(products)) as [
@@ -147,23 +150,23 @@ async function makeSales(customer: TestCustomer) {
   return { ...ids, pipeline: stage!.pipeline_id, stage: stage!.id };
 }
 
-/** What a body says at places where the schema alone cannot tell: existing records, and the admin's login. */
+/** Values of body positions where the schema alone is not enough: ids of existing records, and the admin's login. */
 export const knownOf =
   (records: Records): Known =>
   (place, schema) => {
     if (unchecked.has(place)) return undefined;
     if (schema['format'] === 'uuid') return recordAt(records, place);
-    if (place === '/rules/operator') return 'is_empty'; // the one kind of rule that is whole with its required members
+    if (place === '/rules/operator') return 'is_empty'; // the only kind of rule that is complete with its required fields
     if (place === '/current_password' || place === '/password') return password;
     return place === '/email' ? records.adminEmail : undefined;
   };
 
-/** The path of a route, about the customer's own record unless another id is given. */
+/** Returns the path of a route with the id of the customer's own record, or with another id. */
 export function pathOf(route: DeclaredRoute, records: Records | undefined, id?: string): string {
   return route.url.replace(':id', () => id ?? recordAt(records!, route.url));
 }
 
-/** An open session of a user, as a login would have made it. */
+/** Creates a session of a user, as a login does. */
 export async function openSession({ owner }: TestApp, customerId: string, userId: string): Promise<string> {
   const token = mintToken(sessionPrefix);
   await owner`
@@ -172,7 +175,7 @@ export async function openSession({ owner }: TestApp, customerId: string, userId
   return token.reveal();
 }
 
-/** What every table holds, but for the time of a key's last use, which is noted behind the requests' backs. */
+/** Reads the content of every table, without the time of a key's last use, which is written in the background. */
 export async function snapshot({ owner }: TestApp): Promise<Json> {
   const tables = await owner<{ name: string }[]>`
     select table_name as name

@@ -6,7 +6,7 @@ import { badFormats, outOfBounds, Raw, toJson, wrongTypes } from './mistakes.ts'
 import { isReadByCode, positionsOf, propertiesOf, replaced, requiredOf, sampleBody, typesOf } from './positions.ts';
 import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
 
-// Derived from the routes and their schemas, as the auth matrix is.
+// Derived from the routes and their schemas, like the auth matrix.
 const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
 const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
 const withoutMembers = routes.filter((route) => !withMembers.includes(route));
@@ -34,7 +34,7 @@ interface Answer {
 
 const json = { 'content-type': 'application/json' };
 
-/** Sends bytes as they are, with a credential that the route takes, about records of one's own. */
+/** Sends raw bytes with a credential that the route accepts, referring to the customer's own records. */
 async function send(
   route: DeclaredRoute,
   payload?: string | Buffer | Readable,
@@ -56,7 +56,7 @@ async function send(
   };
 }
 
-/** The error body of the contract and nothing else, with faults at exactly these places. */
+/** Checks that a response is the error body of the contract, with faults at exactly these positions. */
 function expectFaults({ status, body }: Answer, paths: string[], what?: string): void {
   expect(status, what).toBe(400);
   const { errors = [], message, ...rest } = body!;
@@ -78,27 +78,27 @@ function expectRefusal({ status, body }: Answer, code: string, statusCode: numbe
 const known: ReturnType<typeof knownOf> = (place, schema) => knownOf(records)(place, schema);
 const bodyTo = (route: DeclaredRoute, pointer = ''): unknown => sampleBody(route.body!, known, pointer);
 
-/** Members that a body cannot do without. */
+/** The required fields of a body. */
 const missing = (route: DeclaredRoute): string[] => requiredOf(route.body!).map((name) => `/${name}`);
 
 describe.each(routes)('$name', (route) => {
-  test('refuses what is not JSON', async () => {
+  test('rejects a body that is not JSON', async () => {
     const unreadable = ['{', '{"a":}', '{"a":1,}', "{'a':1}", 'nul', '{"a":"\0"}', '{} {}', '\u00a0', 'a=b'];
     for (const payload of unreadable) expectFaults(await send(route, payload), [''], payload);
     expectFaults(await send(route, Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), [''], 'not UTF-8');
   });
 
-  test('refuses properties that reach for the prototype', async () => {
+  test('rejects properties that target the prototype', async () => {
     for (const payload of ['{"__proto__":{"a":1}}', '{"\\u005f_proto__":1}', '{"a":{"constructor":{"prototype":{}}}}'])
       expectFaults(await send(route, payload), [''], payload);
   });
 
-  test('refuses JSON that is no object', async () => {
+  test('rejects JSON that is not an object', async () => {
     for (const payload of ['null', '[]', '[{}]', '"{}"', '5', 'true'])
       expectFaults(await send(route, payload), [''], payload);
   });
 
-  test('takes an empty body, or none, for {}', async () => {
+  test('treats an empty body, or none, as {}', async () => {
     const expected = missing(route);
     for (const [payload, headers] of [
       ['', json],
@@ -112,7 +112,7 @@ describe.each(routes)('$name', (route) => {
     }
   });
 
-  test('names an unknown property', async () => {
+  test('reports an unknown property', async () => {
     for (const [name, pointer] of [
       ['unknown', '/unknown'],
       ['a/b~c', '/a~1b~0c'],
@@ -124,7 +124,7 @@ describe.each(routes)('$name', (route) => {
     }
   });
 
-  test('refuses another content type', async () => {
+  test('rejects another content type', async () => {
     const others = [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -144,12 +144,12 @@ describe.each(routes)('$name', (route) => {
     expectRefusal(untyped, 'unsupported_media_type', 415, 'Unsupported Media Type', 'none');
   });
 
-  test('takes every spelling of the content type', async () => {
+  test('accepts every spelling of the content type', async () => {
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])
       expectFaults(await send(route, '{"unknown":1}', { 'content-type': type }), [...missing(route), '/unknown'], type);
   });
 
-  test('refuses a body of more than 1 MiB, told of beforehand or not, and no smaller one', async () => {
+  test('rejects a body of more than 1 MiB, with or without Content-Length, and no smaller one', async () => {
     const limit = 1024 * 1024;
     const padded = (length: number) => `{"unknown":1}`.padEnd(length);
     for (const payload of [padded(limit + 1), Readable.from([padded(limit), ' '])])
@@ -161,7 +161,7 @@ describe.each(routes)('$name', (route) => {
 describe.each(withMembers)('$name', (route) => {
   const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '');
 
-  test('refuses every value of a wrong type, at its place', async () => {
+  test('rejects every value of a wrong type, with its position', async () => {
     for (const { pointer, schema } of positions)
       for (const [what, value] of wrongTypes(schema))
         expectFaults(
@@ -171,7 +171,7 @@ describe.each(withMembers)('$name', (route) => {
         );
   });
 
-  test('refuses every value out of bounds, at its place', async () => {
+  test('rejects every value out of bounds, with its position', async () => {
     for (const { pointer, schema } of positions)
       for (const [what, value] of outOfBounds(schema, sampleOf(route, pointer, schema)))
         expectFaults(
@@ -181,7 +181,7 @@ describe.each(withMembers)('$name', (route) => {
         );
   });
 
-  test('names every missing property', async () => {
+  test('reports every missing property', async () => {
     for (const { pointer, schema } of positionsOf(route.body!))
       for (const name of requiredOf(schema)) {
         const without = (object: Json) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
@@ -190,7 +190,7 @@ describe.each(withMembers)('$name', (route) => {
       }
   });
 
-  test('names an unknown property at every depth', async () => {
+  test('reports an unknown property at every depth', async () => {
     for (const { pointer, schema } of positions)
       if (schema['additionalProperties'] === false) {
         const body = replaced(bodyTo(route, pointer), pointer, (object: Json) => ({ ...object, unknown: null }));
@@ -198,7 +198,7 @@ describe.each(withMembers)('$name', (route) => {
       }
   });
 
-  test('names every fault at once, whatever its kind', async () => {
+  test('reports all faults at once, whatever their kind', async () => {
     const members = Object.entries(propertiesOf(route.body!));
     const wrong = Object.fromEntries(members.map(([name, schema]) => [name, wrongTypes(schema)[0]![1]]));
     expectFaults(
@@ -213,7 +213,7 @@ describe.each(withMembers)('$name', (route) => {
     ]);
   });
 
-  test('refuses absurd bodies in time and in brief', async () => {
+  test('rejects absurd bodies quickly and with a short response', async () => {
     expectBriefRefusal(await send(route, many), 'unknown properties');
     for (const { pointer, schema } of positions)
       for (const value of absurdities(schema)) {
@@ -222,13 +222,13 @@ describe.each(withMembers)('$name', (route) => {
       }
   });
 
-  test('bounds every text, number, array and free-form object', () => {
+  test('has a limit for every text, number, array and free-form object', () => {
     const unbounded = positionsOf(route.body!).filter(({ schema }) => !isBounded(schema));
     expect(unbounded.map(({ pointer }) => pointer)).toEqual([]);
   });
 });
 
-test('absurd JSON of anybody is refused in time and in brief', async () => {
+test('absurd JSON from an anonymous caller is rejected quickly and with a short response', async () => {
   const login = routes.find(({ name }) => name === 'POST /api/auth/login')!;
   const deepObject = `${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}`;
   const manyUnkeepable = `{"a":[${String.raw`"\u0000",`.repeat(100_000)}0]}`;
@@ -239,7 +239,7 @@ test('absurd JSON of anybody is refused in time and in brief', async () => {
 const deep = '['.repeat(200_000) + ']'.repeat(200_000);
 const many = `{${Array.from({ length: 70_000 }, (_, i) => `"u${i}":${i}`).join(',')}}`;
 
-/** JSON of the right type that is as large, deep or faulty as a body can be; texts where their form is looked at. */
+/** JSON of the right type that is as large, deep or invalid as a body can be; texts where their format is checked. */
 function absurdities(schema: Json): string[] {
   const types = typesOf(schema);
   return [
@@ -249,7 +249,7 @@ function absurdities(schema: Json): string[] {
   ];
 }
 
-/** Whatever the number of faults, and however long what they name. */
+/** Checks that an error response is short, whatever the number of faults and the length of names. */
 function expectBriefRefusal({ status, body }: Answer, what: string): void {
   expect(status, what).toBe(400);
   expect(Buffer.byteLength(JSON.stringify(body)), what).toBeLessThanOrEqual(64 * 1024);
@@ -259,7 +259,7 @@ function expectBriefRefusal({ status, body }: Answer, what: string): void {
     expect(text.length, what).toBeLessThanOrEqual(500);
 }
 
-/** A value of the place that has what its mistakes are made of: an array with an element. */
+/** Returns a value for a position that its mistakes can be built from: an array with an element. */
 function sampleOf(route: DeclaredRoute, pointer: string, schema: Json): unknown {
   const along = schema['items'] && !isReadByCode(schema) ? `${pointer}/0` : pointer;
   const body = bodyTo(route, along);
@@ -279,22 +279,22 @@ function isBounded(schema: Json): boolean {
 }
 
 describe.each(withoutMembers)('$name', (route) => {
-  test('refuses any property in a body that it does not need', async () => {
+  test('rejects any property, because it declares no body', async () => {
     expectFaults(await send(route, '{"a":1,"b":{"c":null}}'), ['/a', '/b']);
   });
 });
 
 describe.each(routes.filter(({ url }) => url.includes(':id')))('$name', (route) => {
-  test('refuses an id that is no UUID', async () => {
+  test('rejects an id that is not a UUID', async () => {
     for (const id of badFormats['uuid']!) {
       const answer = await send(route, undefined, {}, { records, id: encodeURIComponent(id) });
       expectFaults(answer, ['/id'], id);
     }
   });
 
-  test('refuses an id that cannot be read', async () => {
+  test('rejects an id that cannot be decoded', async () => {
     for (const id of ['%00', '%20', '%ff', '%zz', '%', '%E0%A4%A', 'x'.repeat(5_000), '..%2f..', '%2e%2e'])
-      // 405: the last of them leads to the path above, which may know other methods.
+      // 405: the last one matches the parent path, which may support other methods.
       expect([400, 404, 405], id).toContain((await send(route, undefined, {}, { records, id })).status);
   });
 });

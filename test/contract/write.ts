@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { contractFiles } from './committed.ts';
 
-// `npm run contract`: after a change of the contract that was meant, its committed pictures are written anew.
+// `npm run contract` runs this script: it rewrites the committed contract files after an intended change of the
+// contract.
 for (const [path, text] of Object.entries(await contractFiles())) await writeFile(path, text);
