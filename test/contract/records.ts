@@ -133,7 +133,7 @@ async function startJobs(customer: TestCustomer, contact: string, list: string) 
   };
 }
 
-/** Creates products, a pipeline and opportunities. */
+/** Creates products and an opportunity in the customer's first pipeline stage. Returns their ids. */
 async function makeSales(customer: TestCustomer) {
   const products = Array.from({ length: 4 }, () => make(customer, '/products', productBody()));
   const [product, secondProduct, unusedProduct, secondUnusedProduct] = (await Promise.all(products)) as [

@@ -4,8 +4,9 @@ import { afterAll, beforeAll, inject } from 'vitest';
 const patience = 600_000;
 
 /**
- * Has the tests of this file run while no other file of violent tests does: several clusters that are killed and frozen at
- * once on few cores would show the machine's limits, not the service's. To be called before anything else is begun.
+ * Prevents the tests of this file from running at the same time as other files that call it. Several clusters killed
+ * and frozen at once on few cores would show the limits of the machine, not of the service. Call it before anything
+ * else is started.
  */
 export function runAlone(): void {
   let sql: postgres.Sql | undefined;

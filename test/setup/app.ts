@@ -11,25 +11,25 @@ import { watchAnswers } from './conformance.ts';
 import { createDatabase } from './database.ts';
 import { makeCustomer, type TestCustomer } from './factories.ts';
 
-/** The real app on a database of its own, and ways to look behind its back. */
+/** The real app on its own database, with direct access to what is behind it. */
 export interface TestApp {
   app: FastifyInstance;
   config: Config;
   db: SharedDatabase;
   catalog: Catalog;
   verifier: Verifier;
-  /** The database as its owner sees it: to age rows and to recount. */
+  /** The database as its owner, to age rows and to recount. */
   owner: postgres.Sql;
   ownerUrl: string;
   superuserUrl: string;
   url: string;
-  /** A fresh customer with an admin and a key of every scope. */
+  /** Creates a customer with an admin and a key with every scope. */
   customer: () => Promise<TestCustomer>;
 }
 
 const opened: { test: TestApp; drop: () => Promise<void>; faultyAnswers: string[] }[] = [];
 
-// At the top, so that it belongs to the file that imports this: Vitest forgets what is registered inside `beforeAll`.
+// At the top level, so that the hook belongs to the importing file: Vitest drops hooks registered inside `beforeAll`.
 afterAll(async () => {
   for (const { test, drop } of opened) {
     await test.app.close();
@@ -40,19 +40,20 @@ afterAll(async () => {
     await drop();
   }
   const faults = new Set(opened.flatMap(({ faultyAnswers }) => faultyAnswers));
-  if (faults.size > 0) throw new Error(`Answers are not as their routes declare them:\n${[...faults].join('\n')}`);
+  if (faults.size > 0) throw new Error(`Responses differ from what their routes declare:\n${[...faults].join('\n')}`);
 });
 
-/** For tests that send many requests at once and want them answered, however slow the machine is. */
+/** Configuration for tests that send many requests at once and expect answers however slow the machine is. */
 export const patient = { DATABASE_QUEUE_MS: '60000', DATABASE_QUEUE_LENGTH: '10000' };
 
 /**
- * Builds the app as `serve` does, for the tests of one file; everything is closed and dropped after them, and every answer
- * it gave must have been as its route declares.
+ * Builds the app as `serve` does, for the tests of one file. After them everything is closed and dropped, and every
+ * response must have conformed to its route's declaration.
  */
 export async function startApp(environment: Record<string, string> = {}): Promise<TestApp> {
   const { drop, ...database } = await createDatabase();
-  // Slowness is no overload here: tests share few cores, and some send what takes long. All requests come from one address.
+  // Overload detection is off: tests share few cores, and some send expensive requests. All requests come from one
+  // address.
   const quiet = { LOG_LEVEL: 'silent', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000', RATE_LIMITS: 'off' };
   const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
   const db = openDatabase(config, database.url);

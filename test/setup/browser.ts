@@ -4,20 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium, type BrowserContext } from 'playwright-core';
 
-/** Where the system keeps Chromium or Chrome; playwright's own download is not used. */
+/** Path of the installed Chromium or Chrome; playwright's own download is not used. */
 const executable = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
-/** Whether there is a browser to test with. */
+/** Whether a browser is installed. */
 export const hasBrowser = executable !== undefined;
 
-/** A browser that can reach this machine only, and what it tried to reach beyond. */
+/** A browser that can reach only this machine, with the list of blocked requests. */
 export interface LoopbackBrowser {
   context: BrowserContext;
   refused: string[];
   close(): Promise<void>;
 }
 
-/** Starts a real browser; every request that leaves loopback is refused and noted. */
+/** Starts a real browser. Requests beyond loopback are blocked and recorded. */
 export async function openBrowser(): Promise<LoopbackBrowser> {
   const profile = await mkdtemp(join(tmpdir(), 'browser-'));
   const quiet = [

@@ -3,14 +3,14 @@ import { join } from 'node:path';
 
 const cli = join(import.meta.dirname, '../../src/cli.ts');
 
-/** What a run of the command line left behind. */
+/** The result of a command line run. */
 export interface Run {
   code: number | null;
   stdout: string;
   stderr: string;
 }
 
-/** Runs the command line as a shell does, in an environment of nothing but these variables. */
+/** Runs the command line as a shell does, with only these environment variables. */
 export function runCli(
   words: string[],
   environment: Record<string, string>,
@@ -25,7 +25,7 @@ export function runCli(
     if (closeStdout) child.stdout.destroy();
     child.on('error', reject);
     child.on('close', (code) => resolve({ ...run, code }));
-    child.stdin.on('error', () => {}); // a command that reads no input may be gone before it is written
+    child.stdin.on('error', () => {}); // a command that reads no input may exit before the input is written
     child.stdin.end(input);
   });
 }

@@ -6,8 +6,8 @@ const ajv = new Ajv2020({ allErrors: true, strict: false, formats });
 const compiled = new WeakMap<object, ValidateFunction>();
 
 /**
- * Holds every answer of an app against the schema that its route declares for that status.
- * @returns what did not conform, growing as the app answers
+ * Checks every response of an app against the schema that its route declares for the status.
+ * @returns the deviations found so far; grows as the app responds
  */
 export function watchAnswers(app: FastifyInstance): string[] {
   const faults: string[] = [];
@@ -38,7 +38,7 @@ function faultOf(
   return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: '' });
 }
 
-/** A record is answered with its ETag exactly where the contract shows one. */
+/** Returns a fault if a response lacks the ETag that its route declares, or has one that is not declared. */
 function tagFault({ routeOptions }: FastifyRequest, reply: FastifyReply, payload: unknown): string | undefined {
   const isDeclared = routeOptions.config.etag === true && reply.statusCode < 300 && payload !== 'null';
   return reply.hasHeader('etag') === isDeclared

@@ -2,19 +2,19 @@ import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { inject } from 'vitest';
 
-/** A database of one's own, migrated and empty. */
+/** A database for one test file, migrated and empty. */
 export interface TestDatabase {
-  /** As the service logs in. */
+  /** URL with the service's login. */
   url: string;
-  /** As its owner, who may do anything in it. */
+  /** URL with the login of the owner, who may do anything in this database. */
   ownerUrl: string;
-  /** As the server's superuser, who may also end other people's connections. */
+  /** URL with the login of the superuser, who may also terminate connections of others. */
   superuserUrl: string;
-  /** Removes it, whoever is still connected. */
+  /** Drops the database, even if there are connections to it. */
   drop(): Promise<void>;
 }
 
-/** Clones the migrated template, or for the tests of migrations makes a database with nothing in it. */
+/** Clones the migrated template, or creates an empty database for tests of migrations. */
 export async function createDatabase(content: 'migrated' | 'nothing' = 'migrated'): Promise<TestDatabase> {
   const logins = inject('postgres');
   const template = content === 'migrated' ? logins.template : 'template0';
@@ -28,7 +28,7 @@ export async function createDatabase(content: 'migrated' | 'nothing' = 'migrated
   };
 }
 
-/** Runs something as the server's superuser, in its maintenance database. */
+/** Runs a function as the server's superuser, in the maintenance database. */
 export async function asSuperuser<T>(work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
   const sql = postgres(`${inject('postgres').superuser}postgres`, { max: 1, fetch_types: false, onnotice: () => {} });
   try {

@@ -3,8 +3,8 @@ import { openCatalog } from '../../src/catalog/open.ts';
 import { readConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/db.ts';
 
-// The real app, but for this: where a request says so, the process dies after its work is committed and before a byte of
-// the answer is sent.
+// The real app, with one change: if a request asks for it, the process dies after its transaction has committed and
+// before any byte of the response is sent.
 const config = readConfig();
 const db = openDatabase(config, config.DATABASE_URL!);
 const app = buildApp({ config, db, catalog: openCatalog(config, db) });

@@ -3,16 +3,19 @@ import { inject } from 'vitest';
 
 const given = inject('elasticsearch');
 
-/** For `describe.skipIf`: there is no Elasticsearch. */
+/** True if there is no Elasticsearch; for `describe.skipIf`. */
 export const noElasticsearch = given.address === null;
-/** The same: there are no nodes that can be hurt. */
+/** True if no separate Elasticsearch nodes can be started; for `describe.skipIf`. */
 export const noNodes = !given.nodes;
-/** What to end the name of such a group of tests with: nothing where they can run. */
+/** Suffix for the name of a test group that needs Elasticsearch; empty if it is available. */
 export const need = noElasticsearch ? `(needs Elasticsearch: ${given.remedies.server})` : '';
-/** The same for nodes. Where there is no server either it is the same need, which is told once. */
+/**
+ * Suffix for the name of a test group that needs nodes of its own; empty if they are available. Without any
+ * Elasticsearch it is the same as `need`, so that the need is reported once.
+ */
 export const needNodes = need === '' && noNodes ? `(needs Elasticsearch of its own: ${given.remedies.nodes})` : need;
 
-/** The environment of a catalog of one's own there. */
+/** Returns the environment variables for a new catalog on the shared Elasticsearch. */
 export async function ownCatalog(more: Record<string, string> = {}): Promise<Record<string, string>> {
   const answer = await fetch(given.address!);
   if (!answer.ok) throw new Error(await answer.text());
@@ -24,7 +27,7 @@ export async function ownCatalog(more: Record<string, string> = {}): Promise<Rec
   };
 }
 
-/** Deletes such a catalog, index by index: clusters refuse wildcards here. */
+/** Deletes a catalog of `ownCatalog`, index by index, because clusters reject wildcards here. */
 export async function dropCatalog({
   ELASTICSEARCH_URL: url,
   ELASTICSEARCH_INDEX: name,

@@ -12,16 +12,16 @@ import type { Pool } from '../../src/schemas/credits.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 import { mintToken } from '../../src/tokens.ts';
 
-type Json = any; // eslint-disable-line typescript/no-explicit-any -- answers are looked into freely by tests
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
-/** An answer as a client sees it. */
+/** A response as a client sees it. */
 export interface Answer {
   status: number;
   headers: LightMyRequestResponse['headers'];
   body: Json;
 }
 
-/** A customer and a client that calls the external API with one of its keys. */
+/** A customer, with a client that calls the external API with one of its keys. */
 export interface TestCustomer {
   id: string;
   adminId: string;
@@ -32,17 +32,17 @@ export interface TestCustomer {
   post: (path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
   patch: (path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
   delete: (path: string, headers?: Record<string, string>) => Promise<Answer>;
-  /** A client with another key of the same customer, of these scopes. */
+  /** Creates a client with another key of the same customer, with these scopes. */
   withScopes: (permissions: Scope[]) => Promise<TestCustomer>;
 }
 
-/** The app's database, as the service itself uses it. */
+/** The app's database, used as the service itself. */
 export const dbOf = (app: FastifyInstance): Database => app.db.for({ customerId: serviceItself });
 
-/** A short text that no other test uses. */
+/** Returns a short text that no other test uses. */
 export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).toString('hex')}`;
 
-/** A customer as the command line makes one, with an admin and a key of every scope. */
+/** Creates a customer as the command line does, with an admin and a key with every scope. */
 export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> {
   const { id, adminId } = await dbOf(app).transaction(async (sql) => {
     const customer = await insertCustomer(sql, { business_name: unique('Customer'), country: null, city: null });
@@ -58,11 +58,11 @@ export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> 
   return clientOf(app, id, adminId, [...scopes]);
 }
 
-/** Gives a customer credits. */
+/** Adds credits to a customer. */
 export const grant = (app: FastifyInstance, customerId: string, pool: Pool, amount: number): Promise<void> =>
   dbOf(app).transaction((sql) => grantCredits(sql, customerId, { pool, amount, note: null }));
 
-/** A user of a customer; nobody knows their password. */
+/** Creates a user of a customer, with an unknown password. */
 export async function makeUser(
   app: FastifyInstance,
   customerId: string,
@@ -72,7 +72,7 @@ export async function makeUser(
   return (await dbOf(app).transaction((sql) => insertUser(sql, customerId, given, commandLine)))!.id;
 }
 
-/** An empty list of a customer. */
+/** Creates an empty list of a customer. */
 export async function makeList(
   app: FastifyInstance,
   { id, adminId }: { id: string; adminId: string },
@@ -86,7 +86,7 @@ export async function makeList(
   return list!.id;
 }
 
-/** A client of a customer with a new key of these scopes, which calls this app. */
+/** Creates a new key with these scopes, and a client that calls the app with it. */
 export async function clientOf(
   app: FastifyInstance,
   id: string,
@@ -113,7 +113,7 @@ export async function clientOf(
   };
 }
 
-/** One request to the app, without a socket; a body is sent as JSON, a string as it is. */
+/** Sends a request to the app without a socket. A string body is sent unchanged, any other as JSON. */
 export async function inject(
   app: FastifyInstance,
   method: string,
@@ -135,7 +135,7 @@ export async function inject(
   };
 }
 
-/** The smallest body that makes a contact. */
+/** Returns the smallest body that creates a contact. */
 export const contactBody = (more: object = {}): Record<string, unknown> => ({
   first_name: 'Ada',
   last_name: 'Lovelace',
@@ -144,14 +144,14 @@ export const contactBody = (more: object = {}): Record<string, unknown> => ({
   ...more,
 });
 
-/** The smallest body that makes a company. */
+/** Returns the smallest body that creates a company. */
 export const companyBody = (more: object = {}): Record<string, unknown> => ({
   type: 'customer',
   company_name: 'Analytical Engines',
   ...more,
 });
 
-/** The smallest body that makes a product. */
+/** Returns the smallest body that creates a product. */
 export const productBody = (more: object = {}): Record<string, unknown> => ({
   name: 'Engine',
   price: 19.99,
@@ -159,7 +159,7 @@ export const productBody = (more: object = {}): Record<string, unknown> => ({
   ...more,
 });
 
-/** A body that makes an opportunity of nothing, in the first stage of the customer's pipeline. */
+/** Returns a body that creates an empty opportunity in the first stage of the customer's pipeline. */
 export async function opportunityBody(customer: TestCustomer, more: object = {}): Promise<Record<string, unknown>> {
   const [stage] = await stagesOf(customer);
   return {
@@ -175,13 +175,13 @@ export async function opportunityBody(customer: TestCustomer, more: object = {})
   };
 }
 
-/** The stages of the pipeline that every customer begins with, in their order. */
+/** Returns the stages of a customer's initial pipeline, in order. */
 export async function stagesOf(customer: TestCustomer): Promise<{ id: string; pipeline_id: string }[]> {
   const { body: pipelines } = await customer.get('/pipelines');
   return (await customer.get(`/pipelines/${pipelines.at(-1).id}`)).body.stages;
 }
 
-/** Makes a record by a POST and answers its id. */
+/** Creates a record by POST and returns its id. */
 export async function make(customer: TestCustomer, path: string, body: unknown): Promise<string> {
   const answer = await customer.post(path, body);
   if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);

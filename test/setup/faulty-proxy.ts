@@ -1,21 +1,24 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
-/** A stretch of network between a client and its server that can be made to fail. */
+/** A proxy between a client and its server that simulates network failures. */
 export interface FaultyProxy {
-  /** The same URL, through the proxy. */
+  /** The target's URL, through the proxy. */
   through(url: string): string;
-  /** Swallows every byte from now on, in both directions; connections stay open and new ones are still accepted. */
+  /** Drops every byte from now on, in both directions. Connections stay open, and new ones are accepted. */
   freeze(): void;
-  /** Forwards again. What was swallowed is lost: connections from before stay silent. */
+  /** Forwards again. Dropped bytes are lost: earlier connections stay silent. */
   thaw(): void;
-  /** Resets one connection, chosen at random; false when there is none. */
+  /** Resets one random connection. Returns false if there is none. */
   resetOne(): boolean;
   /** Resets all connections. */
   resetAll(): void;
-  /** How many times clients have sent something so far. */
+  /** Number of chunks that clients have sent so far. */
   sendings(): number;
-  /** Delivers each answer of the server so many milliseconds late from now on: a slow server that takes no processor time. */
+  /**
+   * Delays each response of the server by this many milliseconds from now on, to simulate a slow server without using
+   * CPU time.
+   */
   delay(ms: number): void;
   /** Accepts new connections and closes them at once, without an error. */
   hangUp(on: boolean): void;
@@ -28,7 +31,7 @@ interface Pair {
   silent: boolean;
 }
 
-/** Starts a proxy to the host and port that `target` names. */
+/** Starts a proxy to the host and port in the URL `target`. */
 export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   const { hostname, port } = new URL(target);
   const pairs = new Set<Pair>();
@@ -72,7 +75,7 @@ function join(pair: Pair, lateness: { ms: number }, gone: () => void): void {
   const { client, server } = pair;
   const end = () => {
     gone();
-    if (pair.silent) return; // the other side hears nothing, not even the end
+    if (pair.silent) return; // the other side receives nothing, not even the end of the stream
     client.destroy();
     server.destroy();
   };

@@ -5,7 +5,10 @@ import { parseList } from 'structured-headers';
 import { onTestFinished } from 'vitest';
 import type { Answer } from './factories.ts';
 
-/** What an answer's headers say of each policy: requests allowed, seconds of a window, requests left, seconds to its end. */
+/**
+ * Reads the rate limit headers of a response, by policy: allowed requests, window (seconds), remaining requests,
+ * seconds until the reset.
+ */
 export function limitsOf({ headers }: Answer): Record<string, { q: number; w: number; r: number; t: number }> {
   const found: Record<string, object> = {};
   for (const name of ['ratelimit-policy', 'ratelimit'])
@@ -14,18 +17,18 @@ export function limitsOf({ headers }: Answer): Record<string, { q: number; w: nu
   return found as Record<string, { q: number; w: number; r: number; t: number }>;
 }
 
-/** How many requests are left under each policy. */
+/** Returns the remaining requests of each policy. */
 export const leftOf = (answer: Answer): Record<string, number> =>
   Object.fromEntries(Object.entries(limitsOf(answer)).map(([policy, { r }]) => [policy, r]));
 
-/** Calls one after the other, and counts the answers by status. */
+/** Sends requests one after the other, and counts the responses by status. */
 export async function inTurn(times: number, call: () => Promise<Answer>): Promise<Record<number, number>> {
   const statuses: number[] = [];
   for (let i = 0; i < times; i += 1) statuses.push((await call()).status);
   return tally(statuses);
 }
 
-/** Calls all at once, and counts the answers by status. */
+/** Sends requests concurrently, and counts the responses by status. */
 export const atOnce = async (times: number, call: () => Promise<Answer>): Promise<Record<number, number>> =>
   tally((await Promise.all(Array.from({ length: times }, call))).map(({ status }) => status));
 
@@ -34,13 +37,13 @@ const tally = (statuses: number[]): Record<number, number> =>
 
 let addresses = 0;
 
-/** An address from which nobody has called yet, to be sent as `x-forwarded-for` to an app that trusts the proxy 127.0.0.1. */
+/** Returns an unused address, to be sent as `x-forwarded-for` to an app that trusts the proxy 127.0.0.1. */
 export function freshAddress(): string {
   addresses += 1;
   return `198.51.${addresses >> 8}.${addresses & 255}`;
 }
 
-/** The first line of the answer to a POST of 1 MiB, of which the first byte is sent. */
+/** Sends the first byte of a POST of 1 MiB, and returns the first line of the response. */
 export async function firstLine(app: FastifyInstance, path: string, headers: Record<string, string>): Promise<string> {
   if (!app.server.listening) await app.listen({ host: '127.0.0.1', port: 0 });
   const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');

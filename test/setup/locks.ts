@@ -1,7 +1,7 @@
 import type postgres from 'postgres';
 import { expect } from 'vitest';
 
-/** Resolves when some other session waits for a lock that this transaction holds. */
+/** Waits until another session waits for a lock that this transaction holds. */
 export async function somebodyWaitsFor(transaction: postgres.TransactionSql, sql: postgres.Sql): Promise<void> {
   const [us] = await transaction<[{ pid: number }]>`select pg_backend_pid() as pid`;
   const waiting = () => sql`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;

@@ -3,17 +3,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import { afterAll } from 'vitest';
 
-/** A mail server on loopback that behaves well, and what it was asked. */
+/** A well-behaved mail server on loopback that records what it receives. */
 export interface MailServer {
   port: number;
-  /** Recipients it was asked for, in order. */
+  /** Recipients that callers asked for, in order. */
   recipients: string[];
-  /** Whom the mail would have been from, and what callers called themselves. */
+  /** Sender addresses and HELO names of the callers. */
   senders: string[];
   names: string[];
-  /** When callers came (ms). */
+  /** Arrival times of callers (ms). */
   calls: number[];
-  /** Whether anybody sent mail. */
+  /** Whether a caller sent a mail. */
   gotMail: boolean;
 }
 
@@ -22,15 +22,15 @@ afterAll(async () => {
   for (const close of closing) await close();
 });
 
-/** Callers that wait for each other: how many were here at once, and a gate each of them passes. */
+/** A barrier for callers: counts how many are connected at once, and lets each pass. */
 export interface Crowd {
   mostAtOnce: number;
   pass: () => Promise<void>;
 }
 
 /**
- * Holds callers until `size` of them are here, and a little longer for one too many to come: however slow the machine,
- * a limit of `size` shows as exactly that.
+ * Holds callers until `size` of them are connected, and slightly longer so that one too many can arrive. A limit of
+ * `size` then shows as exactly that, however slow the machine.
  */
 export function gather(size: number): Crowd {
   let here = 0;
@@ -51,7 +51,7 @@ export function gather(size: number): Crowd {
 
 /**
  * Starts a mail server.
- * @param judge what it says to a recipient: nothing to take it, else how it refuses
+ * @param judge returns the rejection for a recipient, or undefined to accept it
  */
 export async function startMailServer(
   judge: (
@@ -103,17 +103,17 @@ export async function startMailServer(
   return seen;
 }
 
-/** A server that says and does anything to who calls it. */
+/** A server that behaves in any given way towards its callers. */
 export interface RudeServer {
   port: number;
-  /** All that callers said. */
+  /** Everything that callers sent. */
   heard: string[];
   calls: number;
-  /** Callers that are there. */
+  /** The connected callers. */
   callers: Set<Socket>;
 }
 
-/** Starts a server that behaves as `behave` does. */
+/** Starts a server with the behaviour `behave`. */
 export async function startRudeServer(behave: (socket: Socket, call: number) => void): Promise<RudeServer> {
   const seen: RudeServer = { port: 0, heard: [], calls: 0, callers: new Set() };
   const server: Server = createServer((socket) => {
@@ -133,7 +133,10 @@ export async function startRudeServer(behave: (socket: Socket, call: number) => 
   return seen;
 }
 
-/** A behaviour: a banner, then a reply to each command, by the command's verb; without one the command stays unanswered. */
+/**
+ * Returns a behaviour: sends a banner, then the reply for each command, by its verb. A command without a reply stays
+ * unanswered.
+ */
 export const scripted =
   (banner: string | undefined, replies: Record<string, string | ((socket: Socket) => void)>) =>
   (socket: Socket): void => {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer, Packet, type DnsServer } from 'dns2';
 import { afterAll } from 'vitest';
 
-/** How a name is answered: its records of a type, or what goes wrong. */
+/** The response for a name: its records by type, or a failure. */
 export type NameAnswer =
   | { mx?: [priority: number, host: string][]; a?: string[]; aaaa?: string[] }
   | 'nxdomain'
@@ -11,13 +11,13 @@ export type NameAnswer =
   | 'garbage'
   | 'silent';
 
-/** A DNS server on loopback, as the verifier asks it. Names that nobody gave it do not exist. */
+/** A DNS server on loopback for the verifier. Names that were not set do not exist. */
 export interface NameServer {
   /** `address:port` */
   address: string;
-  /** Has a domain answered so; makes up its name unless one is given. */
+  /** Sets the response for a domain; without a name, for a random one. */
   name(answer: NameAnswer, domain?: string): string;
-  /** What was asked for a name, type by type. */
+  /** Returns the record types that were queried for a name. */
   asked(domain: string): string[];
 }
 
@@ -26,7 +26,7 @@ afterAll(async () => {
   for (const server of open) await server.close();
 });
 
-/** A domain that nobody has: `.test` is kept free for that (RFC 6761). */
+/** Returns a random domain that does not exist: `.test` is reserved for that (RFC 6761). */
 export const randomDomain = (): string => `d${randomBytes(8).toString('hex')}.test`;
 
 const { TYPE, CLASS, RCODE } = Packet;
@@ -61,7 +61,7 @@ export async function startNameServer(): Promise<NameServer> {
 
 const codes = { nxdomain: RCODE.NXDOMAIN, servfail: RCODE.SERVFAIL, refused: RCODE.REFUSED };
 
-/** A header that promises answers, and no answers. */
+/** A DNS header that announces answers but is followed by none. */
 function garbageFor(request: Packet): Buffer {
   const packet = Packet.createResponseFromRequest(request).toBuffer();
   packet.writeUInt16BE(9, 6);

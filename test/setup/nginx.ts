@@ -4,7 +4,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Whether nginx is installed here. */
+/** Whether nginx is installed. */
 export const hasNginx = spawnSync('nginx', ['-v'], { stdio: 'ignore' }).status === 0;
 
 const supplied = join(import.meta.dirname, '..', '..', 'deploy', 'nginx.conf');
@@ -16,7 +16,8 @@ export interface Nginx {
 }
 
 /**
- * Starts nginx with `deploy/nginx.conf` in front of a server. Only addresses are changed, and what `edit` changes.
+ * Starts nginx with `deploy/nginx.conf` in front of a server. Changes only the addresses in it, and what `edit`
+ * changes.
  * @param target host and port of the server
  */
 export async function startNginx(target: string, edit = (conf: string): string => conf): Promise<Nginx> {
@@ -52,7 +53,7 @@ export async function startNginx(target: string, edit = (conf: string): string =
   return { url, stop };
 }
 
-/** Free when asked; nginx cannot choose one itself. */
+/** Returns a port that is free now; nginx cannot choose one itself. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

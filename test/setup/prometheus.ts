@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Whether Prometheus is not installed here: for `describe.skipIf`. */
+/** True if Prometheus is not installed; for `describe.skipIf`. */
 export const noPrometheus = spawnSync('prometheus', ['--version'], { stdio: 'ignore' }).status !== 0;
-/** The end of the name of a group of tests that needs it. */
+/** Suffix for the name of a test group that needs Prometheus; empty if it is installed. */
 export const needPrometheus = noPrometheus ? '(needs prometheus: apt-get install prometheus)' : '';
 
 /** One series of a query's result. */
@@ -27,7 +27,7 @@ export interface Prometheus {
   stop(): Promise<void>;
 }
 
-/** Starts a Prometheus that scrapes these addresses (`host:port`) each 200 ms, as the job `sales-data-api`. */
+/** Starts a Prometheus that scrapes these addresses (`host:port`) every 200 ms, as the job `sales-data-api`. */
 export async function startPrometheus(targets: string[]): Promise<Prometheus> {
   const folder = await mkdtemp(join(tmpdir(), 'prometheus-'));
   const port = await freePort();

@@ -5,7 +5,7 @@ import { ConfigSchema } from '../../src/config.ts';
 const file = join(import.meta.dirname, '..', '..', 'README.md');
 const [open, close] = ['<!-- configuration -->\n', '<!-- /configuration -->'];
 
-/** The README as it is, and as it is with its configuration table made anew. */
+/** Returns the README as it is, and with a newly generated configuration table. */
 export async function readReadme(): Promise<{ is: string; shouldBe: string }> {
   const is = await readFile(file, 'utf8');
   const [before, rest] = is.split(open) as [string, string];
@@ -20,5 +20,5 @@ function configurationTable(): string {
   return `| variable | default | meaning |\n|---|---|---|\n${rows.join('')}`;
 }
 
-// `npm run contract` writes what the test compares with.
+// `npm run contract` writes the table that the test compares with.
 if (process.argv[1] === import.meta.filename) await writeFile(file, (await readReadme()).shouldBe);

@@ -8,24 +8,24 @@ import { Redis } from 'ioredis';
 import { afterAll } from 'vitest';
 
 const folders = (process.env['PATH'] ?? '').split(':');
-/** Redis or Valkey, whichever is installed. */
+/** Path of the installed Redis or Valkey server. */
 const executable = ['redis-server', 'valkey-server']
   .flatMap((name) => folders.map((folder) => join(folder, name)))
   .find(existsSync);
 
-/** For `describe.skipIf`: there is neither. */
+/** True if neither is installed; for `describe.skipIf`. */
 export const noRedis = executable === undefined;
-/** What to end the name of such a group of tests with: nothing where they can run. */
+/** Suffix for the name of a test group that needs Redis; empty if it is installed. */
 export const needRedis = noRedis ? '(needs redis-server: apt-get install redis-server)' : '';
 
 const running = new Set<ChildProcess>();
 
-// At the top, so that it belongs to the file that imports this, not to the test that starts a server.
+// At the top level, so that the hook belongs to the importing file, not to the test that starts a server.
 afterAll(() => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** A real server on loopback, in memory only, that can be hurt. */
+/** A real Redis server on loopback, in memory only, that tests can kill and freeze. */
 export class RedisProcess {
   readonly #port: number;
   #child: ChildProcess | undefined;
@@ -45,7 +45,7 @@ export class RedisProcess {
     return `redis://127.0.0.1:${this.#port}`;
   }
 
-  /** Starts it on its port, empty; resolves when it answers. */
+  /** Starts the server on its port, empty. Resolves when it responds. */
   async start(): Promise<void> {
     const inMemory = ['--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
     this.#child = spawn(executable!, ['--port', `${this.#port}`, ...inMemory], { stdio: 'ignore' });
@@ -54,13 +54,13 @@ export class RedisProcess {
     while ((await this.command('PING').catch(() => 'down')) !== 'PONG') await sleep(20);
   }
 
-  /** Ends it, frozen or not; resolves when it has gone, also when it went before. */
+  /** Kills the server, frozen or not. Resolves when it has ended, also if it ended before. */
   async kill(): Promise<void> {
     this.#child!.kill('SIGKILL');
     await this.#ended;
   }
 
-  /** Stops it from doing anything; its connections stay, and new ones are taken by the system. */
+  /** Freezes the server. Its connections stay open, and the system still accepts new ones. */
   freeze(): void {
     this.#child!.kill('SIGSTOP');
   }
@@ -69,7 +69,7 @@ export class RedisProcess {
     this.#child!.kill('SIGCONT');
   }
 
-  /** Runs one command on it. */
+  /** Runs one Redis command. */
   async command(name: string, ...args: string[]): Promise<unknown> {
     const client = new Redis(this.url, { lazyConnect: true, retryStrategy: () => null });
     client.on('error', () => undefined);

@@ -1,9 +1,9 @@
 import type { Reporter, TestCase, TestModule, TestSuite } from 'vitest/node';
 
 /**
- * Says in plain lines what did not run, and counts: `NOT RUN: 3 tests need Chromium (…)`, then `N passed, N failed` as the
- * last line. What a group of tests needs stands in its name: `describe.runIf(there)('/docs (needs Chromium: apt-get install
- * chromium)', …)`. With `CI=true` a test that did not run has failed.
+ * Prints what did not run and the counts: `NOT RUN: 3 tests need Chromium (…)`, then `N passed, N failed` as the last
+ * line. The name of a test group says what it needs: `describe.runIf(there)('/docs (needs Chromium: apt-get install
+ * chromium)', …)`. With `CI=true`, a test that did not run counts as failed.
  */
 export default class PlainCounts implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {

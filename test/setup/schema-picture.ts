@@ -4,7 +4,10 @@ import postgres from 'postgres';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
 import { migrate } from '../../src/migrate.ts';
 
-/** Where the picture of the migrated database is kept; `node test/setup/schema-picture.ts` writes it. */
+/**
+ * Path of the committed picture of the migrated database. `node test/setup/schema-picture.ts --write` rewrites the
+ * file.
+ */
 export const schemaFile = join(import.meta.dirname, '..', '..', 'sql', 'schema.sql');
 
 const head = `-- What the migrations make of an empty database, read back from it.
@@ -13,7 +16,7 @@ const head = `-- What the migrations make of an empty database, read back from i
 
 type Lines = { text: string }[];
 
-/** Describes the schema `public` in SQL that is made to be read: what is in it and what the service's role may do with it. */
+/** Describes the schema `public` as readable SQL: its objects, and the rights of the service's role. */
 export async function drawSchema(sql: postgres.Sql): Promise<string> {
   return [
     head,
@@ -77,14 +80,14 @@ interface Column {
   rest: string;
 }
 
-/** Names, types and the rest each begin in a column of their own. */
+/** Aligns names, types and the remaining text of columns. */
 function aligned(columns: Column[]): string[] {
   const width = (texts: string[]) => Math.max(...texts.map((text) => text.length));
   const [names, types] = [width(columns.map(({ name }) => name)), width(columns.map(({ type }) => type))];
   return columns.map(({ name, type, rest }) => `${name.padEnd(names)} ${type.padEnd(types)} ${rest}`.trimEnd());
 }
 
-/** Lower case outside quotes, and no cast of a literal to text. */
+/** Converts SQL outside quotes to lower case, and removes casts of literals to text. */
 function tidy(text: string): string {
   return text
     .replaceAll(/'(?:[^']|'')*'|"[^"]*"|\b[A-Z]+\b/g, (part) => (/^['"]/.test(part) ? part : part.toLowerCase()))
@@ -110,7 +113,7 @@ const columns = (sql: postgres.Sql, table: number) => sql<Column[]>`
   where a.attrelid = ${table} and a.attnum > 0 and not a.attisdropped
   order by a.attnum`;
 
-/** `not null` stands with its column. */
+/** Reads a table's constraints as SQL. Leaves out `not null`, which is shown with the column. */
 const constraints = (sql: postgres.Sql, table: number) => sql<Lines>`
   select format('constraint %I %s', conname, pg_get_constraintdef(oid, true)) as text
   from pg_constraint
@@ -130,7 +133,7 @@ const statistics = (sql: postgres.Sql, table: number) => sql<Lines>`
   where stxrelid = ${table}
   order by stxname`;
 
-/** Of the whole table first, then of single columns. */
+/** Reads the rights on a table as SQL: first on the whole table, then on single columns. */
 const grants = (sql: postgres.Sql, table: number) => sql<Lines>`
   select format('grant %s%s on %I to %s', string_agg(lower(privilege_type), ', ' order by privilege_type), part,
     relname, grantee::regrole) as text

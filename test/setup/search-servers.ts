@@ -5,15 +5,15 @@ import type { TestProject } from 'vitest/node';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { missing } from '../search-cluster/install.ts';
 
-/** What every test file can `inject`. */
+/** Values that every test file can `inject`. */
 declare module 'vitest' {
   export interface ProvidedContext {
     elasticsearch: {
-      /** Where to ask for one, which is started then; null when there is none to be had. */
+      /** URL that starts a server on request and returns its address; null if none is available. */
       address: string | null;
-      /** Whether nodes can be started here, and hurt. */
+      /** Whether test files can start nodes of their own and damage them. */
       nodes: boolean;
-      /** What to do to have a server, and to have nodes. */
+      /** How to get a server, and how to get nodes. */
       remedies: { server: string; nodes: string };
     };
   }
@@ -21,15 +21,15 @@ declare module 'vitest' {
 
 const image = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
 
-/** A running server, and how to end it. */
+/** A running server and a function that stops it. */
 interface Running {
   url: string;
   stop: () => Promise<unknown>;
 }
 
 /**
- * Elasticsearch for the tests: the one that ELASTICSEARCH_URL names, else a container where an engine has the image, else
- * a node from Maven Central's jars. It is started when the first test file asks for it, and then shared.
+ * Provides Elasticsearch for the tests: the server in ELASTICSEARCH_URL, else a container if an engine has the image,
+ * else a node from Maven Central's jars. It starts when the first test file requests it, and is then shared.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const lack = await missing();
@@ -74,7 +74,7 @@ async function startNode(): Promise<Running> {
   return { url: cluster.url, stop: () => cluster.stop() };
 }
 
-/** Test files run in processes of their own: they ask this one over HTTP. */
+/** Test files run in separate processes: they request the server from this process over HTTP. */
 async function listen(answer: () => Promise<string>): Promise<Server> {
   const server = createServer((_request, response) => {
     answer().then(
@@ -89,7 +89,7 @@ async function listen(answer: () => Promise<string>): Promise<Server> {
 
 const addressOf = (server: Server): string => `http://127.0.0.1:${(server.address() as { port: number }).port}/`;
 
-/** The same where there is neither: what makes nodes possible makes both. */
+/** The remedies if neither is available: what enables nodes also enables a server. */
 function remedies(lack = 'nothing more'): { server: string; nodes: string } {
   const server = `install ${lack}; or set ELASTICSEARCH_URL, or pull ${image}, which does for all but tests that hurt nodes`;
   return { server, nodes: `install ${lack}` };

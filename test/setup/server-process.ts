@@ -4,20 +4,20 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll } from 'vitest';
 
-/** A server in a process of its own, as operators run it. */
+/** A server in its own process, as operators run it. */
 export interface ServerProcess {
   url: string;
-  /** The whole line that the process printed when it was ready. */
+  /** The complete line that the process printed when it was ready. */
   started: unknown;
   pid: number;
-  /** Sends the signal and waits for the end; answers the exit code, or null after SIGKILL. */
+  /** Sends a signal and waits for the end of the process. Returns its exit code, or null after SIGKILL. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
   ended: Promise<number | null>;
 }
 
 const running = new Set<ChildProcess>();
 
-// At the top, so that it belongs to the file that imports this, not to the test that starts a server.
+// At the top level, so that the hook belongs to the importing file, not to the test that starts a server.
 afterAll(() => {
   for (const child of running) child.kill('SIGKILL');
 });
@@ -25,8 +25,8 @@ afterAll(() => {
 const root = join(import.meta.dirname, '..', '..');
 
 /**
- * Starts `serve --json` on a free port and waits until it listens.
- * It ends with the tests of the file at the latest.
+ * Starts `serve --json` on a free port and waits until it listens. The process ends with the tests of the file at the
+ * latest.
  * @param entry another script to run instead, which prints the same line
  */
 export async function startServerProcess(

@@ -5,25 +5,28 @@ import type { TestProject } from 'vitest/node';
 import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres.ts';
 import { migrate } from '../../src/migrate.ts';
 
-/** What every test file can `inject`. */
+/** Values that every test file can `inject`. */
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** The server's logins, each with a URL that lacks only the database's name, and the database to clone. */
+    /** URLs of the PostgreSQL server's logins, without the database name, and the name of the template database. */
     postgres: Record<keyof Passwords | 'template', string>;
   }
 }
 
 interface Server {
-  /** The superuser, in the maintenance database. */
+  /** URL of the superuser in the maintenance database. */
   superuserUrl: string;
   passwords: Passwords;
   stop: () => Promise<unknown>;
 }
 
-/** Migrated once, cloned for each test file. */
+/** Name of the template database: migrated once, cloned for each test file. */
 const template = 'template_sales_data_api';
 
-/** Starts the servers that the tests share, before the first of them; what it returns stops them after the last. */
+/**
+ * Starts the servers that all test files share, before the first test file. Returns a function that stops them after
+ * the last.
+ */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const kind = await choose(process.env['TEST_SERVERS']);
   process.stdout.write(`test servers: ${kind}\n`);
@@ -38,7 +41,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => void (await server.stop());
 }
 
-/** `embedded` or `containers`, as asked; else containers where an engine answers. */
+/** Returns `embedded` or `containers`: as configured, else containers if an engine responds. */
 async function choose(wish: string | undefined): Promise<'embedded' | 'containers'> {
   if (wish === 'embedded' || wish === 'containers') return wish;
   if (wish) throw new Error(`TEST_SERVERS must be embedded or containers, not ${wish}`);
@@ -67,7 +70,7 @@ async function startContainer(): Promise<Server> {
     .withEnvironment({
       POSTGRES_USER: logins.superuser,
       POSTGRES_PASSWORD: passwords.superuser,
-      POSTGRES_INITDB_ARGS: '--locale-provider=builtin --builtin-locale=C.UTF-8', // as the embedded one
+      POSTGRES_INITDB_ARGS: '--locale-provider=builtin --builtin-locale=C.UTF-8', // the same locale as the embedded server
     })
     .withCommand(['postgres', ...settings.flatMap((setting) => ['-c', setting])])
     .withExposedPorts(5432)
@@ -81,7 +84,7 @@ async function startContainer(): Promise<Server> {
   };
 }
 
-/** A URL for each login, without a database yet. */
+/** Returns a URL for each login, without a database name. */
 function loginUrls({ superuserUrl, passwords }: Server): Record<keyof Passwords, string> {
   const { host } = new URL(superuserUrl);
   const url = (login: keyof Passwords) => `postgres://${logins[login]}:${passwords[login]}@${host}/`;

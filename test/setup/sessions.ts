@@ -5,7 +5,7 @@ import { commandLine } from '../../src/schemas/audit.ts';
 import type { Role } from '../../src/schemas/users.ts';
 import { dbOf, inject, unique, type Answer } from './factories.ts';
 
-/** A user whose password the tests know, and a client that is logged in as them. */
+/** A user with a known password, and a client that is logged in as this user. */
 export interface TestSession {
   userId: string;
   email: string;
@@ -18,7 +18,7 @@ export const password = 'correct horse battery';
 
 let hashed: Promise<string> | undefined;
 
-/** A user with the known password, not logged in. */
+/** Creates a user with the known password, not logged in. */
 export async function makeLogin(app: FastifyInstance, customerId: string, role: Role = 'admin') {
   const email = `${unique(role)}@example.com`;
   const passwordHash = await (hashed ??= hashPassword(password));
@@ -27,11 +27,11 @@ export async function makeLogin(app: FastifyInstance, customerId: string, role: 
   return { userId: user!.id, email, password };
 }
 
-/** The answer to a login. */
+/** Logs in and returns the response. */
 export const login = (app: FastifyInstance, email: string, secret: string = password): Promise<Answer> =>
   inject(app, 'POST', '/api/auth/login', { email, password: secret });
 
-/** A user of that role, logged in. */
+/** Creates a user with a role and logs in. */
 export async function makeSession(
   app: FastifyInstance,
   customerId: string,
@@ -41,7 +41,7 @@ export async function makeSession(
   return { ...user, ...(await openSession(app, user.email)) };
 }
 
-/** A further session of a user. */
+/** Creates a further session of a user. */
 export async function openSession(app: FastifyInstance, email: string): Promise<Pick<TestSession, 'token' | 'call'>> {
   const { body } = await login(app, email);
   const headers = { authorization: `Bearer ${body.token}` };

@@ -6,9 +6,9 @@ import { DomainError } from '../../src/errors.ts';
 import { startFaultyProxy } from './faulty-proxy.ts';
 
 /**
- * A process of its own that runs transactions while its backends are killed and its connections reset, and prints what
- * it saw: `node survivor.ts <service's url> <superuser's url> <number of kills>`. Each transaction writes two rows of
- * one number into the table `pairs`.
+ * A script that runs transactions while its backends are killed and its connections are reset, and prints the results:
+ * `node survivor.ts <service's url> <superuser's url> <number of kills>`. Each transaction writes two rows with the
+ * same number into the table `pairs`.
  */
 const [url, superuserUrl, kills] = process.argv.slice(2) as [string, string, string];
 const proxy = await startFaultyProxy(url);

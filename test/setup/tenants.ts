@@ -1,16 +1,19 @@
 import type postgres from 'postgres';
 
-/** A customer that there is, and how many contacts they get. */
+/** An existing customer, and the number of contacts to create for it. */
 export interface Tenant {
   id: string;
   size: number;
 }
 
-/** Of so many customers the first has half of all. */
+/** Returns customers of unequal size: the first gets half of all contacts. */
 export const unequal = (ids: string[]): Tenant[] =>
   ids.map((id, i) => ({ id, size: i === 0 ? 100_000 : Math.floor(56_000 / (i + 1)) }));
 
-/** Fills customers with records of every kind. Two thirds of the scores are tied. Counts are kept, rules are not evaluated. */
+/**
+ * Creates records of every kind for customers. Two thirds of the scores are tied. Counters are kept; list rules are not
+ * evaluated.
+ */
 export async function fillTenants(sql: postgres.Sql, tenants: Tenant[]): Promise<void> {
   await sql`drop table if exists tenants`;
   await sql`create temporary table tenants (id uuid, size integer)`;
@@ -21,10 +24,10 @@ export async function fillTenants(sql: postgres.Sql, tenants: Tenant[]): Promise
   await sql.unsafe(large).simple();
 }
 
-/** Adds so many customers that no table is small enough to be read as a whole. */
+/** Adds enough customers that the planner does not prefer a full scan of any table. */
 export const addBeginners = async (sql: postgres.Sql): Promise<void> => void (await sql.unsafe(beginners).simple());
 
-/** 2,000 customers who have begun and no more. */
+/** Creates 2,000 customers without further records. */
 const beginners = `
   create temporary table beginners as select uuidv7() as id, n from generate_series(1, 2000) n;
   insert into customers (id, business_name) select id, 'Beginner ' || n from beginners;
@@ -56,7 +59,10 @@ const beginners = `
   insert into jobs (customer_id, type, sync_crm, pool, total, cost, reserved)
     select id, 'verify_email', false, 'verification', 1, 1, 0 from beginners`;
 
-/** Contacts and companies of the table `tenants`, each as many as its `size` says; two thirds of the scores and half of the times of change are tied. */
+/**
+ * Creates contacts and companies for the customers in the table `tenants`, as many of each as `size`. Two thirds of the
+ * scores and half of the update times are tied.
+ */
 export const peopleOfTenants = `
   insert into companies (customer_id, company_name, score, folded)
     select t.id, 'Company ' || g, case g % 3 when 0 then g % 101 else 0 end,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { asSuperuser } from './database.ts';
 
-/** A node of a plan, as `explain (analyze, format json)` has it. */
+/** A node of a query plan, as in `explain (analyze, format json)`. */
 export interface PlanNode {
   'Node Type': string;
   'Relation Name'?: string;
@@ -12,24 +12,24 @@ export interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** A statement that the server ran, and how. */
+/** A statement that the server executed, with its plan. */
 export interface WatchedPlan {
   text: string;
   plan: PlanNode;
 }
 
-/** A way to a database on which the server tells the plan of everything it runs, statements of foreign keys too. */
+/** Access to a database whose server reports the plan of every statement it executes, also those of foreign keys. */
 export interface PlanWatch {
-  /** The database, seen through the watch. */
+  /** URL of the database through the watching proxy. */
   url: string;
-  /** What was run since the last call. */
+  /** Returns the statements executed since the last call. */
   take(): WatchedPlan[];
   close(): Promise<void>;
 }
 
 /**
- * The plans are those of the very statements that the service sends, parameters, settings and all: the server's own
- * `auto_explain` sends each as a notice, and a proxy reads along.
+ * Starts watching a database. The plans belong to exactly the statements that the service sends, with their parameters
+ * and settings: the server's `auto_explain` sends each plan as a notice, and a proxy reads the notices.
  */
 export async function watchPlans(url: string): Promise<PlanWatch> {
   const { hostname, port, pathname } = new URL(url);
@@ -68,7 +68,7 @@ const explainAutomatically = (database: string): Promise<void> =>
       await sql.unsafe(`alter database ${database} set ${name} = '${value}'`);
   });
 
-/** Finds the notices in what a server sends: messages of a type, a length and so many bytes. */
+/** Extracts the notices from a server's byte stream. A message has a type, a length and that many bytes. */
 function noticeReader(report: (text: string) => void): (chunk: Buffer) => void {
   let rest = Buffer.alloc(0);
   return (chunk) => {
@@ -90,11 +90,11 @@ function planIn(notice: string): WatchedPlan[] {
 
 const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
 
-/** What a plan does to tables: which it reads from end to end, and how many rows it looks at. */
+/** Summarises a plan: the tables that it scans completely, and the number of rows that it reads. */
 export function readingsOf(plan: PlanNode): { sequential: string[]; rows: number } {
   const nodes = nodesOf(plan);
   const scans = nodes.filter((node) => /Scan/.test(node['Node Type']) && node['Relation Name'] !== undefined);
-  const kept = nodes.filter((node) => node['Node Type'] === 'Materialize'); // and gone through again and again
+  const kept = nodes.filter((node) => node['Node Type'] === 'Materialize'); // its rows are read repeatedly
   const rows = [...scans, ...kept].map(
     (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
   );
