@@ -7,7 +7,7 @@ export default fp(
   async (app) => {
     const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
     if (!origins) return;
-    // The package's route for preflight requests to paths that have no route.
+    // `*` is the package's route for preflight requests to paths without a route of their own.
     app.addHook('onRoute', (route) => {
       if (route.url === '*') route.config = { ...route.config, access: { public: true } };
     });

@@ -42,7 +42,10 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
   response.writeHead(status, headers).end(body);
 }
 
-/** Headers that may stand only once: a proxy could read another value of a repeated one, and so another request. */
+/**
+ * Headers that a request may contain only once. Of a repeated header, a proxy and this service could read different
+ * values.
+ */
 const single = new Set(['host', 'content-type', 'idempotency-key']);
 
 /** Returns the error for a request that breaks a rule, or undefined. */

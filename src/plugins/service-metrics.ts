@@ -104,7 +104,7 @@ function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/** Caches the last backlog that was read from the database. */
+/** Caches the backlog of jobs and unlocks that was last read from the database. */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;
