@@ -18,7 +18,7 @@ export function mergeCustomFields(
   const { keys, bytes } = customFieldsLimits;
   if (merged.length > keys || Buffer.byteLength(JSON.stringify(fields)) > bytes)
     throw validationFailed([
-      { path: '/custom_fields', message: `must not come to more than ${keys} keys or ${bytes} bytes of JSON` },
+      { path: '/custom_fields', message: `must not have more than ${keys} keys or ${bytes} bytes of JSON` },
     ]);
   return fields;
 }

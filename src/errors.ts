@@ -160,7 +160,7 @@ const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
   contacts_assignee_fkey: () => notFound('user', ['/assigned_to']),
   opportunities_price_in_range: () =>
-    validationFailed([{ path: '/products', message: 'must come to a total of less than 100000000000' }]),
+    validationFailed([{ path: '/products', message: 'must have a total of less than 100000000000' }]),
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
@@ -188,6 +188,6 @@ export function fromDatabase(error: unknown): DomainError | undefined {
   const constraint = code.startsWith('23') && constraintOf(error as ConstraintError);
   if (constraint) return constraintErrors[constraint]?.();
   if (/^22[0-9A-Z]{3}$/.test(code))
-    return validationFailed([{ path: '', message: 'a value is outside what can be kept' }]);
+    return validationFailed([{ path: '', message: 'a value is outside the range that can be stored' }]);
   return undefined;
 }
