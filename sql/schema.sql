@@ -629,12 +629,12 @@ create table users (
 );
 grant insert, select, update on users to sales_data_api;
 
-create table worker_places (
+create table worker_slots (
   kind        text           not null,
   process_id  uuid           not null,
   number      smallint       not null,
   customer_id uuid,
   seen_at     timestamptz(3) not null default clock_timestamp(),
-  constraint worker_places_pkey primary key (kind, process_id, number)
+  constraint worker_slots_pkey primary key (kind, process_id, number)
 );
-grant delete, insert, select, update on worker_places to sales_data_api;
+grant delete, insert, select, update on worker_slots to sales_data_api;

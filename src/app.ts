@@ -15,31 +15,31 @@ import { answerClientError } from './plugins/client-error.ts';
 import connections from './plugins/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
-import errorHandler, { answer } from './plugins/error-handler.ts';
+import errorHandler, { sendError } from './plugins/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
 import httpRules from './plugins/http-rules.ts';
 import idempotency from './plugins/idempotency.ts';
 import jsonBody from './plugins/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
-import openapi from './plugins/openapi.ts';
 import metrics from './plugins/metrics.ts';
+import openapi from './plugins/openapi.ts';
 import overload from './plugins/overload.ts';
 import rateLimits from './plugins/rate-limits.ts';
-import requester from './plugins/requester.ts';
 import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
+import requester from './plugins/requester.ts';
 import services, { type Services } from './plugins/services.ts';
 import validation from './plugins/validation.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import contacts from './routes/contacts.ts';
-import customer from './routes/customer.ts';
+import customer from './routes/customers.ts';
 import health from './routes/health.ts';
+import serviceJobs from './routes/jobs.ts';
 import lists from './routes/lists.ts';
 import opportunities from './routes/opportunities.ts';
 import pipelines from './routes/pipelines.ts';
 import products from './routes/products.ts';
 import prospects from './routes/prospects.ts';
-import serviceJobs from './routes/service-jobs.ts';
 import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
@@ -127,7 +127,7 @@ function options(config: Config) {
     routerOptions: { maxParamLength: 1_000_000 },
     clientErrorHandler: answerClientError,
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
-      answer(error, request, reply.header('x-request-id', request.id)),
+      sendError(error, request, reply.header('x-request-id', request.id)),
   };
 }
 

@@ -33,7 +33,7 @@ declare module 'fastify' {
     /** The authenticated caller. Set on every route that is not public. */
     caller: Caller;
     /**
-     * The caller's IP address, validated and normalised (src/addresses.ts): the peer's address, or the one that a
+     * The caller's IP address, validated and normalised (src/network/ip-addresses.ts): the peer's address, or the one that a
      * trusted proxy (`TRUST_PROXY`) forwarded. Use it instead of Fastify's `request.ip`, which does not know our
      * proxies. An IPv6 caller has a whole /64 of addresses: count by that prefix, not by address.
      */

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
-import { parseRanges, rangeSyntax } from './addresses.ts';
+import { parseRanges, rangeSyntax } from './network/ip-addresses.ts';
 
 const port = (description: string, value: number) =>
   Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
@@ -58,7 +58,7 @@ export const ConfigSchema = Type.Object({
     20,
   ),
   DATABASE_QUEUE_LENGTH: count(
-    'requests that may wait for a connection, per kind; one customer can use at most half of the places; a request beyond that gets 503',
+    'requests that may wait for a connection, per kind; one customer can use at most half of the queue; a request beyond that gets 503',
     500,
   ),
   DATABASE_QUEUE_MS: milliseconds('longest total time that a request waits for connections before 503', 1_000),

@@ -4,7 +4,7 @@ let last: Promise<void> = Promise.resolve();
  * Yields to the event loop: resolves after the requests and answers that are waiting have been handled. Only one caller
  * resumes per round, so even with many computations nothing waits longer than one time slice.
  */
-export function nextRound(): Promise<void> {
+export function yieldToEventLoop(): Promise<void> {
   last = last.then(
     () =>
       new Promise<void>((resolve) => {
@@ -15,20 +15,20 @@ export function nextRound(): Promise<void> {
 }
 
 /** How long a computation may run without yielding (ms). */
-const stretchMs = 10;
+const timeSliceMs = 10;
 
 /** Measures how long a computation has blocked the event loop. */
-export class Stretch {
+export class TimeSlice {
   #since = performance.now();
 
   /** Whether the computation should yield now. */
   get isOver(): boolean {
-    return performance.now() - this.#since >= stretchMs;
+    return performance.now() - this.#since >= timeSliceMs;
   }
 
   /** Yields to the event loop, then starts a new time slice. */
   async pause(): Promise<void> {
-    await nextRound();
+    await yieldToEventLoop();
     this.#since = performance.now();
   }
 }

@@ -1,13 +1,13 @@
 import { writeSync } from 'node:fs';
 
 /** Maximum size of the log lines that wait in memory (bytes). */
-export const mostWaitingBytes = 1024 * 1024;
+export const maxWaitingBytes = 1024 * 1024;
 /** Delay before the next attempt to write waiting lines (ms). */
 const retryMs = 100;
 
 /**
  * Writes log lines to stderr without ever blocking: the service keeps answering when the reader of its log has stopped
- * or the disk is full. Lines that cannot be written wait in memory, up to `mostWaitingBytes`. Further lines are lost,
+ * or the disk is full. Lines that cannot be written wait in memory, up to `maxWaitingBytes`. Further lines are lost,
  * and their number is logged as soon as there is space again. Lines that still wait at exit are lost too.
  */
 export class LogOutput {
@@ -24,7 +24,7 @@ export class LogOutput {
   /** Writes a line now, or later if stderr is blocked. The line must end with a line break. */
   write(line: string): void {
     const bytes = Buffer.from(line);
-    if (this.#waitingBytes + bytes.length > mostWaitingBytes) this.#lost += 1;
+    if (this.#waitingBytes + bytes.length > maxWaitingBytes) this.#lost += 1;
     else this.#add(bytes);
     if (!this.#timer) this.#flush();
   }

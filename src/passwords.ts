@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
-import { Gate } from './gate.ts';
+import { Gate } from './limits/gate.ts';
 
 // OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };

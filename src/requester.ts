@@ -22,7 +22,7 @@ export interface Requester {
 export const serviceItself = 'service';
 
 /** The abort reason when the caller has closed the connection. */
-export class HungUp extends DomainError {
+export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');
   }

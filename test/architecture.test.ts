@@ -16,20 +16,25 @@ const rooms = [
   ['jobs'],
   ['catalog', 'queries', 'verification'],
   ['filters'],
-  ['schemas', 'leaf'],
+  ['embedded-postgres', 'database', 'passwords.ts'],
+  ['limits'],
+  ['caller.ts'],
+  ['schemas'],
+  ['text'],
+  ['network', 'leaf'],
 ];
 
 /** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
-  postgres: /^(db|migrate|embedded-postgres)\.ts$/,
+  postgres: /^(database\/(db|migrate)|embedded-postgres\/server)\.ts$/,
   fastify: /^app\.ts$/,
   ajv: /^plugins\/validation\.ts$/,
   pino: /^app\.ts$/,
-  '@elastic/elasticsearch': /^catalog\/elasticsearch/,
+  '@elastic/elasticsearch': /^catalog\/elasticsearch\//,
   commander: /^(cli\.ts|commands\/)/,
-  'rate-limiter-flexible': /^rate-limits\.ts$/,
+  'rate-limiter-flexible': /^limits\/rate-limits\.ts$/,
   '@prometheus-io/client': /^(metrics|plugins\/service-metrics)\.ts$/,
-  ioredis: /^redis\.ts$/,
+  ioredis: /^limits\/redis\.ts$/,
   'structured-headers': /^plugins\/rate-limits\.ts$/,
 };
 

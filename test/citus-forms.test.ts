@@ -137,7 +137,7 @@ function textsOf(module: string): string[] {
 }
 
 /** Tables that stay on the coordinator and are never distributed: their statements may have any form. */
-const localTables = /\bworker_places\b/;
+const localTables = /\bworker_slots\b/;
 
 const withoutComments = (text: string): string => text.replaceAll(/--.*$/gm, '');
 

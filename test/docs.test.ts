@@ -1,27 +1,27 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from './setup/app.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
 
 describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install chromium)', () => {
-  let test: TestApp;
+  let app: TestApp;
   let browser: LoopbackBrowser;
   let url: string;
 
   beforeAll(async () => {
-    test = await startApp();
-    url = await test.app.listen({ host: '127.0.0.1', port: 0 });
+    app = await startApp();
+    url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
     browser = await openBrowser();
   });
   afterAll(() => browser?.close());
 
-  it('shows every operation and can try out a call, without a request beyond this machine', async () => {
-    const { key } = await test.customer();
+  test('shows every operation and can try out a call, without a request beyond this machine', async () => {
+    const { key } = await app.customer();
     const page = await browser.context.newPage();
     const errors: string[] = [];
     page.on('pageerror', (error) => errors.push(error.message));
     await page.goto(`${url}/docs`);
     await page.locator('.opblock').first().waitFor();
-    const document = test.app.swagger() as { paths: Record<string, object> };
+    const document = app.fastify.swagger() as { paths: Record<string, object> };
     const operations = Object.values(document.paths).reduce((sum, path) => sum + Object.keys(path).length, 0);
     expect(await page.locator('.opblock').count()).toBe(operations);
 

@@ -1,22 +1,22 @@
 import createClient from 'openapi-fetch';
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { hashPassword } from '../src/passwords.ts';
-import { insertUser } from '../src/queries/users.ts';
+import { createUser } from '../src/queries/users.ts';
 import { commandLine } from '../src/schemas/audit.ts';
 import type { paths } from './contract/client.d.ts';
 import { startApp } from './setup/app.ts';
 import { unique } from './setup/factories.ts';
 import { startServerProcess } from './setup/server-process.ts';
 
-it('a client generated from the contract logs in, creates an API key and works with contacts until the key is revoked', async () => {
-  const test = await startApp();
-  const { id: customerId } = await test.customer();
+test('a client generated from the contract logs in, creates an API key and works with contacts until the key is revoked', async () => {
+  const app = await startApp();
+  const { id: customerId } = await app.customer();
   const [email, password] = [`${unique('e2e')}@example.com`, 'correct horse battery'];
   const passwordHash = await hashPassword(password);
-  await test.db.transaction((sql) =>
-    insertUser(sql, customerId, { email, name: 'E2E', role: 'admin', passwordHash }, commandLine),
+  await app.db.transaction((sql) =>
+    createUser(sql, customerId, { email, name: 'E2E', role: 'admin', passwordHash }, commandLine),
   );
-  const { url } = await startServerProcess(test.url);
+  const { url } = await startServerProcess(app.url);
   const client = createClient<paths>({ baseUrl: url });
 
   const login = await client.POST('/api/auth/login', { body: { email, password } });

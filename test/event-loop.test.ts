@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nextRound, Stretch } from '../src/event-loop.ts';
+import { yieldToEventLoop, TimeSlice } from '../src/event-loop.ts';
 
 /** Blocks the event loop for some time (ms). */
 function compute(ms: number): void {
@@ -18,7 +18,7 @@ test('one computation resumes per event loop round, however many are waiting', a
   const rounds: number[] = [];
   const task = async () => {
     for (let i = 0; i < 5; i += 1) {
-      await nextRound();
+      await yieldToEventLoop();
       rounds.push(round);
     }
   };
@@ -29,7 +29,7 @@ test('one computation resumes per event loop round, however many are waiting', a
 });
 
 test('a time slice ends after some milliseconds and restarts after a pause', async () => {
-  const stretch = new Stretch();
+  const stretch = new TimeSlice();
   let timers = 0;
   const timer = setInterval(() => (timers += 1), 1);
   for (let pauses = 0; pauses < 20; pauses += 1) {

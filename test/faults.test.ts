@@ -1,6 +1,6 @@
-import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from './setup/app.ts';
 import { asSuperuser } from './setup/database.ts';
 import { contactBody, type TestCustomer } from './setup/factories.ts';
@@ -14,18 +14,18 @@ const limits = {
   SHUTDOWN_MS: '3000',
 };
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 let other: TestCustomer;
 let proxy: FaultyProxy;
 let service: ServerProcess;
 
 beforeAll(async () => {
-  test = await startApp();
-  customer = await test.customer();
-  other = await test.customer();
-  proxy = await startFaultyProxy(test.url);
-  service = await startServerProcess(proxy.through(test.url), limits);
+  app = await startApp();
+  customer = await app.customer();
+  other = await app.customer();
+  proxy = await startFaultyProxy(app.url);
+  service = await startServerProcess(proxy.through(app.url), limits);
 });
 afterAll(() => proxy?.close());
 
@@ -55,7 +55,7 @@ const unavailable = {
 
 /** Locks a contact's row until the returned function is called. */
 async function hold(id: string): Promise<() => Promise<void>> {
-  const session = await test.owner.reserve();
+  const session = await app.owner.reserve();
   await session`begin`;
   await session`select from contacts where customer_id = ${customer.id} and id = ${id} for update`;
   return async () => {
@@ -70,7 +70,7 @@ async function untilWaiting(count: number): Promise<number[]> {
     const rows = await asSuperuser(
       (sql) => sql<{ pid: number }[]>`
         select pid from pg_stat_activity
-        where datname = ${new URL(test.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
+        where datname = ${new URL(app.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
     );
     return rows.map(({ pid }) => pid);
   };
@@ -79,7 +79,7 @@ async function untilWaiting(count: number): Promise<number[]> {
 }
 
 describe('the service keeps running, and answers every request in bounded time, when', () => {
-  it('a backend is killed in the middle of a transaction', async () => {
+  test('a backend is killed in the middle of a transaction', async () => {
     const id = await contact();
     const release = await hold(id);
     const patch = call('PATCH', `/contacts/${id}`, { job_title: 'x' });
@@ -89,7 +89,7 @@ describe('the service keeps running, and answers every request in bounded time, 
     expect(await call('PATCH', `/contacts/${id}`, { job_title: 'y' })).toMatchObject({ status: 200 });
   });
 
-  it("a customer's transaction slots are all taken: its reads still work, its writes get 503, other customers can write", async () => {
+  test("a customer's transaction slots are all taken: its reads still work, its writes get 503, other customers can write", async () => {
     const [id, free] = [await contact(), await contact()];
     const release = await hold(id);
     const stuck = [1, 2].map(() => call('PATCH', `/contacts/${id}`, { job_title: 'x' }));
@@ -104,7 +104,7 @@ describe('the service keeps running, and answers every request in bounded time, 
     expect(await call('PATCH', `/contacts/${free}`, { job_title: 'x' })).toMatchObject({ status: 200 });
   });
 
-  it('a statement runs into its time limit', async () => {
+  test('a statement runs into its time limit', async () => {
     const id = await contact();
     const release = await hold(id);
     const answer = await call('PATCH', `/contacts/${id}`, { job_title: 'x' });
@@ -113,7 +113,7 @@ describe('the service keeps running, and answers every request in bounded time, 
     expect(answer.ms).toBeLessThan(10_000);
   });
 
-  it('the database stops responding, and it recovers as soon as the database does', async () => {
+  test('the database stops responding, and it recovers as soon as the database does', async () => {
     const id = await contact();
     expect((await call('GET', `/contacts/${id}`)).status).toBe(200);
     proxy.freeze();
@@ -145,8 +145,8 @@ describe('SIGTERM', () => {
     return socket;
   }
 
-  it('finishes requests in flight, cuts off requests that never end, accepts no new ones, and exits with 0', async () => {
-    const stopping = await startServerProcess(test.url, limits);
+  test('finishes requests in flight, cuts off requests that never end, accepts no new ones, and exits with 0', async () => {
+    const stopping = await startServerProcess(app.url, limits);
     const id = await contact();
     const release = await hold(id);
     const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, customer.key, stopping);

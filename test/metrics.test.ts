@@ -9,7 +9,7 @@ import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from '
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 
 const monitoring = join(import.meta.dirname, '..', 'deploy', 'monitoring');
-const { app, db, url, customer } = await startApp();
+const { fastify: app, db, url, customer } = await startApp();
 
 /** Returns the value of a series in Prometheus text format; undefined if there is none. */
 const valueOf = (text: string, series: string): number | undefined => {
@@ -35,7 +35,7 @@ test('requests are counted by route, method and status, and unknown paths as one
 });
 
 test('every gate shows its slots, and rejected operations are counted', async () => {
-  const { app: small } = await startApp({
+  const { fastify: small } = await startApp({
     DATABASE_SEARCH_CONNECTIONS: '1',
     DATABASE_QUEUE_LENGTH: '1',
     DATABASE_QUEUE_MS: '1',
@@ -48,7 +48,7 @@ test('every gate shows its slots, and rejected operations are counted', async ()
   expect(failed).toBeGreaterThan(0);
   const text = (await small.inject('/metrics')).body;
   expect(valueOf(text, refused)).toBe(before + failed);
-  expect(valueOf(text, 'sales_data_gate_places{gate="search"}')).toBe(1);
+  expect(valueOf(text, 'sales_data_gate_slots{gate="search"}')).toBe(1);
   expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
 });
 
@@ -95,7 +95,7 @@ describe('with METRICS_PORT', () => {
   test('a worker serves them too', async () => {
     const worker = await startServerProcess(url, { METRICS_PORT: '0' }, ['src/cli.ts', 'work', '--json']);
     const { monitor } = worker.started as { monitor: string };
-    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_gate_places{gate="transaction"}');
+    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_gate_slots{gate="transaction"}');
     expect(await worker.stop()).toBe(0);
   });
 });
@@ -118,7 +118,7 @@ describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => 
   test('it scrapes the service', async () => {
     await expect.poll(() => prometheus.query('sales_data_database_up == 1'), { timeout: 30_000 }).toHaveLength(1);
     expect(await prometheus.query('up{job="sales-data-api"} == 1')).toHaveLength(1);
-    const places = await prometheus.query('sales_data_gate_places');
+    const places = await prometheus.query('sales_data_gate_slots');
     expect(new Set(places.map(({ metric }) => metric['gate']))).toEqual(
       new Set(['credentials', 'lookup', 'search', 'transaction']),
     );

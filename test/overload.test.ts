@@ -16,14 +16,14 @@ const limits = {
 };
 const capacity = 4 * (1_000 / searchMs);
 
-let t: TestApp;
+let app: TestApp;
 let proxy: FaultyProxy;
 let service: ServerProcess;
 
 beforeAll(async () => {
-  t = await startApp();
-  proxy = await startFaultyProxy(t.url);
-  service = await startServerProcess(proxy.through(t.url), limits);
+  app = await startApp();
+  proxy = await startFaultyProxy(app.url);
+  service = await startServerProcess(proxy.through(app.url), limits);
   proxy.delay(searchMs);
 });
 afterAll(() => proxy?.close());
@@ -64,7 +64,7 @@ async function residentMemory(): Promise<number> {
 }
 
 test('at five times the capacity, a light customer is served, the others get their shares and quick rejections, and afterwards the service recovers', async () => {
-  const [gentle, ...greedy] = await Promise.all(Array.from({ length: 9 }, () => t.customer()));
+  const [gentle, ...greedy] = await Promise.all(Array.from({ length: 9 }, () => app.customer()));
   await sendSteadily(greedy, capacity, 1_000); // opens all connections
   const before = await residentMemory();
 

@@ -3,7 +3,7 @@ import { startApp } from './setup/app.ts';
 import { hasNginx, startNginx, type Nginx } from './setup/nginx.ts';
 import { makeLogin } from './setup/sessions.ts';
 
-const { app, owner, customer } = await startApp({ TRUST_PROXY: 'loopback' });
+const { fastify: app, owner, customer } = await startApp({ TRUST_PROXY: 'loopback' });
 const running: Nginx[] = [];
 let target: string;
 

@@ -1,4 +1,4 @@
-import type { Gate } from '../gate.ts';
+import type { Gate } from '../limits/gate.ts';
 import type { Requester } from '../requester.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
 import type { Criterion } from './criteria.ts';
@@ -15,7 +15,7 @@ export interface Search {
 }
 
 /** One page of a search's result. It starts after `skip` prospects or after a position, not both. */
-export interface Slice {
+export interface PageWindow {
   limit: number;
   skip?: number;
   after?: ProspectPosition | undefined;
@@ -31,7 +31,7 @@ export interface EncodedPerson {
 }
 
 /** The highest allowed value of `page × limit`. Deeper pages need a cursor. */
-export const deepestPage = 10_000;
+export const maxPageDepth = 10_000;
 
 /** The catalog's part of the output of `catalog status`. */
 export interface CatalogStatus {
@@ -47,7 +47,7 @@ export interface CatalogStatus {
  */
 export interface CatalogReads {
   /** Returns one page of the matching prospects, unmasked, in the requested order and then by id. */
-  search(search: Search, slice: Slice): Promise<Prospect[]>;
+  search(search: Search, window: PageWindow): Promise<Prospect[]>;
   /** Returns the exact number of matching prospects. */
   count(search: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number>;
   /** Returns the prospects with these ids, in no particular order. Unknown ids are skipped. */
@@ -66,7 +66,7 @@ export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   /** The name under which Postgres records the catalog's imports. */
   readonly name: string;
-  /** Where reads wait for a place before they are sent, for metrics. */
+  /** Gates where reads wait for a slot before they are sent, for metrics. */
   readonly gates: readonly Gate[];
   /** Whether reads are refused at the moment without being sent, since the catalog's cluster did not answer. */
   readonly isRefusing: boolean;
@@ -89,11 +89,11 @@ export interface Catalog extends CatalogReads {
 
   /**
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
-   * @param say receives a message for each repair
+   * @param notify receives a message for each repair
    * @returns the incarnation: an id of the index or table file that all writes go to until the next call. If a later
    *   call returns another incarnation, people written before may be missing
    */
-  prepare(say?: (text: string) => unknown): Promise<string>;
+  prepare(notify?: (text: string) => unknown): Promise<string>;
   /** Encodes a person as the text that `write` sends to the engine. */
   encode(document: CatalogDocument): string;
   /**

@@ -1,21 +1,21 @@
 import { validationFailed } from '../errors.ts';
-import { fold, words } from '../fold.ts';
 import {
-  textMembers,
-  wholeMembers,
-  wordMembers,
+  textFields,
+  exactFields,
+  wordFields,
   type FiltersApplied,
   type ProspectFilters,
-  type WholeMember,
-  type WordMember,
+  type ExactField,
+  type WordField,
 } from '../schemas/prospects.ts';
+import { fold, words } from '../text/fold.ts';
 
 /** One condition on a prospect. Its texts are folded. Each engine translates it into its own query language. */
 export type Criterion =
   /** The field equals one of the values. The value `""` also matches a missing field. */
-  | { kind: 'equals'; member: WholeMember | 'verification_status'; values: string[] }
+  | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
   /** The field contains all words of at least one alternative. */
-  | { kind: 'words'; member: WordMember; alternatives: string[][] }
+  | { kind: 'words'; member: WordField; alternatives: string[][] }
   /** The score is in this range, both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
   /** `date_verified` is in this range, both ends included. The ends are ISO 8601 in UTC. */
@@ -26,7 +26,7 @@ export type Criterion =
  * The most words that all alternatives of a search may have together. Elasticsearch rejects queries of over 1,024
  * clauses.
  */
-const mostWords = 800;
+const maxWords = 800;
 
 /**
  * Converts a request's filters to conditions. An empty array, an empty range and a null end of a range set no
@@ -36,8 +36,8 @@ const mostWords = 800;
 export function toCriteria(filters: ProspectFilters): Criterion[] {
   const { has_email, has_phone } = filters;
   const criteria: (Criterion | undefined)[] = [
-    ...wholeMembers.map((member) => equals(member, filters[member]?.map(fold))),
-    ...wordMembers.map((member) => haveWords(member, filters[member])),
+    ...exactFields.map((field) => equals(field, filters[field]?.map(fold))),
+    ...wordFields.map((field) => haveWords(field, filters[field])),
     equals('verification_status', filters.verification_status),
     { kind: 'scores', ...ends(filters.score, (score) => score) },
     { kind: 'verified', ...ends(filters.date_verified, toInstant) },
@@ -49,12 +49,12 @@ export function toCriteria(filters: ProspectFilters): Criterion[] {
   return asked;
 }
 
-const equals = (member: WholeMember | 'verification_status', values?: string[]): Criterion | undefined =>
-  values && values.length > 0 ? { kind: 'equals', member, values: [...new Set(values)].sort() } : undefined;
+const equals = (field: ExactField | 'verification_status', values?: string[]): Criterion | undefined =>
+  values && values.length > 0 ? { kind: 'equals', member: field, values: [...new Set(values)].sort() } : undefined;
 
-const haveWords = (member: WordMember, values: string[] = []): Criterion | undefined =>
+const haveWords = (field: WordField, values: string[] = []): Criterion | undefined =>
   values.length > 0
-    ? { kind: 'words', member, alternatives: distinct(values.map((value) => distinct(words(value)))) }
+    ? { kind: 'words', member: field, alternatives: distinct(values.map((value) => distinct(words(value)))) }
     : undefined;
 
 /** Removes duplicates and sorts, so that equivalent filters give identical conditions. */
@@ -76,8 +76,8 @@ const asksSomething = (criterion: Criterion): boolean =>
 
 function refuseTooManyWords(criteria: Criterion[]): void {
   const counts = criteria.map((criterion) => (criterion.kind === 'words' ? criterion.alternatives.flat().length : 0));
-  if (counts.reduce((sum, count) => sum + count, 0) > mostWords)
-    throw validationFailed([{ path: '/filters', message: `must not have more than ${mostWords} words in total` }]);
+  if (counts.reduce((sum, count) => sum + count, 0) > maxWords)
+    throw validationFailed([{ path: '/filters', message: `must not have more than ${maxWords} words in total` }]);
 }
 
 function ends<T, U>(
@@ -103,9 +103,9 @@ export function filtersApplied(filters: ProspectFilters): FiltersApplied {
     ([, value]) => value !== undefined,
   );
   return {
-    ...(Object.fromEntries(textMembers.map((member) => [member, filters[member] ?? []])) as Pick<
+    ...(Object.fromEntries(textFields.map((field) => [field, filters[field] ?? []])) as Pick<
       FiltersApplied,
-      WholeMember | WordMember
+      ExactField | WordField
     >),
     date_verified: { gte, lte },
     ...Object.fromEntries(asked),

@@ -1,6 +1,6 @@
-import { fold, words } from '../fold.ts';
-import type { Prospect, TextMember, WordMember } from '../schemas/prospects.ts';
-import { remembered } from './remembered.ts';
+import type { Prospect, TextField, WordField } from '../schemas/prospects.ts';
+import { fold, words } from '../text/fold.ts';
+import { memoize } from './memoize.ts';
 
 /**
  * A person in the form that both engines store: the fields that are returned, and the texts that are compared. Texts
@@ -11,23 +11,23 @@ export interface CatalogDocument {
   /** All fields of the prospect except `_id`. */
   person: Omit<Prospect, '_id'>;
   /** Each text in its folded form: without case and accents, as `fold` returns it. */
-  folded: Record<RequiredMember, string> & { location_postal_code: string | null };
+  folded: Record<RequiredField, string> & { location_postal_code: string | null };
   /** The distinct folded words of each text that is searched by word. */
-  words: Record<WordMember, string[]>;
+  words: Record<WordField, string[]>;
   /** Each text as it was imported, but undefined if it equals `usualSpelling` of its folded form. */
-  spelled: Record<TextMember, string | undefined>;
+  spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
 
 /** A text field that every person has. It may be empty. */
-export type RequiredMember = Exclude<TextMember, 'location_postal_code'>;
+export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
 /**
  * The maximum length of a folded text (UTF-16 units). Imports reject longer ones: a btree index of Postgres cannot hold
  * them.
  */
-export const longestFolded = 640;
+export const maxFoldedLength = 640;
 
 /**
  * Converts a prospect to the document that the engines store. An import calls this millions of times: object literals
@@ -86,8 +86,8 @@ export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boole
   person.work_email !== '' || person.emails.length > 0;
 
 /** Returns the folded form of a person's text field, or null if the field is null. */
-export const foldedOf = (person: Pick<Prospect, TextMember>, member: TextMember): string | null => {
-  const text = person[member];
+export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): string | null => {
+  const text = person[field];
   return text === null ? null : foldOnce(text).folded;
 };
 
@@ -112,7 +112,7 @@ const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 /**
  * Folds a text, with a cache. Titles, companies, names and places repeat, so most texts of an import are found there.
  */
-const foldOnce = remembered((text): Folded => {
+const foldOnce = memoize((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };
 });

@@ -1,8 +1,8 @@
 import type { Config } from '../config.ts';
-import type { SharedDatabase } from '../db.ts';
+import type { SharedDatabase } from '../database/db.ts';
 import type { Catalog } from './catalog.ts';
-import { elasticsearchCatalog } from './elasticsearch.ts';
-import { postgresCatalog } from './postgres.ts';
+import { elasticsearchCatalog } from './elasticsearch/engine.ts';
+import { postgresCatalog } from './postgres/engine.ts';
 
 /**
  * Opens the configured catalog: Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise Postgres. Connects at the first

@@ -1,5 +1,5 @@
-import { fold, words } from '../fold.ts';
-import type { TextMember } from '../schemas/prospects.ts';
+import type { TextField } from '../schemas/prospects.ts';
+import { fold, words } from '../text/fold.ts';
 
 /** One spelling of a field's value, and the number of people who have exactly this spelling. */
 export interface Spelling {
@@ -10,7 +10,7 @@ export interface Spelling {
 
 /** A suggested value. It stands for all spellings with the same folded form, and shows the most frequent one. */
 export interface SuggestedValue extends Spelling {
-  member: TextMember;
+  member: TextField;
   words: string[];
 }
 
@@ -28,14 +28,14 @@ export function wordPatterns(search: string): string[] | undefined {
  * Groups spellings by folded form into suggested values. Holds only the current group in memory.
  * @param spellings in order of their folded form
  */
-export async function* gatherValues(
-  member: TextMember,
+export async function* groupSpellings(
+  field: TextField,
   spellings: AsyncIterable<Spelling>,
 ): AsyncGenerator<SuggestedValue> {
   let best: Spelling | undefined;
   let people = 0;
   const value = (spelling: Spelling): SuggestedValue => ({
-    member,
+    member: field,
     ...spelling,
     people,
     words: [...new Set(words(spelling.folded))],

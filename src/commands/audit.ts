@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { listEvents } from '../queries/audit.ts';
-import { demandCustomer } from '../queries/customers.ts';
+import { requireCustomer } from '../queries/customers.ts';
 import type { AuditEvent } from '../schemas/audit.ts';
-import { answer, asInteger, asUuid } from './command.ts';
+import { commandAction, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -13,13 +13,13 @@ export function define(command: Command): void {
     .description("show the events of a customer's keys and users, newest first")
     .requiredOption('--customer <id>', 'customer of the events', asUuid)
     .option('--limit <count>', 'maximum number of events', asInteger(1, 10_000), 100)
-    .action(answer(list, print));
+    .action(commandAction(list, print));
 }
 
 const list = (options: { customer: string; limit: number }): Promise<AuditEvent[]> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      await demandCustomer(sql, options.customer);
+      await requireCustomer(sql, options.customer);
       return listEvents(sql, options.customer, options.limit);
     }),
   );

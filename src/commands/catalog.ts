@@ -5,17 +5,17 @@ import { pipeline } from 'node:stream/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Command } from 'commander';
 import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
-import { generatePeople } from '../catalog/generate.ts';
-import { loadPeople, type LoadReport } from '../catalog/load.ts';
-import { withLoadLock } from '../catalog/load-lock.ts';
-import type { Format } from '../catalog/read-records.ts';
-import { unpacked } from '../catalog/records.ts';
+import { withImportLock } from '../catalog/import/import-lock.ts';
+import { importPeople, type ImportReport } from '../catalog/import/import-people.ts';
+import type { Format } from '../catalog/import/parse-records.ts';
+import { gunzipIfPacked } from '../catalog/import/split-records.ts';
 import { readConfig } from '../config.ts';
-import type { Database, SharedDatabase } from '../db.ts';
-import { dropStaleImports, endImport, knownCatalog, unfinishedImports } from '../queries/catalog-imports.ts';
-import { countUntold } from '../queries/unlocks.ts';
-import { answer, asInteger, asUuid, UsageError } from './command.ts';
-import { patientDatabase } from '../patient-database.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
+import { retryingDatabase } from '../database/retrying-database.ts';
+import { generatePeople } from '../demo/generate-people.ts';
+import { dropStaleImports, endImport, findCatalogState, listUnfinishedImports } from '../queries/catalog-imports.ts';
+import { countUnindexed } from '../queries/unlocks.ts';
+import { commandAction, asInteger, asUuid, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
@@ -29,7 +29,7 @@ export function define(command: Command): void {
     .option('--format <format>', 'ndjson or csv; needed if the file name does not show it', asFormat)
     .option('--strict', 'exit with 1 at the end if there were bad lines; good lines are imported anyway')
     .option('--restart', 'start over instead of resuming an interrupted import of this file')
-    .action(importAndAnswer);
+    .action(importAndReport);
 
   command
     .command('generate')
@@ -42,29 +42,29 @@ export function define(command: Command): void {
   command
     .command('reindex')
     .description('rebuild the search index from the stored people; the service keeps working meanwhile')
-    .action(answer(reindex, ({ people }) => `Reindexed ${people} people`));
+    .action(commandAction(reindex, ({ people }) => `Reindexed ${people} people`));
 
   command
     .command('remove')
     .description('remove people from the catalog; their unlocks are kept')
     .requiredOption('--id <id>', 'person id; repeatable', (id: string, ids?: string[]) => [...(ids ?? []), asUuid(id)])
-    .action(answer(remove, ({ removed }) => `Removed ${removed} people`));
+    .action(commandAction(remove, ({ removed }) => `Removed ${removed} people`));
 
-  command.command('status').description('show the state of the catalog').action(answer(status, printStatus));
+  command.command('status').description('show the state of the catalog').action(commandAction(status, printStatus));
 }
 
 /**
  * Runs an import and prints its report. With `--strict`, then fails if there were bad lines.
  * @throws Error with the number of bad lines
  */
-async function importAndAnswer(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
+async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
-  const run = async (): Promise<LoadReport> => {
+  const run = async (): Promise<ImportReport> => {
     const report = await importFile(file, options);
     bad = report.bad;
     return report;
   };
-  await answer(run, printReport)(options);
+  await commandAction(run, printReport)(options);
   if (options.strict && bad > 0) throw new Error(bad === 1 ? 'There was a bad line' : `There were ${bad} bad lines`);
 }
 
@@ -80,17 +80,17 @@ function asFormat(value: string): Format {
 }
 
 /** The statement timeout for catalog commands (ms). Imports and reindexes run longer statements than requests may. */
-const longestStatementMs = 3_600_000;
+const maxStatementMs = 3_600_000;
 
 /**
  * Opens the services, runs work on the catalog, and closes the services.
- * @param asWanted wraps the database; imports and reindexes use it to wait while the database is unavailable
+ * @param overrides wraps the database; imports and reindexes use it to wait while the database is unavailable
  */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
-  asWanted?: (db: SharedDatabase) => SharedDatabase,
+  overrides?: (db: SharedDatabase) => SharedDatabase,
 ): Promise<T> {
-  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: longestStatementMs }, asWanted);
+  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);
   try {
     return await work(services);
   } finally {
@@ -107,15 +107,15 @@ function keepHeapSmall(): void {
   setFlagsFromString('--heap-growing-percent=100');
 }
 
-async function importFile(file: string, options: ImportOptions): Promise<LoadReport> {
+async function importFile(file: string, options: ImportOptions): Promise<ImportReport> {
   keepHeapSmall();
   const format = options.format ?? formatOf(file);
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
   try {
     return await withCatalog(
-      ({ db, catalog }) => load(db, catalog, { input, progress, format, options }),
-      patientDatabase,
+      ({ db, catalog }) => runImport(db, catalog, { input, progress, format, options }),
+      retryingDatabase,
     );
   } finally {
     progress.end();
@@ -131,13 +131,13 @@ interface Importing {
   options: ImportOptions;
 }
 
-async function load(
+async function runImport(
   db: Database,
   catalog: Catalog,
   { input, progress, format, options }: Importing,
-): Promise<LoadReport> {
+): Promise<ImportReport> {
   await forgetBefore(db, input, options);
-  return loadPeople(db, catalog, {
+  return importPeople(db, catalog, {
     chunks: input.chunks,
     format,
     source: input.source,
@@ -184,7 +184,7 @@ interface Input {
 
 async function openInput(file: string): Promise<Input> {
   const nothing = { path: undefined, source: undefined, size: undefined, read: () => 0, close: async () => undefined };
-  if (file === '-') return { chunks: unpacked(process.stdin), ...nothing };
+  if (file === '-') return { chunks: gunzipIfPacked(process.stdin), ...nothing };
   const path = await realpath(file).catch(() => {
     throw new UsageError(`there is no file ${file}`);
   });
@@ -196,7 +196,7 @@ async function openInput(file: string): Promise<Input> {
     return now.size === size && now.mtimeMs === mtimeMs;
   };
   return {
-    chunks: ofOneState(unpacked(stream), isUnchanged),
+    chunks: ofOneState(gunzipIfPacked(stream), isUnchanged),
     path,
     source: `${path}:${size}:${ctimeMs}`,
     size,
@@ -215,7 +215,7 @@ async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Pro
   if (!(await isUnchanged())) throw new Error('The file changed while it was read. Import it again');
 }
 
-const printReport = ({ loaded, bad, resumed_at_line, people }: LoadReport): string =>
+const printReport = ({ loaded, bad, resumed_at_line, people }: ImportReport): string =>
   [
     `Loaded ${loaded} people, ${bad} bad lines`,
     ...(resumed_at_line === null ? [] : [`resumed at line ${resumed_at_line}`]),
@@ -262,7 +262,7 @@ const reindex = (): Promise<{ people: number }> =>
   withCatalog(async ({ db, catalog }) => {
     const progress: Progress = progressOn(process.stderr, undefined);
     try {
-      const people = await withLoadLock(db, (stillHeld) =>
+      const people = await withImportLock(db, (stillHeld) =>
         catalog.reindex((done, total) => {
           progress.show(done, `${done} of ${total} people`, done, total);
           return stillHeld();
@@ -272,11 +272,11 @@ const reindex = (): Promise<{ people: number }> =>
     } finally {
       progress.end();
     }
-  }, patientDatabase);
+  }, retryingDatabase);
 
 const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
   withCatalog(({ db, catalog }) =>
-    withLoadLock(db, async () => {
+    withImportLock(db, async () => {
       const removed = await catalog.remove(id);
       await catalog.finish();
       return { removed };
@@ -294,9 +294,9 @@ const status = (): Promise<Status> =>
   withCatalog(async ({ db, catalog }) => {
     const stored = await catalog.status();
     const [known, unfinished] = await db.lookup((sql) =>
-      Promise.all([knownCatalog(sql, catalog.name), unfinishedImports(sql)]),
+      Promise.all([findCatalogState(sql, catalog.name), listUnfinishedImports(sql)]),
     );
-    const unlocks_behind = catalog.engine === 'postgres' ? 0 : await db.search(countUntold);
+    const unlocks_behind = catalog.engine === 'postgres' ? 0 : await db.search(countUnindexed);
     return { ...stored, imported_at: known?.imported_at ?? null, unfinished_imports: [...unfinished], unlocks_behind };
   });
 

@@ -1,6 +1,6 @@
 import { CommanderError, InvalidArgumentError, type Command } from 'commander';
-import { lengthOf } from '../code-points.ts';
 import { formats } from '../schemas/formats.ts';
+import { lengthOf } from '../text/code-points.ts';
 
 /** A module of src/commands. `define` adds its verbs and options to the command. */
 export interface CommandModule {
@@ -14,7 +14,7 @@ export class UsageError extends Error {}
  * Returns the action of a verb. It runs the verb and writes the result to stdout: as one JSON value with `--json`,
  * otherwise as the text that `print` returns. Errors are thrown, so they reach stderr only.
  */
-export const answer =
+export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
   async (options: Options & { json?: boolean }): Promise<void> => {
     const result = await run(options);
@@ -51,9 +51,9 @@ export function asEmail(value: string): string {
 }
 
 export const asText =
-  (most: number) =>
+  (max: number) =>
   (value: string): string => {
-    if (lengthOf(value) > most) throw new InvalidArgumentError(`It must have at most ${most} characters.`);
+    if (lengthOf(value) > max) throw new InvalidArgumentError(`It must have at most ${max} characters.`);
     return value;
   };
 
@@ -66,11 +66,11 @@ export const asCurrency = (value: string): string =>
   formatted('currency', 'an ISO 4217 code, such as EUR')(value).toUpperCase();
 
 export const asInteger =
-  (least: number, most: number) =>
+  (least: number, max: number) =>
   (value: string): number => {
     const number = Number(value);
-    if (!/^\d+$/.test(value) || number < least || number > most) {
-      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${most}.`);
+    if (!/^\d+$/.test(value) || number < least || number > max) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${max}.`);
     }
     return number;
   };

@@ -1,10 +1,10 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Database, Transaction } from '../db.ts';
-import { checkCredits, nextCustomers, type Fault } from '../queries/credit-checks.ts';
+import type { Database, Transaction } from '../database/db.ts';
+import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';
-import { demandCustomer } from '../queries/customers.ts';
+import { requireCustomer } from '../queries/customers.ts';
 import { pools, type Credits, type Pool } from '../schemas/credits.ts';
-import { answer, asInteger, asText, asUuid } from './command.ts';
+import { commandAction, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -14,14 +14,14 @@ export function define(command: Command): void {
     .command('show')
     .description("show both pools of a customer's credits")
     .requiredOption('--customer <id>', 'customer of the credits', asUuid)
-    .action(answer(show, print));
+    .action(commandAction(show, print));
 
-  toMove(command, 'grant', 'grant credits to a customer', asInteger(1, mostCredits)).action(
-    answer(move(grantCredits), print),
+  toMove(command, 'grant', 'grant credits to a customer', asInteger(1, maxCredits)).action(
+    commandAction(move(grantCredits), print),
   );
 
   toMove(command, 'adjust', "correct a customer's balance, up or down", asSigned).action(
-    answer(move(adjustCredits), print),
+    commandAction(move(adjustCredits), print),
   );
 
   command
@@ -29,19 +29,19 @@ export function define(command: Command): void {
     .description('check that balances, jobs and results of all customers match the ledger; exit 1 if not')
     .action(async (options: { json?: boolean }) => {
       const report = await check();
-      await answer(async () => report, describe)(options);
+      await commandAction(async () => report, describe)(options);
       if (report.faults.length > 0)
         throw new Error(`The credits do not match the ledger: ${report.faults.length} faults`);
     });
 }
 
 /** Maximum amount of one movement: more than any customer has, and still exact as a JSON number. */
-const mostCredits = 1_000_000_000_000;
+const maxCredits = 1_000_000_000_000;
 
 function asSigned(value: string): number {
   const [, sign, digits] = /^([+-]?)(\d+)$/.exec(value) ?? [];
   if (digits === undefined) throw new InvalidArgumentError('It must be a whole number, such as 100 or -100.');
-  const amount = asInteger(1, mostCredits)(digits);
+  const amount = asInteger(1, maxCredits)(digits);
   return sign === '-' ? -amount : amount;
 }
 
@@ -69,7 +69,7 @@ interface Moved {
 const show = ({ customer }: { customer: string }): Promise<Moved> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      const { id } = await demandCustomer(sql, customer);
+      const { id } = await requireCustomer(sql, customer);
       return { customer_id: id, credits: await findCredits(sql, id) };
     }),
   );
@@ -85,7 +85,7 @@ const move =
   ({ customer, pool, amount, note }: Moving): Promise<Moved> =>
     withDatabase((db) =>
       db.transaction(async (sql) => {
-        const { id } = await demandCustomer(sql, customer);
+        const { id } = await requireCustomer(sql, customer);
         await act(sql, id, { pool, amount, note: note ?? null });
         return { customer_id: id, credits: await findCredits(sql, id) };
       }),
@@ -100,7 +100,7 @@ const print = ({ credits }: Moved): string =>
 
 interface Report {
   customers: number;
-  faults: Fault[];
+  faults: CreditFault[];
 }
 
 const check = (): Promise<Report> => withDatabase(checkAll);
@@ -110,7 +110,7 @@ const batchSize = 1_000;
 async function checkAll(db: Database): Promise<Report> {
   const report: Report = { customers: 0, faults: [] };
   for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
-    const customers = await db.search((sql) => nextCustomers(sql, after, batchSize));
+    const customers = await db.search((sql) => listCustomersAfter(sql, after, batchSize));
     if (customers.length === 0) return report;
     for (const id of customers) report.faults.push(...(await db.search((sql) => checkCredits(sql, id))));
     report.customers += customers.length;

@@ -1,16 +1,16 @@
 import type { Command } from 'commander';
-import type { Transaction } from '../db.ts';
-import { wake } from '../jobs/wake.ts';
-import { turnQueues, type TurnQueue } from '../queues.ts';
+import type { Transaction } from '../database/db.ts';
+import { turnQueues, type TurnQueue } from '../database/queues.ts';
+import { enqueueTurn } from '../jobs/enqueue-turn.ts';
 import {
-  demandCustomer,
-  insertCustomer,
+  requireCustomer,
+  createCustomer,
   listCustomers,
   setCustomerStatus,
   type Customer,
   type CustomerStatus,
 } from '../queries/customers.ts';
-import { answer, asCountry, asName, asText, asUuid } from './command.ts';
+import { commandAction, asCountry, asName, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -22,27 +22,27 @@ export function define(command: Command): void {
     .requiredOption('--name <name>', 'business name', asName)
     .option('--country <code>', 'ISO 3166-1 alpha-2', asCountry)
     .option('--city <city>', 'city of the business', asText(255))
-    .action(answer(create, (customer) => print([customer])));
+    .action(commandAction(create, (customer) => print([customer])));
 
-  command.command('list').description('list all customers, newest first').action(answer(list, print));
+  command.command('list').description('list all customers, newest first').action(commandAction(list, print));
 
   command
     .command('suspend')
     .description('reject all keys and sessions of a customer until it is resumed')
     .requiredOption('--customer <id>', 'the customer', asUuid)
-    .action(answer(setStatus('SUSPENDED'), (customer) => print([customer])));
+    .action(commandAction(setStatus('SUSPENDED'), (customer) => print([customer])));
 
   command
     .command('resume')
     .description('end a suspension')
     .requiredOption('--customer <id>', 'the customer', asUuid)
-    .action(answer(setStatus('OK'), (customer) => print([customer])));
+    .action(commandAction(setStatus('OK'), (customer) => print([customer])));
 }
 
 const create = (options: { name: string; country?: string; city?: string }): Promise<Customer> =>
   withDatabase((db) => {
     const given = { business_name: options.name, country: options.country ?? null, city: options.city ?? null };
-    return db.transaction((sql) => insertCustomer(sql, given));
+    return db.transaction((sql) => createCustomer(sql, given));
   });
 
 const list = (): Promise<Customer[]> => withDatabase((db) => db.search(listCustomers));
@@ -53,15 +53,15 @@ const setStatus =
     withDatabase((db) =>
       db.transaction(async (sql) => {
         await setCustomerStatus(sql, options.customer, status);
-        const customer = await demandCustomer(sql, options.customer);
-        if (status === 'OK') await wakeAll(sql, customer.id);
+        const customer = await requireCustomer(sql, options.customer);
+        if (status === 'OK') await enqueueAllTurns(sql, customer.id);
         return customer;
       }),
     );
 
 /** Enqueues the turns of all queues for a customer. Its jobs did not run while it was suspended. */
-async function wakeAll(sql: Transaction, customerId: string): Promise<void> {
-  for (const queue of Object.keys(turnQueues) as TurnQueue[]) await wake(sql, queue, customerId);
+async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
+  for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);
 }
 
 const print = (customers: Customer[]): string =>

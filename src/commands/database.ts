@@ -1,8 +1,8 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../config.ts';
-import { openDatabase, type Database, type SharedDatabase } from '../db.ts';
-import { checkSchema } from '../migrations.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
+import { checkSchema } from '../database/migrations.ts';
 
 /** A PostgreSQL server with the URLs of the service's login and of the schema's owner. */
 interface Server {
@@ -24,14 +24,14 @@ export interface OpenServices {
 /**
  * Opens the database named in the environment, otherwise the embedded server in `DATA_DIR`. A running service can use
  * the embedded server at the same time.
- * @param asWanted wraps the database before the command and the catalog use it
+ * @param overrides wraps the database before the command and the catalog use it
  */
 export async function openServices(
   config: Config = readConfig(),
-  asWanted: (db: SharedDatabase) => SharedDatabase = (db) => db,
+  overrides: (db: SharedDatabase) => SharedDatabase = (db) => db,
 ): Promise<OpenServices> {
   const server = await openServer(config);
-  const db = asWanted(openDatabase(config, server.url));
+  const db = overrides(openDatabase(config, server.url));
   const catalog = openCatalog(config, db);
   const close = async () => {
     await catalog.close();
@@ -44,7 +44,7 @@ export async function openServices(
 async function openServer(config: Config): Promise<Server> {
   const { DATABASE_URL: url, MIGRATION_DATABASE_URL: ownerUrl, DATA_DIR } = config;
   if (url) return { url, ownerUrl: ownerUrl ?? url, close: async () => undefined };
-  const { openEmbeddedPostgres } = await import('../embedded-postgres.ts');
+  const { openEmbeddedPostgres } = await import('../embedded-postgres/server.ts');
   const server = await openEmbeddedPostgres(DATA_DIR);
   return { url: server.serviceUrl, ownerUrl: server.ownerUrl, close: () => server.close() };
 }

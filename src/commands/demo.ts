@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
 import { readConfig } from '../config.ts';
-import { loadDemo, type Demo } from '../demo/load.ts';
-import { answer } from './command.ts';
+import { loadDemo, type Demo } from '../demo/load-demo.ts';
+import { commandAction } from './command.ts';
 import { openServices } from './database.ts';
 
 /** Defines the command `demo`. */
 export function define(command: Command): void {
   command
     .option('--force', 'load it beside other customers too; the catalog is then left as it is')
-    .action(answer(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
+    .action(commandAction(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
 }
 
 async function load({ force }: { force?: true }): Promise<Demo> {

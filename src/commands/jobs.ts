@@ -1,10 +1,10 @@
 import { Option, type Command } from 'commander';
-import type { Transaction } from '../db.ts';
-import { cancelJob } from '../jobs/cancel.ts';
-import { retryJob } from '../jobs/retry.ts';
-import { demandJob, latestJobs, ownerOf, type OwnedJob } from '../queries/service-jobs.ts';
+import type { Transaction } from '../database/db.ts';
+import { cancelJob } from '../jobs/cancel-job.ts';
+import { retryJob } from '../jobs/retry-job.ts';
+import { requireJobView, listLatestJobs, findOwnerOfJob, type OwnedJob } from '../queries/job-views.ts';
 import { jobStatuses, jobTypes, type JobStatus } from '../schemas/jobs.ts';
-import { answer, asInteger, asUuid } from './command.ts';
+import { commandAction, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -16,24 +16,26 @@ export function define(command: Command): void {
     .option('--customer <id>', 'only jobs of this customer', asUuid)
     .addOption(new Option('--status <status>', 'only jobs with this status').choices(jobStatuses))
     .option('--limit <number>', 'maximum number of jobs', asInteger(1, 10_000), 100)
-    .action(answer(list, print));
+    .action(commandAction(list, print));
 
   command
     .command('cancel')
     .description('cancel a job and release its unspent credits')
     .requiredOption('--job <id>', 'the job', asUuid)
-    .action(answer(cancel, (job) => print([job])));
+    .action(commandAction(cancel, (job) => print([job])));
 
   command
     .command('retry')
     .description('start a new job for the open items of a failed or cancelled job; enqueue a turn for a waiting job')
     .requiredOption('--job <id>', 'the job', asUuid)
-    .action(answer(retry, (job) => print([job])));
+    .action(commandAction(retry, (job) => print([job])));
 }
 
 const list = (options: { customer?: string; status?: JobStatus; limit: number }): Promise<OwnedJob[]> =>
   withDatabase((db) =>
-    db.search((sql) => latestJobs(sql, { customer: options.customer, status: options.status, limit: options.limit })),
+    db.search((sql) =>
+      listLatestJobs(sql, { customer: options.customer, status: options.status, limit: options.limit }),
+    ),
   );
 
 /** Returns an action that changes a job of any customer and returns the job with the id that `change` returns. */
@@ -42,9 +44,9 @@ const act =
   ({ job }: { job: string }): Promise<OwnedJob> =>
     withDatabase((db) =>
       db.transaction(async (sql) => {
-        const customer_id = await ownerOf(sql, job);
+        const customer_id = await findOwnerOfJob(sql, job);
         const id = await change(sql, customer_id, job);
-        return { customer_id, ...(await demandJob(sql, customer_id, id, jobTypes)) };
+        return { customer_id, ...(await requireJobView(sql, customer_id, id, jobTypes)) };
       }),
     );
 

@@ -1,14 +1,14 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../config.ts';
 import { conflict, notFound } from '../errors.ts';
-import { findCustomerOfKey, insertKey, listKeys, revokeKey, type IssuedRow } from '../queries/api-keys.ts';
-import { demandCustomer } from '../queries/customers.ts';
+import { findCustomerOfKey, createApiKey, listApiKeys, revokeApiKey, type IssuedRow } from '../queries/api-keys.ts';
+import { requireCustomer } from '../queries/customers.ts';
 import { findFirstAdmin } from '../queries/users.ts';
 import { durations, type ApiKey, type Duration } from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { scopes, type Scope } from '../schemas/scopes.ts';
 import { mintToken } from '../tokens.ts';
-import { answer, asKeyName, asUuid } from './command.ts';
+import { commandAction, asKeyName, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -23,19 +23,19 @@ export function define(command: Command): void {
       new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
     )
     .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asScopes)
-    .action(answer(create, describe));
+    .action(commandAction(create, describe));
 
   command
     .command('list')
     .description("list a customer's API keys, newest first, without their values")
     .requiredOption('--customer <id>', 'customer of the keys', asUuid)
-    .action(answer(list, print));
+    .action(commandAction(list, print));
 
   command
     .command('revoke')
     .description('revoke an API key permanently, with immediate effect')
     .requiredOption('--key <id>', 'the key', asUuid)
-    .action(answer(revoke, (key) => print([key])));
+    .action(commandAction(revoke, (key) => print([key])));
 }
 
 /**
@@ -63,12 +63,12 @@ type CreatedKey = IssuedRow & { key: string };
 const create = ({ customer, name, expiration, permissions = [...scopes] }: Creation): Promise<CreatedKey> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      const { id } = await demandCustomer(sql, customer);
+      const { id } = await requireCustomer(sql, customer);
       const admin = await findFirstAdmin(sql, id);
       if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
       const token = mintToken(readConfig().KEY_PREFIX);
       const given = { name, expiration: Number(expiration) as Duration, permissions, createdBy: admin.id };
-      const row = await insertKey(sql, id, given, token, commandLine);
+      const row = await createApiKey(sql, id, given, token, commandLine);
       return { ...row, key: token.reveal() };
     }),
   );
@@ -79,8 +79,8 @@ const describe = ({ id, key, expires_at }: CreatedKey): string =>
 const list = (options: { customer: string }): Promise<ApiKey[]> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      const { id } = await demandCustomer(sql, options.customer);
-      return listKeys(sql, id);
+      const { id } = await requireCustomer(sql, options.customer);
+      return listApiKeys(sql, id);
     }),
   );
 
@@ -89,8 +89,8 @@ const revoke = (options: { key: string }): Promise<ApiKey> =>
     db.transaction(async (sql) => {
       const customerId = await findCustomerOfKey(sql, options.key);
       if (customerId === undefined) throw notFound('API key');
-      await revokeKey(sql, customerId, options.key, commandLine);
-      const keys = await listKeys(sql, customerId);
+      await revokeApiKey(sql, customerId, options.key, commandLine);
+      const keys = await listApiKeys(sql, customerId);
       return keys.find(({ id }) => id === options.key.toLowerCase())!;
     }),
   );

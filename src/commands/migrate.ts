@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
-import { migrate, type Migrated } from '../migrate.ts';
-import { answer } from './command.ts';
+import { migrate, type Migrated } from '../database/migrate.ts';
+import { commandAction } from './command.ts';
 import { withServer } from './database.ts';
 
 /** Defines the command `migrate`. */
 export function define(command: Command): void {
-  command.action(answer(run, describe));
+  command.action(commandAction(run, describe));
 }
 
 const run = (): Promise<Migrated> => withServer(({ ownerUrl }) => migrate(ownerUrl));

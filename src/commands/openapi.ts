@@ -2,12 +2,12 @@ import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig } from '../config.ts';
-import { openDatabase } from '../db.ts';
-import { answer } from './command.ts';
+import { openDatabase } from '../database/db.ts';
+import { commandAction } from './command.ts';
 
 /** Defines the command `openapi`. */
 export function define(command: Command): void {
-  command.action(answer(describeApi, (document) => JSON.stringify(document, null, 2)));
+  command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
 /**

@@ -1,7 +1,7 @@
-import { lengthOf } from '../code-points.ts';
+import { lengthOf } from '../text/code-points.ts';
 import { UsageError } from './command.ts';
 
-const longest = 4_096;
+const maxLength = 4_096;
 
 /**
  * Reads a new password from standard input, not from the command line, which every user of the machine could read. One
@@ -24,7 +24,7 @@ async function readText(input: NodeJS.ReadStream): Promise<string> {
   for await (const chunk of input) {
     chunks.push(chunk as Buffer);
     length += (chunk as Buffer).length;
-    if (length > longest) break;
+    if (length > maxLength) break;
   }
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));

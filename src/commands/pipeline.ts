@@ -1,14 +1,14 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { demandCustomer } from '../queries/customers.ts';
+import { requireCustomer } from '../queries/customers.ts';
 import {
   findPipeline,
-  insertPipeline,
+  createPipeline,
   listPipelinesWithStages,
   salesStages,
   type NewStage,
 } from '../queries/pipelines.ts';
 import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/pipelines.ts';
-import { answer, asCurrency, asInteger, asName, asText, asUuid } from './command.ts';
+import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
@@ -29,13 +29,13 @@ export function define(command: Command): void {
       'a stage, e.g. Won:100:WON; repeat it for each stage, in order (default: the stages of the Sales pipeline)',
       addStage,
     )
-    .action(answer(create, (pipeline) => print([pipeline])));
+    .action(commandAction(create, (pipeline) => print([pipeline])));
 
   command
     .command('list')
     .description("list a customer's pipelines with their stages, newest first")
     .requiredOption('--customer <id>', 'customer of the pipelines', asUuid)
-    .action(answer(list, print));
+    .action(commandAction(list, print));
 }
 
 function addStage(text: string, stages: NewStage[] = []): NewStage[] {
@@ -63,10 +63,10 @@ interface Creation {
 const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      await demandCustomer(sql, customer);
+      await requireCustomer(sql, customer);
       const { name, description, currency, visibility } = given;
       const stages = stage ?? salesStages;
-      const id = await insertPipeline(sql, customer, { name, description, currency, visibility, stages });
+      const id = await createPipeline(sql, customer, { name, description, currency, visibility, stages });
       return (await findPipeline(sql, customer, id))!;
     }),
   );
@@ -74,7 +74,7 @@ const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
 const list = (options: { customer: string }): Promise<Pipeline[]> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      await demandCustomer(sql, options.customer);
+      await requireCustomer(sql, options.customer);
       return listPipelinesWithStages(sql, options.customer);
     }),
   );

@@ -3,10 +3,10 @@ import type { Command } from 'commander';
 import type { FastifyInstance } from 'fastify';
 import { buildApp } from '../app.ts';
 import { readConfig } from '../config.ts';
-import { loadDemo, OtherCustomerError, type Demo } from '../demo/load.ts';
+import { migrate } from '../database/migrate.ts';
+import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
 import { startWorkers, type Workers } from '../jobs/workers.ts';
-import { migrate } from '../migrate.ts';
-import { answer } from './command.ts';
+import { commandAction } from './command.ts';
 import { openServices, requireSchema, type OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
 import { listenMonitor } from './monitor.ts';
@@ -31,7 +31,7 @@ export function define(command: Command): void {
     .option('--migrate', 'migrate the database to the current schema first')
     .option('--demo', 'load the demo customer first, and print a login and a key')
     .option('--with-worker', 'process jobs in this process too, like `work`')
-    .action(answer(serve, describe));
+    .action(commandAction(serve, describe));
 }
 
 /**

@@ -1,4 +1,4 @@
-import { lengthOf } from '../code-points.ts';
+import { lengthOf } from '../text/code-points.ts';
 
 /**
  * Returns rows as a text table with aligned columns, or `none` if there are no rows.

@@ -1,12 +1,12 @@
 import { Option, type Command } from 'commander';
+import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
 import { hashPassword } from '../passwords.ts';
-import { demandCustomer } from '../queries/customers.ts';
-import { deactivateUser, findCustomerOf, insertUser, listUsers, resetPassword } from '../queries/users.ts';
-import type { Transaction } from '../db.ts';
+import { requireCustomer } from '../queries/customers.ts';
+import { deactivateUser, findCustomerOfUser, createUser, listUsers, resetPassword } from '../queries/users.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { roles, type Role, type User } from '../schemas/users.ts';
-import { answer, asEmail, asName, asUuid } from './command.ts';
+import { commandAction, asEmail, asName, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { readPassword } from './password.ts';
 import { table } from './table.ts';
@@ -25,26 +25,26 @@ export function define(command: Command): void {
         .makeOptionMandatory(),
     )
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
-    .action(answer(create, (user) => print([user])));
+    .action(commandAction(create, (user) => print([user])));
 
   command
     .command('list')
     .description("list a customer's users, newest first")
     .requiredOption('--customer <id>', 'customer of the users', asUuid)
-    .action(answer(list, print));
+    .action(commandAction(list, print));
 
   command
     .command('deactivate')
     .description('deactivate a user and end their sessions; API keys that they created stay valid')
     .requiredOption('--user <id>', 'the user', asUuid)
-    .action(answer(deactivate, (user) => print([user])));
+    .action(commandAction(deactivate, (user) => print([user])));
 
   command
     .command('reset-password')
     .description('set a new password and end all sessions of the user')
     .requiredOption('--user <id>', 'the user', asUuid)
     .requiredOption('--password-stdin', 'read the password (12 to 128 characters) from standard input')
-    .action(answer(reset, (user) => print([user])));
+    .action(commandAction(reset, (user) => print([user])));
 }
 
 async function create(options: { customer: string; email: string; name: string; role: Role }): Promise<User> {
@@ -52,8 +52,8 @@ async function create(options: { customer: string; email: string; name: string; 
   const passwordHash = await hashPassword(await readPassword());
   return withDatabase((db) =>
     db.transaction(async (sql) => {
-      await demandCustomer(sql, customer);
-      const user = await insertUser(sql, customer, { email, name, role, passwordHash }, commandLine);
+      await requireCustomer(sql, customer);
+      const user = await createUser(sql, customer, { email, name, role, passwordHash }, commandLine);
       if (!user) throw conflict(`A user with the e-mail address ${email} already exists`);
       return user;
     }),
@@ -63,7 +63,7 @@ async function create(options: { customer: string; email: string; name: string; 
 const list = (options: { customer: string }): Promise<User[]> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      await demandCustomer(sql, options.customer);
+      await requireCustomer(sql, options.customer);
       return listUsers(sql, options.customer);
     }),
   );
@@ -82,7 +82,7 @@ const changeUser = (
 ): Promise<User> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
-      const customerId = await findCustomerOf(sql, userId);
+      const customerId = await findCustomerOfUser(sql, userId);
       if (customerId === undefined) throw notFound('user');
       await change(sql, customerId, userId);
       const users = await listUsers(sql, customerId);

@@ -2,9 +2,9 @@ import closeWithGrace from 'close-with-grace';
 import type { Command } from 'commander';
 import { logger } from '../app.ts';
 import { readConfig } from '../config.ts';
+import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
-import { migrate } from '../migrate.ts';
-import { answer } from './command.ts';
+import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { listenMonitor } from './monitor.ts';
 
@@ -16,7 +16,9 @@ interface Working {
 
 /** Defines the command `work`. */
 export function define(command: Command): void {
-  command.option('--migrate', 'migrate the database to the current schema first').action(answer(work, () => 'Working'));
+  command
+    .option('--migrate', 'migrate the database to the current schema first')
+    .action(commandAction(work, () => 'Working'));
 }
 
 /**

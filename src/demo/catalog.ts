@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalog } from '../catalog/catalog.ts';
-import { generatePeople } from '../catalog/generate.ts';
-import { loadPeople } from '../catalog/load.ts';
-import type { Database } from '../db.ts';
+import { importPeople } from '../catalog/import/import-people.ts';
+import type { Database } from '../database/db.ts';
 import { DomainError } from '../errors.ts';
-import { unfinishedImports } from '../queries/catalog-imports.ts';
+import { listUnfinishedImports } from '../queries/catalog-imports.ts';
+import { generatePeople } from './generate-people.ts';
 
 const count = 5_000;
 const seed = 1;
@@ -33,10 +33,10 @@ export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<n
 }
 
 async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number> {
-  const unfinished = await db.search(unfinishedImports);
+  const unfinished = await db.search(listUnfinishedImports);
   const people = await catalog.count({ criteria: [] });
   if (people > 0 && unfinished.every((load) => load.source !== source)) return people;
-  await loadPeople(db, catalog, {
+  await importPeople(db, catalog, {
     chunks: Readable.from(lines()),
     format: 'ndjson',
     source,

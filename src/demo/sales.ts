@@ -1,8 +1,8 @@
 import { faker } from '@faker-js/faker/locale/en';
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { findContact } from '../queries/contacts.ts';
-import { addMembers } from '../queries/list-hands.ts';
 import { createList } from '../queries/lists.ts';
+import { addMembers } from '../queries/manual-members.ts';
 import { createOpportunity } from '../queries/opportunities.ts';
 import { listPipelinesWithStages } from '../queries/pipelines.ts';
 import { createProduct } from '../queries/products.ts';

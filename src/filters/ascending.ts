@@ -1,6 +1,6 @@
 import type { Position } from './cursor.ts';
-import { columnsOf } from './listing.ts';
-import { bound, slice, type Clauses, type Paging } from './paging.ts';
+import { bound, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
+import { columnsOf } from './record-query.ts';
 import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
@@ -25,7 +25,7 @@ interface Ascent {
 }
 
 /** Returns the SQL clauses of a page in ascending order of an indexed field. */
-export function indexAscending(paging: Paging): Clauses {
+export function indexAscending(paging: PageContext): Clauses {
   const { sql, listing, id } = paging;
   const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
   return ascending(paging, {
@@ -41,7 +41,7 @@ export function indexAscending(paging: Paging): Clauses {
  * Returns the SQL clauses of a page with the oldest records first. The sort value is the id's timestamp as text; the index
  * is the primary key.
  */
-export function oldestFirst(paging: Paging): Clauses {
+export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
   const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(String(values[0])) + plus)}::uuid`;
   return ascending(paging, {
@@ -54,7 +54,7 @@ export function oldestFirst(paging: Paging): Clauses {
   });
 }
 
-function ascending(paging: Paging, ascent: Ascent): Clauses {
+function ascending(paging: PageContext, ascent: Ascent): Clauses {
   const { sql, listing, id, owned } = paging;
   const ids = listing.after ? idsAfter(paging, ascent, listing.after) : idsFromStart(paging, ascent);
   return {
@@ -64,52 +64,56 @@ function ascending(paging: Paging, ascent: Ascent): Clauses {
   };
 }
 
-function idsFromStart(paging: Paging, ascent: Ascent): Fragment {
+function idsFromStart(paging: PageContext, ascent: Ascent): Fragment {
   return paging.sql`
     with ${scan(paging, ascent, paging.matches)}
     select page.id
     from (${scanned(paging, ascent)}) page
     order by page.value, page.id desc
-    limit ${slice(paging)}`;
+    limit ${limitAndOffset(paging)}`;
 }
 
-function idsAfter(paging: Paging, ascent: Ascent, after: Position): Fragment {
+function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragment {
   const { sql, matches } = paging;
   return sql`
     with ${scan(paging, ascent, sql`${matches} and ${ascent.above(after)}`)}
     select page.id
     from (${scanned(paging, ascent)} union all (${descent(paging, ascent, ascent.tied(after))})) page
     order by page.value, page.id desc
-    limit ${slice(paging)}`;
+    limit ${limitAndOffset(paging)}`;
 }
 
-const most = ({ limit, offset }: Paging['listing']): number => offset + limit;
+const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
  * CTEs `scan` and `edge`. `scan` reads as many records in ascending order as the page can need. `edge` is the last
  * value it read, or no row if the records ended first.
  */
-const scan = ({ sql, listing, from, id }: Paging, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
+const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
       select ${id} as id, ${value} as value
       from ${from}
       where ${condition}
       order by ${scan}
-      limit ${most(listing)}::bigint
+      limit ${max(listing)}::bigint
     ),
-    edge as materialized (select max(value) as value from scan having count(*) = ${most(listing)}::bigint)`;
+    edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
 /** Selects the scanned records below the edge, and the edge's records with the highest ids. */
-const scanned = (paging: Paging, ascent: Ascent): Fragment => paging.sql`
+const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
       from scan
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
 /** Selects the records that meet `condition`, all of one value, by id descending. */
-const descent = ({ sql, listing, from, id, matches }: Paging, { value }: Ascent, condition: Fragment): Fragment => sql`
+const descent = (
+  { sql, listing, from, id, matches }: PageContext,
+  { value }: Ascent,
+  condition: Fragment,
+): Fragment => sql`
       select ${id} as id, ${value} as value
       from ${from}
       where ${matches} and ${condition}
       order by ${id} desc
-      limit ${most(listing)}::bigint`;
+      limit ${max(listing)}::bigint`;

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { isStorable } from '../code-points.ts';
 import { validationFailed } from '../errors.ts';
-import { fold } from '../fold.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
+import { isStorable } from '../text/code-points.ts';
+import { fold } from '../text/fold.ts';
 import type { Column } from './columns.ts';
-import type { Filter } from './tree.ts';
 import type { Order } from './order.ts';
+import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
@@ -29,7 +29,7 @@ const carriedText = 255;
  * Maximum length of a cursor, in base64 characters: three texts of maximum length with three bytes a character, and the
  * other parts.
  */
-const longest = 4096;
+const maxLength = 4096;
 
 /**
  * Returns a hash of noun, customer, filter and order. A cursor contains it, so a cursor of one list is rejected by
@@ -81,7 +81,7 @@ export function readPosition(
 
 /** Returns the position of a cursor, or undefined if the cursor was not created for this scope and these sort keys. */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
-  const parts = cursor.length > longest ? undefined : parse(cursor);
+  const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;
   const [, id, values] = parts as [unknown, unknown, unknown];
   if (!isUuid(id) || !Array.isArray(values) || values.length !== columns.length) return undefined;

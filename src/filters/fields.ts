@@ -1,4 +1,4 @@
-import { fold } from '../fold.ts';
+import { fold } from '../text/fold.ts';
 import { companySource, contactSource, type Source } from './columns.ts';
 
 /** The value of a record's column `folded`: folded texts by field name. */

@@ -1,5 +1,5 @@
-import { compareTexts } from '../code-points.ts';
 import { customKey } from '../schemas/filters.ts';
+import { compareTexts } from '../text/code-points.ts';
 import type { Column, Source } from './columns.ts';
 import type { Folded } from './fields.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';

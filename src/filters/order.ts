@@ -1,6 +1,6 @@
 import { maxFaults, validationFailed, type Fault } from '../errors.ts';
-import { escapePointer } from '../json-pointer.ts';
 import { filterLimits, orderable, type FilterFields, type GivenOrder } from '../schemas/filters.ts';
+import { escapePointer } from '../text/json-pointer.ts';
 import { quote } from './parse.ts';
 
 export type Direction = 'ASC' | 'DESC';

@@ -1,6 +1,4 @@
 import { maxFaults, validationFailed, type Fault } from '../errors.ts';
-import { words } from '../fold.ts';
-import { escapePointer } from '../json-pointer.ts';
 import {
   fieldType,
   filterLimits,
@@ -9,6 +7,8 @@ import {
   type FilterFields,
   type Operator,
 } from '../schemas/filters.ts';
+import { words } from '../text/fold.ts';
+import { escapePointer } from '../text/json-pointer.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
 

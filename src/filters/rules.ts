@@ -1,8 +1,8 @@
-import { lengthOf } from '../code-points.ts';
-import type { Stretch } from '../event-loop.ts';
 import { maxFaults, type Fault } from '../errors.ts';
+import type { TimeSlice } from '../event-loop.ts';
 import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
+import { lengthOf } from '../text/code-points.ts';
 import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
@@ -59,7 +59,7 @@ export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filte
 export async function rulesFilterInPieces(
   fields: FilterFields,
   rules: readonly Rule[],
-  stretch: Stretch,
+  stretch: TimeSlice,
 ): Promise<Filter> {
   for (const reading = readingRules(fields, rules, '/rules'); ;) {
     const { done, value } = reading.next();

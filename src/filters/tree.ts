@@ -51,7 +51,7 @@ export const any = (of: Filter[]): Filter => (of.length === 1 ? of[0]! : { kind:
 export const not = (of: Filter): Filter => ({ kind: 'not', of });
 
 /** Returns the list's id if the filter selects exactly the members of one list. The number of its members is stored. */
-export function theOnlyList(filter: Filter): string | undefined {
+export function singleList(filter: Filter): string | undefined {
   if (filter.kind !== 'in' || filter.field !== 'list_id' || filter.values.length !== 1) return undefined;
   return String(filter.values[0]);
 }

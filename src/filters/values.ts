@@ -1,7 +1,7 @@
-import { lengthOf } from '../code-points.ts';
-import { fold } from '../fold.ts';
 import { filterLimits, type FieldType } from '../schemas/filters.ts';
 import { formats, isInstant } from '../schemas/formats.ts';
+import { lengthOf } from '../text/code-points.ts';
+import { fold } from '../text/fold.ts';
 import type { FilterValue } from './tree.ts';
 
 /** A value in the canonical form of the filter tree, or a message that says what the value must be. */

@@ -1,8 +1,8 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import type { BatchOutcome } from '../queries/company-settlements.ts';
-import { awaitStarts } from '../queries/turns.ts';
+import { waitForJobStarts } from '../queries/job-leases.ts';
+import { batchTurns, enqueueBatches, type BatchKind } from './enqueue-maintenance.ts';
 import type { JobContext } from './handler.ts';
-import { batchTurns, startBatches, type BatchKind } from './start.ts';
 
 /** One turn of a customer at work that is done in batches: its queue and its time limits. */
 export interface BatchTurn {
@@ -18,17 +18,17 @@ export interface BatchTurn {
  * Runs batches, each in its own transaction, until no work is left or the turn's time is over. In the second case it
  * enqueues the next turn. A retry resumes after the last committed batch.
  */
-export async function takeBatches(
+export async function runBatches(
   { db, stopping }: JobContext,
   { queue, customerId, seconds, busySeconds }: BatchTurn,
   doBatch: (sql: Transaction) => Promise<BatchOutcome>,
 ): Promise<void> {
   const end = performance.now() + seconds * 1000;
-  await db.transaction((sql) => awaitStarts(sql, customerId, batchTurns(queue)));
+  await db.transaction((sql) => waitForJobStarts(sql, customerId, batchTurns(queue)));
   do {
     const outcome = await db.transaction(doBatch);
     if (outcome === 'done') return;
-    if (outcome === 'busy') return db.transaction((sql) => startBatches(sql, queue, customerId, busySeconds));
+    if (outcome === 'busy') return db.transaction((sql) => enqueueBatches(sql, queue, customerId, busySeconds));
   } while (!stopping.aborted && performance.now() < end);
-  await db.transaction((sql) => startBatches(sql, queue, customerId));
+  await db.transaction((sql) => enqueueBatches(sql, queue, customerId));
 }

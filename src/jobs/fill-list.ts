@@ -1,5 +1,5 @@
 import { fillNextBatch } from '../queries/list-fills.ts';
-import { takeBatches } from './batches.ts';
+import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
 /** Maximum length of a turn in seconds. Then other customers get their turns. */
@@ -15,6 +15,6 @@ const busySeconds = 2;
 export const fillLists =
   (seconds = turnSeconds): Handler<'fill-lists'> =>
   (context, { customerId }) =>
-    takeBatches(context, { queue: 'fill-lists', customerId, seconds, busySeconds }, (sql) =>
+    runBatches(context, { queue: 'fill-lists', customerId, seconds, busySeconds }, (sql) =>
       fillNextBatch(sql, customerId),
     );

@@ -1,10 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import type { Database } from '../db.ts';
-import type { JobKind } from '../queues.ts';
+import type { Database } from '../database/db.ts';
+import type { JobKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import type { Jobs } from './queue.ts';
+import type { JobPayloads } from './enqueue.ts';
 
 /** The services that a job handler uses. */
 export interface JobContext {
@@ -28,4 +28,4 @@ export interface JobContext {
  * Handles one message of a queue. Must be idempotent: it may be called again for a job that was interrupted or is
  * already done.
  */
-export type Handler<K extends JobKind> = (context: JobContext, data: Jobs[K]) => Promise<void>;
+export type Handler<K extends JobKind> = (context: JobContext, data: JobPayloads[K]) => Promise<void>;

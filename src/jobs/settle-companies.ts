@@ -1,5 +1,5 @@
 import { settleBatch } from '../queries/company-settlements.ts';
-import { takeBatches } from './batches.ts';
+import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
 /** Maximum length of a turn in seconds. Then other customers get their turns. */
@@ -9,7 +9,7 @@ const busySeconds = 5;
 
 /** Number of contacts in the first batch of a turn, and the maximum for later batches. */
 const firstSize = 250;
-const largestSize = 2_000;
+const maxSize = 2_000;
 /** Target duration of a batch in milliseconds. Its contacts stay locked that long. */
 const batchMs = 50;
 
@@ -22,7 +22,7 @@ export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
   (context, { customerId }) => {
     let size = firstSize;
-    return takeBatches(context, { queue: 'settle-companies', customerId, seconds, busySeconds }, async (sql) => {
+    return runBatches(context, { queue: 'settle-companies', customerId, seconds, busySeconds }, async (sql) => {
       const begun = performance.now();
       const outcome = await settleBatch(sql, customerId, size);
       size = nextSize(size, performance.now() - begun);
@@ -32,4 +32,4 @@ export const settleCompanies =
 
 /** Returns the number of contacts for the next batch, from the duration of the last one. At most doubles the size. */
 const nextSize = (size: number, tookMs: number): number =>
-  Math.ceil(Math.min(largestSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));
+  Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

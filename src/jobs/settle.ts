@@ -1,8 +1,8 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { chargeCredits, releaseCredits } from '../queries/credits.ts';
-import { firstOpenInput } from '../queries/job-inputs.ts';
+import { findFirstOpenInput } from '../queries/job-inputs.ts';
+import { lockLeasedJob, type LeasedJob } from '../queries/job-leases.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
-import { holdJob, type LeasedJob } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
 /** The finished work of a job, to be stored by one settlement. */
@@ -46,13 +46,13 @@ export const settle = (
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> =>
   db.transaction(async (sql) => {
-    const held = await holdJob(sql, leased.customer_id, leased);
+    const held = await lockLeasedJob(sql, leased.customer_id, leased);
     if (!held) throw new LeaseLost();
     const { isLast, ...delivered } = await deliver(sql, held);
     const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
     // The rows decide, not the number of results sent: a job must not end while an input has no result.
     const isCompleted = isLast && !(await hasOpenInput(sql, job));
-    if (isCompleted) await finish(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
+    if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
     else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
     return { ...job, isCompleted };
   });
@@ -64,14 +64,14 @@ export const settle = (
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
-  (await firstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
+  (await findFirstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
  * Ends a job and releases its unspent credits.
  * @param charge credits to charge first, for the work stored in this transaction
  * @returns false when the job had already ended; nothing is written then
  */
-export async function finish(
+export async function endJob(
   sql: Transaction,
   customerId: string,
   jobId: string,

@@ -1,10 +1,10 @@
-import type { Transaction } from '../db.ts';
-import { queueOf } from '../queues.ts';
+import type { Transaction } from '../database/db.ts';
+import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/credits.ts';
 import { insertInputs, type JobInput } from '../queries/job-inputs.ts';
 import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
-import { wake } from './wake.ts';
+import { enqueueTurn } from './enqueue-turn.ts';
 
 /** A new job together with its inputs. All of it commits together. */
 interface Given extends NewJob {
@@ -18,7 +18,7 @@ interface Given extends NewJob {
 export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
   const job = await insertJob(sql, customerId, given);
   if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
-  await wake(sql, queueOf(given.type), customerId);
+  await enqueueTurn(sql, queueOf(given.type), customerId);
   await reserveCredits(sql, customerId, job.id, { pool: given.pool, amount: given.reserved });
   return job;
 }

@@ -1,9 +1,9 @@
 import type { Catalog, Search } from '../catalog/catalog.ts';
-import { toSearch } from '../catalog/listing.ts';
+import { toSearch } from '../catalog/prospects.ts';
 import type { Config } from '../config.ts';
-import type { Sql, Transaction } from '../db.ts';
-import { availableCredits } from '../queries/credits.ts';
-import { unlockedAmong } from '../queries/unlocks.ts';
+import type { Sql, Transaction } from '../database/db.ts';
+import { findAvailableCredits } from '../queries/credits.ts';
+import { findUnlocked } from '../queries/unlocks.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import { startJob, toInputs } from './start-job.ts';
 
@@ -47,7 +47,7 @@ export async function estimateUnlock(
   matches: number,
 ): Promise<Estimate> {
   const cost = Math.min(total_records, matches) * UNLOCK_COST;
-  return { matches, cost, available: await availableCredits(sql, customerId, pool) };
+  return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
 }
 
 /**
@@ -79,7 +79,7 @@ export async function estimateSelectedUnlock(
   matches: number,
 ): Promise<Estimate> {
   const cost = (await countLocked(sql, customerId, ids)) * UNLOCK_COST;
-  return { matches, cost, available: await availableCredits(sql, customerId, pool) };
+  return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
 }
 
 /** Returns the number of given prospects that exist in the catalog. Repeated ids count once. */
@@ -88,7 +88,7 @@ export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[
 
 async function countLocked(sql: Sql | Transaction, customerId: string, ids: string[]): Promise<number> {
   const wanted = distinct(ids);
-  return wanted.length - (await unlockedAmong(sql, customerId, wanted)).size;
+  return wanted.length - (await findUnlocked(sql, customerId, wanted)).size;
 }
 
 const distinct = (ids: string[]): string[] => [...new Set(ids.map(toLower))];

@@ -1,14 +1,14 @@
 import type { Config } from '../config.ts';
-import type { Transaction } from '../db.ts';
-import { addressKey } from '../normalise.ts';
-import { queueOf } from '../queues.ts';
-import { insertListInputs } from '../queries/list-addresses.ts';
+import type { Transaction } from '../database/db.ts';
+import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/credits.ts';
-import { insertJob, setTotal } from '../queries/jobs.ts';
+import { insertJob, setJobTotal } from '../queries/jobs.ts';
+import { insertListInputs } from '../queries/list-emails.ts';
 import { requireReferences } from '../queries/references.ts';
 import type { JobStarted, VerifyEmail } from '../schemas/jobs.ts';
+import { emailKey } from '../text/normalise.ts';
+import { enqueueTurn } from './enqueue-turn.ts';
 import { startJob, toInputs } from './start-job.ts';
-import { wake } from './wake.ts';
 
 type Costs = Pick<Config, 'VERIFY_COST'>;
 
@@ -31,7 +31,7 @@ export async function startEmailVerification(
   await requireReferences(sql, customerId, contacts);
   const { inputs, distinct } = toInputs(
     emails,
-    ({ email }) => addressKey(email),
+    ({ email }) => emailKey(email),
     ({ email, contact_id: id }) => ({ item: email, contact_ids: id === undefined ? [] : [id] }),
   );
   const given = { type: 'verify_email', sync_crm, request: {}, pool, total: inputs.length, cost } as const;
@@ -52,8 +52,8 @@ export async function startListVerification(
   const given = { type: 'verify_list', sync_crm: true, request, pool, total: 0, cost, reserved: 0 } as const;
   const job = await insertJob(sql, customerId, given);
   const total = await insertListInputs(sql, customerId, job.id, listId);
-  await setTotal(sql, customerId, job.id, { total, reserved: total * cost });
-  await wake(sql, queueOf(given.type), customerId);
+  await setJobTotal(sql, customerId, job.id, { total, reserved: total * cost });
+  await enqueueTurn(sql, queueOf(given.type), customerId);
   await reserveCredits(sql, customerId, job.id, { pool, amount: total * cost });
   return job;
 }

@@ -1,14 +1,14 @@
-import type { Sql } from '../db.ts';
+import type { Sql } from '../database/db.ts';
+import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
-import { customersSettling } from '../queries/company-settlements.ts';
-import { customersFilling } from '../queries/list-fills.ts';
+import { findSettlingCustomers } from '../queries/company-settlements.ts';
+import { findWaitingCustomers } from '../queries/job-leases.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
-import { customersWaiting } from '../queries/turns.ts';
-import { untoldProspects } from '../queries/unlocks.ts';
-import { forgetDeadWorkers } from '../queries/worker-places.ts';
-import { turnQueues, type TurnQueue } from '../queues.ts';
+import { findFillingCustomers } from '../queries/list-fills.ts';
+import { findUnindexedProspects } from '../queries/unlocks.ts';
+import { deleteDeadWorkerSlots } from '../queries/worker-slots.ts';
+import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
-import { enqueueWaiting, type TurnKind } from './queue.ts';
 
 /**
  * Repairs what failed workers left behind. Runs once a minute. It enqueues missing turns for waiting jobs, frees the
@@ -16,13 +16,13 @@ import { enqueueWaiting, type TurnKind } from './queue.ts';
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
-  for (const queue of Object.keys(turnQueues) as TurnQueue[]) turns[queue] = await wakeAll(context, queue);
-  const settling = await wakeEach(context, 'settle-companies', customersSettling);
-  const filling = await wakeEach(context, 'fill-lists', customersFilling);
-  await context.db.transaction(forgetDeadWorkers);
-  const purged = await purge(context);
-  const told = await tellCatalog(context);
-  context.log.info({ woken: { ...turns, settling, filling }, purged, told }, 'jobs swept');
+  for (const queue of Object.keys(turnQueues) as TurnQueue[]) turns[queue] = await enqueueWaitingTurns(context, queue);
+  const settling = await enqueueForEach(context, 'settle-companies', findSettlingCustomers);
+  const filling = await enqueueForEach(context, 'fill-lists', findFillingCustomers);
+  await context.db.transaction(deleteDeadWorkerSlots);
+  const purged = await purgeEndedJobs(context);
+  const indexed = await indexUnlocks(context);
+  context.log.info({ woken: { ...turns, settling, filling }, purged, indexed }, 'jobs swept');
 };
 
 const batchSize = 1_000;
@@ -32,9 +32,9 @@ const batchSize = 1_000;
  * transactions: the turn runs later, so it sees at least the jobs that are visible now.
  * @returns the number of turns enqueued
  */
-function wakeAll(context: JobContext, queue: TurnQueue): Promise<number> {
+function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
   const turns = { queue, types: turnQueues[queue] };
-  return wakeEach(context, queue, (sql, batch) => customersWaiting(sql, turns, batch));
+  return enqueueForEach(context, queue, (sql, batch) => findWaitingCustomers(sql, turns, batch));
 }
 
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
@@ -43,18 +43,18 @@ type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Prom
  * Enqueues one turn for each customer that `find` returns and that has none queued. Returns the number of turns
  * enqueued.
  */
-async function wakeEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
+async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
   for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
     const batch = await db.search((sql) => find(sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
-    woken += await db.transaction((sql) => enqueueWaiting(sql, queue, batch));
+    woken += await db.transaction((sql) => enqueueTurns(sql, queue, batch));
     after = batch.at(-1)!;
   }
   return woken;
 }
 
-async function purge({ db, stopping }: JobContext): Promise<number> {
+async function purgeEndedJobs({ db, stopping }: JobContext): Promise<number> {
   let steps = 0;
   while (!stopping.aborted && (await db.transaction(purgeEndedJob))) steps += 1;
   return steps;
@@ -74,20 +74,20 @@ const mostStuckMs = 30_000;
  * still cannot be written is skipped, so that it does not block the others. The next sweep retries it.
  * @returns the number of prospects indexed
  */
-async function tellCatalog({ db, catalog, log, stopping }: JobContext): Promise<number> {
+async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];
-  let [told, stuckMs] = [0, 0];
+  let [indexed, stuckMs] = [0, 0];
   let first: string | undefined;
   // The PostgreSQL catalog reads the unlocks from the database, so it needs no indexing.
   while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < mostStuckMs) {
-    const prospects = await db.search((sql) => untoldProspects(sql, unlocksAtOnce, stuck));
+    const prospects = await db.search((sql) => findUnindexedProspects(sql, unlocksAtOnce, stuck));
     // The same prospect comes first again: there is no index to write to.
     if (prospects.length === 0 || prospects[0] === first) break;
     [first] = prospects;
     const begun = performance.now();
     try {
       await catalog.syncUnlocks(prospects);
-      told += prospects.length;
+      indexed += prospects.length;
     } catch (err) {
       if (!isUnavailable(err)) throw err;
       log.warn({ err, prospects: prospects.length }, 'some unlocks could not be written to the catalog');
@@ -95,5 +95,5 @@ async function tellCatalog({ db, catalog, log, stopping }: JobContext): Promise<
       stuckMs += performance.now() - begun;
     }
   }
-  return told;
+  return indexed;
 }

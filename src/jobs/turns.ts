@@ -1,10 +1,18 @@
+import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
-import { turnQueues, type TurnQueue } from '../queues.ts';
-import { awaitStarts, dropLease, leaseJob, othersWait, renewLease, restJob, type LeasedJob } from '../queries/turns.ts';
+import {
+  waitForJobStarts,
+  releaseLease,
+  leaseJob,
+  areOthersWaiting,
+  renewLease,
+  backOff,
+  type LeasedJob,
+} from '../queries/job-leases.ts';
 import type { JobType } from '../schemas/jobs.ts';
+import { enqueueNextTurn } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
-import { finish, LeaseLost } from './settle.ts';
-import { wakeForRest } from './wake.ts';
+import { endJob, LeaseLost } from './settle.ts';
 
 /**
  * Runs one batch of a job: some items, some seconds. It stores its results with `settle`, which also ends the job. If
@@ -15,16 +23,21 @@ import { wakeForRest } from './wake.ts';
  * few times. Only a batch with results in flight that must not be computed twice may catch `unavailable` and settle
  * later.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or the lease is lost
- * @param leavePlace to be called when the batch only waits for work in flight: the turn then ends, so that other
+ * @param yieldTurn to be called when the batch only waits for work in flight: the turn then ends, so that other
  *   customers are served, and the batch continues in the background with its lease
  */
-export type Slice = (context: JobContext, job: LeasedJob, signal: AbortSignal, leavePlace: () => void) => Promise<void>;
+export type JobBatch = (
+  context: JobContext,
+  job: LeasedJob,
+  signal: AbortSignal,
+  yieldTurn: () => void,
+) => Promise<void>;
 
 /** The function that runs one batch of a job, for each job type. */
-export type Slices = Record<JobType, Slice>;
+export type JobBatches = Record<JobType, JobBatch>;
 
 /** Number of errors in a row after which a job becomes FAILED. */
-const mostFailures = 5;
+const maxFailures = 5;
 
 /** Milliseconds between renewals of the lease while a batch runs. */
 const renewalMs = 5_000;
@@ -41,43 +54,43 @@ const turnSeconds = 30;
  * @param seconds maximum length of a turn; 0 runs exactly one batch
  */
 export const takeTurn =
-  <Q extends TurnQueue>(queue: Q, slices: Slices, seconds = turnSeconds): Handler<Q> =>
+  <Q extends TurnQueue>(queue: Q, batches: JobBatches, seconds = turnSeconds): Handler<Q> =>
   async (context, { customerId }) => {
     const end = performance.now() + seconds * 1000;
     const isInTime = () => !context.stopping.aborted && performance.now() < end;
-    while (await takeSlice(context, queue, slices, customerId, isInTime));
+    while (await runNextBatch(context, queue, batches, customerId, isInTime));
   };
 
 /**
  * Leases the customer's next job and runs one batch of it. Returns whether the turn may run another batch; if not, the
  * next turn is enqueued already.
  */
-async function takeSlice(
+async function runNextBatch(
   context: JobContext,
   queue: TurnQueue,
-  slices: Slices,
+  batches: JobBatches,
   customerId: string,
   isInTime: () => boolean,
 ): Promise<boolean> {
   const turns = { queue, types: turnQueues[queue] };
   const job = await context.db.transaction(async (sql) => {
     // Sent together. The snapshot of the second statement is taken after the first one has its lock.
-    const [, leased] = await Promise.all([awaitStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
+    const [, leased] = await Promise.all([waitForJobStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
     return leased;
   });
-  const hasEnded = job && (await work(context, queue, job, slices[job.type]));
+  const hasEnded = job && (await runUntilYield(context, queue, job, batches[job.type]));
   return context.db.transaction(async (sql) => {
-    if (job && hasEnded) await dropLease(sql, customerId, job);
-    if (job && isInTime() && !(await othersWait(sql, customerId, turns))) return true;
-    await wakeForRest(sql, queue, customerId);
+    if (job && hasEnded) await releaseLease(sql, customerId, job);
+    if (job && isInTime() && !(await areOthersWaiting(sql, customerId, turns))) return true;
+    await enqueueNextTurn(sql, queue, customerId);
     return false;
   });
 }
 
 /** Runs a batch until it ends or yields its turn. Returns true if the batch has ended. */
-async function work(context: JobContext, queue: TurnQueue, job: LeasedJob, slice: Slice): Promise<boolean> {
+async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJob, batch: JobBatch): Promise<boolean> {
   const left = Promise.withResolvers<false>();
-  const ended = runSlice(context, job, slice, () => left.resolve(false)).then(() => true);
+  const ended = runBatch(context, job, batch, () => left.resolve(false)).then(() => true);
   const hasEnded = await Promise.race([ended, left.promise]);
   if (!hasEnded) {
     const rest = endInBackground(context, queue, job, ended).finally(() => context.background.delete(rest));
@@ -96,8 +109,8 @@ async function endInBackground(
   try {
     await ended;
     await db.transaction(async (sql) => {
-      await dropLease(sql, job.customer_id, job);
-      await wakeForRest(sql, queue, job.customer_id);
+      await releaseLease(sql, job.customer_id, job);
+      await enqueueNextTurn(sql, queue, job.customer_id);
     });
   } catch (err) {
     // When the turn ended, it enqueued a turn for the time at which this lease expires.
@@ -105,12 +118,12 @@ async function endInBackground(
   }
 }
 
-async function runSlice(context: JobContext, job: LeasedJob, slice: Slice, leavePlace: () => void): Promise<void> {
+async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yieldTurn: () => void): Promise<void> {
   const lease = keepLease(context, job);
   try {
-    await slice(context, job, AbortSignal.any([context.stopping, lease.lost]), leavePlace);
+    await batch(context, job, AbortSignal.any([context.stopping, lease.lost]), yieldTurn);
   } catch (error) {
-    await recover(context, job, error);
+    await handleBatchError(context, job, error);
   } finally {
     lease.stop();
   }
@@ -135,18 +148,19 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
  * Handles an error of a batch. An outage is retried without limit. Other errors may be the job's fault: after a few of
  * them in a row the job becomes FAILED.
  */
-async function recover({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
+async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;
   if (error instanceof LeaseLost)
     return log.info({ job: id, type }, 'the lease is lost: the job has ended or another turn has it');
   const isPassing = isUnavailable(error);
   log[isPassing ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a batch of a job failed');
   await db.transaction(async (sql) => {
-    if (isPassing) return restJob(sql, customerId, job, { seconds: 2, failed: false });
-    if (failures + 1 < mostFailures) return restJob(sql, customerId, job, { seconds: 2 ** failures, failed: true });
-    if (await renewLease(sql, customerId, job)) await finish(sql, customerId, id, { status: 'FAILED', error: gaveUp });
+    if (isPassing) return backOff(sql, customerId, job, { seconds: 2, failed: false });
+    if (failures + 1 < maxFailures) return backOff(sql, customerId, job, { seconds: 2 ** failures, failed: true });
+    if (await renewLease(sql, customerId, job))
+      await endJob(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
   });
 }
 
 /** The error text that customers see. The cause is only in the log, because it may contain internal details. */
-const gaveUp = 'The job failed repeatedly because of an internal error of the service';
+const gaveUpMessage = 'The job failed repeatedly because of an internal error of the service';

@@ -1,10 +1,10 @@
 import { positionOf, type ProspectPosition } from '../catalog/order.ts';
 import { insertUnlocks } from '../queries/unlocks.ts';
 import type { UnlockContacts } from '../schemas/jobs.ts';
-import { searchOf } from './start-unlock.ts';
 import { settle } from './settle.ts';
-import type { Slice } from './turns.ts';
-import { completeUnlocks, sliceSize, toContacts, unlocked } from './unlocks.ts';
+import { searchOf } from './start-unlock.ts';
+import type { JobBatch } from './turns.ts';
+import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
 /** The stored progress of an unlock job: where the next batch resumes. */
 interface Progress {
@@ -20,9 +20,9 @@ interface Progress {
  * and the next match takes its position. The reservation covers the total: the price per item does not change while the
  * job runs.
  */
-export const unlockContacts: Slice = async (context, job) => {
+export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
-  const limit = Math.min(sliceSize, job.total - job.succeeded);
+  const limit = Math.min(unlockBatchSize, job.total - job.succeeded);
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
   const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });
@@ -32,15 +32,15 @@ export const unlockContacts: Slice = async (context, job) => {
     ...(last ? { after: positionOf(last, search.order) } : {}),
     isExhausted: isLast,
   };
-  let come = new Set<string>();
+  let unlockedIds = new Set<string>();
   const settled = await settle(context, job, async (sql, held) => {
     const ids = found.map(({ _id }) => _id);
-    come = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
-    const prospects = found.filter(({ _id }) => come.has(_id));
+    unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
     const contacts = await toContacts(sql, held, prospects);
-    const results = prospects.map((prospect, i) => unlocked(held, held.succeeded + i + 1, prospect, contacts));
+    const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
     return { results, progress, isLast: false };
   });
-  await context.catalog.syncUnlocks([...come]);
+  await context.catalog.syncUnlocks([...unlockedIds]);
   if (isLast || settled.succeeded === settled.total) await completeUnlocks(context, { ...settled, lease: job.lease });
 };

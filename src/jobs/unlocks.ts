@@ -1,9 +1,9 @@
 import { hasEmail } from '../catalog/document.ts';
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { syncProspects } from '../queries/crm-sync.ts';
+import type { LeasedJob } from '../queries/job-leases.ts';
 import type { JobRow, NewResult } from '../queries/jobs.ts';
-import type { LeasedJob } from '../queries/turns.ts';
-import { untoldUnlocksOf } from '../queries/unlocks.ts';
+import { findUnindexedUnlocksOfJob } from '../queries/unlocks.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
@@ -12,7 +12,7 @@ import { settle } from './settle.ts';
  * Maximum number of prospects that one batch unlocks. Larger batches are cheaper per prospect, but other customers wait
  * longer for their turns, and one transaction locks all contacts and companies of the batch.
  */
-export const sliceSize = 250;
+export const unlockBatchSize = 250;
 
 /**
  * Creates or updates the contacts of prospects, in the transaction that settles their unlocks. Returns the contact ids
@@ -26,7 +26,7 @@ export const toContacts = async (
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
 /** Returns the result of one unlocked prospect. A prospect without an email is free. */
-export const unlocked = (
+export const unlockResult = (
   job: JobRow,
   position: number,
   prospect: Prospect,
@@ -47,7 +47,7 @@ export const unlocked = (
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
   const { db, catalog } = context;
-  await catalog.syncUnlocks(await db.lookup((sql) => untoldUnlocksOf(sql, job.customer_id, job.id)));
+  await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));
   await catalog.refresh();
   await settle(context, job, async () => ({ results: [], isLast: true }));
 }

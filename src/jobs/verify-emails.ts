@@ -1,40 +1,46 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { isUnavailable } from '../errors.ts';
-import { addressKey } from '../normalise.ts';
 import { saveVerifications, type ContactVerification } from '../queries/contact-verifications.ts';
-import { duplicatesOf, firstOpenInput, nextAddresses, settledAmong, type JobInput } from '../queries/job-inputs.ts';
+import {
+  findDuplicateInputs,
+  findFirstOpenInput,
+  findNextEmails,
+  findSettledPositions,
+  type JobInput,
+} from '../queries/job-inputs.ts';
+import type { LeasedJob } from '../queries/job-leases.ts';
 import type { JobRow, NewResult } from '../queries/jobs.ts';
-import type { LeasedJob } from '../queries/turns.ts';
 import type { Verification } from '../schemas/verification.ts';
-import { AddressWork } from './address-work.ts';
+import { emailKey } from '../text/normalise.ts';
+import { EmailsInFlight } from './emails-in-flight.ts';
 import type { JobContext } from './handler.ts';
 import { settle, settledUpTo, type Delivery } from './settle.ts';
-import type { Slice } from './turns.ts';
+import type { JobBatch } from './turns.ts';
 
 /** Milliseconds after which a batch that waits for slow mail servers yields its turn to other customers. */
-const placeMs = 10_000;
+const yieldMs = 10_000;
 
 /**
  * Runs a batch of a verification job. Verifies emails and, if the job syncs to the CRM, writes the outcomes to their
  * contacts. Outcomes are settled as they arrive, in any order. While the database is unavailable they stay in memory,
  * so that no mailbox is checked twice.
  */
-export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
-  const duplicates = await context.db.lookup((sql) => duplicatesOf(sql, job.customer_id, job.id));
-  const work = new AddressWork(context, job.customer_id, signal);
-  const placeTimer = setTimeout(leavePlace, placeMs);
+export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) => {
+  const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
+  const work = new EmailsInFlight(context, job.customer_id, signal);
+  const yieldTimer = setTimeout(yieldTurn, yieldMs);
   const step = stepOf(context, job, work, new Duplicates(duplicates));
   try {
     for (let isCompleted = false; !isCompleted && !work.isOver;) {
       isCompleted = await step().catch(async (error: unknown) => {
         if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
         context.log.warn({ err: error, job: job.id }, 'verified emails could not be settled yet; retrying');
-        await work.rest();
+        await work.sleep();
         return false;
       });
     }
   } finally {
-    clearTimeout(placeTimer);
+    clearTimeout(yieldTimer);
     work.end();
   }
   if (work.fault !== undefined) throw work.fault;
@@ -47,7 +53,7 @@ export const verifyEmails: Slice = async (context, job, signal, leavePlace) => {
 function stepOf(
   context: JobContext,
   job: LeasedJob,
-  work: AddressWork,
+  work: EmailsInFlight,
   duplicates: Duplicates,
 ): () => Promise<boolean> {
   const source = new Source(context, job);
@@ -59,7 +65,7 @@ function stepOf(
     const items = isExhausted ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
     const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, duplicates));
     source.after = settledUpTo(settled);
-    work.letGo(verified);
+    work.release(verified);
     return settled.isCompleted;
   };
 }
@@ -83,8 +89,8 @@ class Source {
    * Starts as many verifications as the capacity allows.
    * @returns whether every email has a result
    */
-  async takeInto(work: AddressWork): Promise<boolean> {
-    for (let room = work.room, begun = 0; room > 0; room -= begun) {
+  async takeInto(work: EmailsInFlight): Promise<boolean> {
+    for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
       const full = work.fullDomains;
       // All remaining emails belong to full domains, so a query would find none.
       if (this.#rest?.every((domain) => full.includes(domain)) && work.size > 0) return false;
@@ -102,7 +108,7 @@ class Source {
 
   #read(without: readonly string[], limit: number) {
     const { customer_id: customerId, id } = this.#job;
-    return this.#context.db.lookup((sql) => nextAddresses(sql, customerId, id, { after: this.after, without, limit }));
+    return this.#context.db.lookup((sql) => findNextEmails(sql, customerId, id, { after: this.after, without, limit }));
   }
 }
 
@@ -113,11 +119,11 @@ class Duplicates {
 
   constructor(inputs: readonly JobInput[]) {
     this.all = inputs.map((input) => ({ input }));
-    this.#byAddress = Map.groupBy(inputs, ({ item }) => addressKey(item));
+    this.#byAddress = Map.groupBy(inputs, ({ item }) => emailKey(item));
   }
 
   of({ item }: JobInput): Item[] {
-    return (this.#byAddress.get(addressKey(item)) ?? []).map((input) => ({ input }));
+    return (this.#byAddress.get(emailKey(item)) ?? []).map((input) => ({ input }));
   }
 }
 
@@ -137,13 +143,13 @@ async function deliver(
 ): Promise<Delivery> {
   const { customer_id: customerId, id } = job;
   const positions = items.map(({ input }) => input.position);
-  const settled = await settledAmong(sql, customerId, id, positions);
+  const settled = await findSettledPositions(sql, customerId, id, positions);
   const open = items.filter(({ input }) => !settled.has(input.position));
   if (job.sync_crm) await saveVerifications(sql, customerId, open.flatMap(forContacts(duplicates)));
   // Read before these results are saved. That is enough: the position only says where the next search for inputs
   // begins.
   const after = settledUpTo(job);
-  const first = await firstOpenInput(sql, customerId, id, after);
+  const first = await findFirstOpenInput(sql, customerId, id, after);
   const results = open.map((item) => resultOf(job, item));
   return { results, progress: { position: first === undefined ? after : first - 1 }, isLast: true };
 }

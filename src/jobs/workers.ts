@@ -1,18 +1,18 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { PgBoss } from 'pg-boss';
-import type { SharedDatabase } from '../db.ts';
+import type { SharedDatabase } from '../database/db.ts';
+import { queueSchema, type JobKind } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
+import { openVerifier } from '../verification/verifier.ts';
+import type { JobPayloads, Turn, TurnKind } from './enqueue.ts';
 import { fillLists } from './fill-list.ts';
 import type { Handler, JobContext } from './handler.ts';
-import { queueSchema, type JobKind } from '../queues.ts';
-import { ProcessPlaces } from './places.ts';
-import type { Jobs, Turn, TurnKind } from './queue.ts';
+import { jobBatches } from './job-batches.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { settleCompanies } from './settle-companies.ts';
-import { slices } from './slices.ts';
-import { openVerifier } from '../verification/verifier.ts';
 import { sweepJobs } from './sweep-jobs.ts';
 import { takeTurn } from './turns.ts';
+import { WorkerSlots } from './worker-slots.ts';
 
 /**
  * The handler of each kind of job, and how many jobs of the kind run at once in this process. Turns share these slots
@@ -21,8 +21,8 @@ import { takeTurn } from './turns.ts';
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
-  unlock: { handle: takeTurn('unlock', slices), atOnce: 4 },
-  verify: { handle: takeTurn('verify', slices), atOnce: 4 },
+  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4 },
+  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4 },
   'settle-companies': { handle: settleCompanies(), atOnce: 2 },
   'fill-lists': { handle: fillLists(), atOnce: 4 },
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
@@ -68,7 +68,7 @@ export async function startWorkers(
   const background: JobContext['background'] = new Set();
   const verifier = openVerifier(config);
   const kinds = Object.keys(handlers) as JobKind[];
-  const places = new ProcessPlaces(
+  const slots = new WorkerSlots(
     { db: services.db, log, stopping: stopping.signal },
     kinds.map((kind) => [kind, handlers[kind]!.atOnce]),
   );
@@ -78,16 +78,22 @@ export async function startWorkers(
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
-      await places.close();
+      await slots.close();
       await Promise.all(background);
       await verifier.close();
     },
   };
   try {
     await boss.start();
-    await places.open();
+    await slots.open();
     for (const kind of kinds)
-      await startKind(boss, kind, handlers, { ...services, verifier, stopping: stopping.signal, background, places });
+      await startKind(boss, kind, handlers, {
+        ...services,
+        verifier,
+        stopping: stopping.signal,
+        background,
+        slots,
+      });
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.
@@ -99,7 +105,7 @@ export async function startWorkers(
 /** The services that all jobs of a process share. */
 interface SharedContext extends JobContext {
   db: SharedDatabase;
-  places: ProcessPlaces;
+  slots: WorkerSlots;
 }
 
 /**
@@ -128,13 +134,13 @@ async function startKind(
   context: SharedContext,
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
-  const work = async (data: Jobs[JobKind], place: number) => {
+  const work = async (data: JobPayloads[JobKind], slot: number) => {
     const turn = () => handle(contextOf(context, data), data);
-    if (isTurn(data)) await context.places.run(kind as TurnKind, place, data.customerId, turn);
+    if (isTurn(data)) await context.slots.run(kind as TurnKind, slot, data.customerId, turn);
     else await turn();
   };
   for (let i = 0; i < atOnce; i += 1) {
-    const worker: string = await boss.work<Jobs[JobKind] | null>(kind, polling, async ([job]) => {
+    const worker: string = await boss.work<JobPayloads[JobKind] | null>(kind, polling, async ([job]) => {
       const log = context.log.child({ job: job!.id, kind });
       log.info('job started');
       const data = job!.data ?? {}; // a schedule enqueues jobs without data

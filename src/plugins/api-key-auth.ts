@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { batchLookups } from '../batch-lookups.ts';
 import type { KeyCaller } from '../caller.ts';
 import { Unauthorized } from '../errors.ts';
-import { gather } from '../gather.ts';
-import { findKeys, recordUse } from '../queries/api-keys.ts';
+import type { UnauthenticatedLimit } from '../limits/unauthenticated.ts';
+import { findKeyStates, recordKeyUse } from '../queries/api-keys.ts';
 import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
-import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 
 /**
  * Authenticates a request by its API key and returns the caller.
@@ -20,12 +20,12 @@ export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
  * @param unauthenticatedLimit limits the look-ups of requests without a valid key
  */
 export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
-  const find = gather(
+  const find = batchLookups(
     asText,
-    (hashes: TokenHash[]) => app.db.credentials((sql) => findKeys(sql, hashes)),
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findKeyStates(sql, hashes)),
     (key) => key.key_hash,
   );
-  const noteUse = useRecorder(app);
+  const noteUse = usageRecorder(app);
   return async (request) => {
     const hash = presentedHash(request.headers.authorization);
     const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
@@ -60,7 +60,7 @@ const recordingDelay = 1_000;
  * Returns a function that records the use of a key. Writes `last_used_at` in the background, with one statement per
  * second for all keys; the pending ones are written when the app closes.
  */
-function useRecorder(app: FastifyInstance): (keyId: string) => void {
+function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();
   let timer: NodeJS.Timeout | undefined;
 
@@ -73,7 +73,7 @@ function useRecorder(app: FastifyInstance): (keyId: string) => void {
     // A failed write is only logged: the key's next use records it again.
     await app.db
       .for({ customerId: serviceItself })
-      .transaction((sql) => recordUse(sql, keyIds))
+      .transaction((sql) => recordKeyUse(sql, keyIds))
       .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of API keys was not recorded'));
   };
 

@@ -2,9 +2,9 @@ import type { FastifyRequest, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Caller, SessionCaller } from '../caller.ts';
 import { forbidden, Unauthorized } from '../errors.ts';
+import { UnauthenticatedLimit } from '../limits/unauthenticated.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Access, Scope } from '../schemas/scopes.ts';
-import { UnauthenticatedLimit } from '../unauthenticated.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
 import { requestCounter } from './rate-limits.ts';
 import { sessionAuthenticator } from './session-auth.ts';
@@ -20,7 +20,7 @@ export default fp(
     const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit);
     const countRequest = requestCounter(app.rateLimits);
     app.decorateRequest('caller');
-    app.addHook('onRoute', demandAccess);
+    app.addHook('onRoute', requireAccess);
     app.addHook('onRequest', async (request, reply) => {
       const wanted = accessOf(request);
       if ('public' in wanted) return;
@@ -46,7 +46,7 @@ export default fp(
  * Rejects a route that does not declare `config.access`.
  * @throws Error at start
  */
-function demandAccess(route: RouteOptions): void {
+function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
     throw new Error(
       `The route ${String(route.method)} ${route.url} does not declare config.access: add who may call it`,

@@ -1,5 +1,5 @@
 import fp from 'fastify-plugin';
-import { callerAddress, parseRanges } from '../addresses.ts';
+import { callerAddress, parseRanges } from '../network/ip-addresses.ts';
 
 /** Sets `request.address`, the caller's IP address, before any other plugin reads it. */
 export default fp(

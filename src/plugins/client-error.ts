@@ -1,8 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
-import { randomUUID } from 'node:crypto';
+import type { Duplex } from 'node:stream';
 
 /** An error response that is sent without a route or a hook. */
 export type Refusal = readonly [status: number, code: string, message: string];

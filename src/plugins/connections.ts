@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import fp from 'fastify-plugin';
-import { addressGroup } from '../address-group.ts';
-import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../addresses.ts';
 import type { Config } from '../config.ts';
-import { ConnectionPlaces, type Holder } from '../connection-places.ts';
-import { readUnacknowledged, writeProgress, type Unacknowledged } from '../socket-progress.ts';
+import { ConnectionSlots, type Holder } from '../limits/connection-slots.ts';
+import { addressGroup } from '../network/address-group.ts';
+import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../network/ip-addresses.ts';
+import { readUnacknowledged, writeProgress, type Unacknowledged } from '../network/socket-progress.ts';
 
 /** An open connection of a caller. */
 interface Connection extends Holder {
@@ -20,7 +20,7 @@ interface Connection extends Holder {
 }
 
 /** Maximum number of pipelined requests that wait on one connection. Each takes some kilobytes. */
-const mostWaiting = 32;
+const maxWaiting = 32;
 /** Number of checks per `CONNECTION_SILENCE_MS`. */
 const checks = 8;
 
@@ -49,13 +49,13 @@ export default fp(
 );
 
 class Connections {
-  readonly #slots: ConnectionPlaces<Connection>;
+  readonly #slots: ConnectionSlots<Connection>;
   readonly #proxies: AddressRanges;
   readonly #open = new Map<Socket, Connection>();
   #closed = { refused: 0, evicted: 0, silent: 0 };
 
   constructor({ MAX_CONNECTIONS, TRUST_PROXY }: Config) {
-    this.#slots = new ConnectionPlaces(MAX_CONNECTIONS);
+    this.#slots = new ConnectionSlots(MAX_CONNECTIONS);
     this.#proxies = parseRanges(TRUST_PROXY ?? '').ranges;
   }
 
@@ -105,7 +105,7 @@ class Connections {
       start();
     };
     if (!connection.request) return begin();
-    if (connection.waiting.length === mostWaiting) return void socket.destroy();
+    if (connection.waiting.length === maxWaiting) return void socket.destroy();
     connection.waiting.push(begin);
     socket.pause();
   }

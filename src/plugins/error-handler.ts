@@ -11,8 +11,8 @@ import {
   type ErrorCode,
   type Fault,
 } from '../errors.ts';
-import { cutText, listFaults } from '../fault-list.ts';
-import { HungUp } from '../requester.ts';
+import { CallerHungUp } from '../requester.ts';
+import { cutText, listFaults } from './fault-list.ts';
 import { RefusalLog } from './refusal-log.ts';
 
 declare module 'fastify' {
@@ -56,14 +56,16 @@ export default fp(
     app.decorate('refusals', refusals);
     app.decorateRequest('isCounted', false);
     app.addHook('onClose', async () => refusals.flush());
-    app.setErrorHandler(answer);
-    app.setNotFoundHandler((request, reply) => answer(new DomainError('not_found', 'No such route'), request, reply));
+    app.setErrorHandler(sendError);
+    app.setNotFoundHandler((request, reply) =>
+      sendError(new DomainError('not_found', 'No such route'), request, reply),
+    );
   },
   { name: 'error-handler' },
 );
 
 /** Sends the error response for a thrown error. */
-export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = toDomainError(thrown);
   if (!error) {
     request.log.error({ err: thrown }, 'request failed');
@@ -73,7 +75,7 @@ export function answer(thrown: unknown, request: FastifyRequest, reply: FastifyR
       message: 'The service failed to answer this request',
     });
   }
-  if (error.code === 'unavailable' && !(error instanceof HungUp)) request.server.refusals.add(request, error);
+  if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
   const more = error instanceof InsufficientCredits ? error.shortage : {};
@@ -100,7 +102,7 @@ function toDomainError(thrown: unknown): DomainError | undefined {
 }
 
 /** Maximum size of an error body (bytes). */
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 /** The content of an error response. */
 interface ErrorAnswer {
@@ -117,7 +119,7 @@ function send(reply: FastifyReply, { status: statusCode, code, message, faults =
   const isAnonymous = statusCode === 401 || statusCode === 403;
   const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
   const body = { ...common, message: cutText(message), ...more };
-  const room = mostBytes - Buffer.byteLength(JSON.stringify({ ...body, errors: [] }));
+  const room = maxBytes - Buffer.byteLength(JSON.stringify({ ...body, errors: [] }));
   const errors = listFaults(faults, maxFaults, room);
   const bounded = errors.length > 0 ? { ...body, errors } : body;
   return reply.code(statusCode).type('application/json; charset=utf-8').serializer(JSON.stringify).send(bounded);

@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Database, Sql, Transaction } from '../db.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
-import { findIdempotencyRecord, keepAnswer, takeIdempotencyKey, type KeptAnswer } from '../queries/idempotency.ts';
+import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey, type StoredAnswer } from '../queries/idempotency.ts';
 
 /**
  * Performs a request's writes and returns its response, all in one transaction.
  * @param prepared what the request's `Preparation` returned
  */
-export type Effect<T> = (sql: Transaction, prepared: T) => Promise<KeptAnswer>;
+export type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
 
 /** Work that must finish before the effect and must not run inside its transaction, such as a search. */
 export type Preparation<T> = () => Promise<T>;
@@ -52,7 +52,7 @@ export default fp(
   { name: 'idempotency', dependencies: ['requester', 'json-body'] },
 );
 
-const send = (reply: FastifyReply, { status, body }: KeptAnswer): FastifyReply => reply.code(status).send(body);
+const send = (reply: FastifyReply, { status, body }: StoredAnswer): FastifyReply => reply.code(status).send(body);
 
 function idempotencyKey(request: FastifyRequest): string | undefined {
   const header = request.headers['idempotency-key'];
@@ -78,12 +78,12 @@ interface Use {
 
 /** The response to a request, and whether it is the stored response to an earlier one. */
 interface Outcome {
-  answer: KeptAnswer;
+  answer: StoredAnswer;
   replayed: boolean;
 }
 
 /** Runs a preparation, then its effect in a transaction. */
-async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<KeptAnswer> {
+async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<StoredAnswer> {
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => effect(sql, prepared));
 }
@@ -113,15 +113,15 @@ async function runOnce(
   sql: Transaction,
   customerId: string,
   use: Use,
-  effect: (sql: Transaction) => Promise<KeptAnswer>,
+  effect: (sql: Transaction) => Promise<StoredAnswer>,
 ): Promise<Outcome> {
   const { key, fingerprint } = use;
-  if (!(await takeIdempotencyKey(sql, customerId, key)))
+  if (!(await lockIdempotencyKey(sql, customerId, key)))
     throw conflict('A request with this Idempotency-Key is still running');
   const stored = await findKept(sql, customerId, use);
   if (stored) return stored;
   const answer = await effect(sql);
-  await keepAnswer(sql, customerId, key, { ...answer, fingerprint });
+  await storeAnswer(sql, customerId, key, { ...answer, fingerprint });
   return { answer, replayed: false };
 }
 

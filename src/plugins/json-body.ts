@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../errors.ts';
-import { countMembers, shapeOf } from '../json-text.ts';
 import { NoBody } from '../schemas/wire.ts';
+import { countMembers, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -13,7 +13,7 @@ declare module 'fastify' {
 
 const nothing = Buffer.alloc(0);
 /** Maximum nesting depth of a body, so that recursive functions are safe. */
-const deepest = 64;
+const maxDepth = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -36,7 +36,7 @@ export default fp(
       const text = decode(bytes as Buffer);
       if (text === undefined) return done(refusal('the body is not valid UTF-8'));
       const { depth, names } = shapeOf(bytes as Buffer);
-      if (depth > deepest) return done(refusal(`the body is nested deeper than ${deepest} levels`));
+      if (depth > maxDepth) return done(refusal(`the body is nested deeper than ${maxDepth} levels`));
       void parse(request, text, (error, value) => {
         if (error) return done(refusal('the body is not valid JSON'));
         if (countMembers(value) < names) return done(refusal('an object of the body names the same property twice'));

@@ -13,7 +13,7 @@ export default fp(
       sampleInterval: 250, // the default of 1 s misses short stalls
       pressureHandler: ({ requester }, _reply, _type, delay) => {
         if (delay === Infinity) return; // nothing was measured: the process itself got no CPU time
-        if (app.inHand.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
+        if (app.inFlight.heldBy(requester.customerId) > 1) throw unavailable('The service is overloaded');
       },
     });
   },

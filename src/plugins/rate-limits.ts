@@ -11,7 +11,7 @@ import {
   type Policy,
   type RateLimits,
   type Use,
-} from '../rate-limits.ts';
+} from '../limits/rate-limits.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -29,7 +29,7 @@ export default fp(
     const limits = await openRateLimits(app.config, app.log);
     app.decorate('rateLimits', limits);
     app.addHook('onClose', async () => limits.close());
-    app.addHook('onRoute', demandLimit);
+    app.addHook('onRoute', requireLimit);
   },
   { name: 'rate-limits', dependencies: ['services'] },
 );
@@ -38,7 +38,7 @@ export default fp(
  * Requires the rate limit `jobs` on every route that can answer 402: those routes spend or estimate credits.
  * @throws Error at start
  */
-function demandLimit({ method, url, schema, config }: RouteOptions): void {
+function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
   const spends = typeof responses === 'object' && responses !== null && 402 in responses;
   if (spends && config?.limit !== 'jobs')

@@ -1,15 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { CatalogReads } from '../catalog/catalog.ts';
-import type { Database } from '../db.ts';
+import type { Database } from '../database/db.ts';
 import { unavailable } from '../errors.ts';
-import { Places } from '../gate.ts';
-import { HungUp, serviceItself, type Requester } from '../requester.ts';
+import { FairSlots } from '../limits/gate.ts';
+import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** Requests in flight, by customer. */
-    inHand: Places;
+    inFlight: FairSlots;
   }
   interface FastifyRequest {
     /** The customer for whom this request is handled, with its abort signals and remaining waiting time. */
@@ -31,14 +31,14 @@ declare module 'fastify' {
 export default fp(
   async (app) => {
     const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
-    const inHand = new Places(Infinity);
-    app.decorate('inHand', inHand);
+    const inFlight = new FairSlots(Infinity);
+    app.decorate('inHand', inFlight);
     app.decorateRequest('requester');
     app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
       if (this.requester.signal!.aborted) return; // no longer in flight
-      inHand.give(this.requester.customerId);
+      inFlight.release(this.requester.customerId);
       this.requester.customerId = customerId;
-      inHand.take(customerId);
+      inFlight.take(customerId);
     });
     app.decorateRequest('db', { getter: dbOf });
     app.decorateRequest('catalog', { getter: catalogOf });
@@ -52,10 +52,10 @@ export default fp(
         patienceMs: DATABASE_QUEUE_MS,
       };
       request.requester = requester;
-      inHand.take(requester.customerId);
+      inFlight.take(requester.customerId);
       const end = (reason?: Error) => {
         reply.raw.removeListener('close', closed);
-        inHand.give(requester.customerId);
+        inFlight.release(requester.customerId);
         if (reason) controller.abort(reason);
       };
       const timer = setTimeout(() => {
@@ -68,7 +68,7 @@ export default fp(
       }, REQUEST_TIMEOUT_MS);
       // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
       const closed = () => {
-        const hungUp = reply.raw.writableFinished ? undefined : new HungUp();
+        const hungUp = reply.raw.writableFinished ? undefined : new CallerHungUp();
         if (hungUp) timer.unref();
         else clearTimeout(timer);
         end(hungUp);

@@ -1,8 +1,8 @@
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Database, SharedDatabase } from '../db.ts';
-import { readBacklog, type Backlog } from '../queries/backlog.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
 import { processMetrics } from '../metrics.ts';
+import { readBacklog, type Backlog } from '../queries/backlog.ts';
 import { serviceItself } from '../requester.ts';
 
 /** The services whose state the metrics show. */
@@ -66,7 +66,7 @@ function addGates(state: Registry, { db, catalog }: Observed): void {
     );
   add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
   add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
-  add('sales_data_gate_places', 'Total slots of a gate.', 'limit');
+  add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
 }
 
 function addCatalog(state: Registry, { catalog }: Observed): void {

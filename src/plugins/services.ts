@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin';
 import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
-import type { Database, SharedDatabase } from '../db.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
 
 /** The services that routes use. The command that builds the app opens and closes them. */
 export interface Services {

@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { batchLookups } from '../batch-lookups.ts';
 import type { SessionCaller } from '../caller.ts';
 import { Unauthorized } from '../errors.ts';
-import { gather } from '../gather.ts';
+import type { UnauthenticatedLimit } from '../limits/unauthenticated.ts';
 import { findSessions } from '../queries/sessions.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
-import type { UnauthenticatedLimit } from '../unauthenticated.ts';
 import { asText } from './api-key-auth.ts';
 
 /**
@@ -21,7 +21,7 @@ export function sessionAuthenticator(
   app: FastifyInstance,
   unauthenticatedLimit: UnauthenticatedLimit,
 ): SessionAuthenticator {
-  const find = gather(
+  const find = batchLookups(
     asText,
     (hashes: TokenHash[]) => app.db.credentials((sql) => findSessions(sql, hashes)),
     (session) => session.token_hash,

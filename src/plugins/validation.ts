@@ -1,13 +1,13 @@
+import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { filterKeywords } from '../filters/keywords.ts';
-import { escapePointer } from '../json-pointer.ts';
 import { faultKeywords } from '../schemas/fault-keywords.ts';
 import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
-import { unkeepableTexts } from '../unkeepable-texts.ts';
+import { escapePointer } from '../text/json-pointer.ts';
+import { findUnstorableText } from '../text/unstorable.ts';
 
 /** Ajv options. Strict: values are not coerced, defaulted or removed. */
 const options: Options = {
@@ -56,7 +56,7 @@ function compile(schema: object): Validator {
 export default fp(
   async (app) => {
     app.setValidatorCompiler(({ schema }) => compile(schema as object));
-    app.addHook('preValidation', refuseUnkeepableTexts);
+    app.addHook('preValidation', refuseUnstorableText);
   },
   { name: 'validation', dependencies: ['json-body'] },
 );
@@ -65,9 +65,9 @@ export default fp(
  * Rejects bodies with text that PostgreSQL cannot store. Such text can only come from `\u` escapes, because the body is
  * valid UTF-8; bodies without them are not searched.
  */
-async function refuseUnkeepableTexts(request: FastifyRequest): Promise<void> {
+async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   if (!request.bodyBytes.includes(String.raw`\u`)) return;
-  const unstorable = unkeepableTexts(request.body);
+  const unstorable = findUnstorableText(request.body);
   if (unstorable.length === 0) return;
   const validate = request.getValidationFunction('body') as unknown as Validator | undefined;
   const paths = new Set(unstorable.map(({ path }) => path));

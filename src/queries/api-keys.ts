@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { ApiKey, Duration } from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
@@ -23,7 +23,7 @@ export interface KeyState {
  * one call, which runs one statement. The statement looks up the customer by a subquery instead of a join: for an
  * unknown number of keys the planner would scan all customers, or would have to plan each request anew.
  */
-export const findKeys = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
+export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
     select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
       case
@@ -39,7 +39,7 @@ export const findKeys = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
  * Records that these keys were used, each at most once a minute. Skips rows that are locked: either another instance
  * records the same use, or the key is being changed and will be used again.
  */
-export async function recordUse(sql: Transaction, keyIds: string[]): Promise<void> {
+export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   await sql`
     update api_keys
     set last_used_at = now()
@@ -62,7 +62,7 @@ const issued = (sql: Sql | Transaction) => sql`
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
 /** Returns the customer's API keys, newest first. */
-export const listKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
+export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
   sql<ApiKey[]>`
     select ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by
     from api_keys
@@ -77,7 +77,7 @@ export interface NewKey {
 }
 
 /** Creates an API key and records the audit event. */
-export async function insertKey(
+export async function createApiKey(
   sql: Transaction,
   customerId: string,
   given: NewKey,
@@ -136,7 +136,7 @@ export interface KeyChanges {
  * Replaces a key's secret and restarts its lifetime, with the given or the previous duration.
  * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer that of `before`
  */
-export async function rotateKey(
+export async function rotateApiKey(
   sql: Transaction,
   before: KeyVersion,
   changes: KeyChanges,
@@ -173,7 +173,7 @@ export async function rotateKey(
  * Revokes a key permanently. Does nothing if the key is already revoked.
  * @returns whether the customer has this key
  */
-export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
   const [revoked] = await sql<IssuedRow[]>`
     with written as (
       update api_keys

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
@@ -24,11 +24,11 @@ export const nobody = {
  * Maximum number of network addresses stored for the failed logins of one account, day and reason. Further addresses
  * share one row.
  */
-export const mostAddresses = 100;
+export const maxAddresses = 100;
 
 /**
  * Counts a failed login. Anybody can try to log in, so attempts do not get a row each: one row counts the attempts of
- * an account, day, reason and network address. There are at most `mostAddresses` such rows (a few more when attempts
+ * an account, day, reason and network address. There are at most `maxAddresses` such rows (a few more when attempts
  * race). The email is not stored, because people sometimes type their password there.
  */
 export async function recordFailedLogin(
@@ -42,7 +42,7 @@ export async function recordFailedLogin(
     select
       ${customerId}, ${userId}, current_date, ${reason},
       case
-        when (select count(*) from failed_logins where ${today} and address <> '') < ${mostAddresses}
+        when (select count(*) from failed_logins where ${today} and address <> '') < ${maxAddresses}
           or exists (select from failed_logins where ${today} and address = ${address})
         then ${address}
         else ''

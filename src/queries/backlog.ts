@@ -1,4 +1,4 @@
-import type { Sql } from '../db.ts';
+import type { Sql } from '../database/db.ts';
 import type { JobStatus, JobType } from '../schemas/jobs.ts';
 
 /** The waiting work of all customers, for operators. */
@@ -35,7 +35,7 @@ export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
     select
       exists (
         select
-        from worker_places
+        from worker_slots
         where seen_at > now() - interval '1 minute'
       ) or not exists (
         select

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 
 /** The progress of an import. Everything before `position` is confirmed in the catalog. */
 export interface ImportState {
@@ -35,7 +35,7 @@ export async function beginImport(
 }
 
 /** Returns the initial state of an import that is not saved, because its source cannot be read again. */
-export async function unkeptImport(sql: Sql | Transaction): Promise<ImportState> {
+export async function unsavedImport(sql: Sql | Transaction): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, started_at };
 }
@@ -66,7 +66,7 @@ export async function dropStaleImports(sql: Sql | Transaction, path: string, sou
 }
 
 /** The state of a catalog after its last import. */
-export interface KnownCatalog {
+export interface CatalogState {
   /** Incarnation of the table or index that imports write to; `''` when it was not saved. */
   incarnation: string;
   /** Whether searches read this incarnation. */
@@ -79,8 +79,8 @@ export interface KnownCatalog {
 const unnamed = '';
 
 /** Returns the saved state of a catalog; undefined if nothing was ever written to it. */
-export async function knownCatalog(sql: Sql | Transaction, name: string): Promise<KnownCatalog | undefined> {
-  const [known] = await sql<KnownCatalog[]>`
+export async function findCatalogState(sql: Sql | Transaction, name: string): Promise<CatalogState | undefined> {
+  const [known] = await sql<CatalogState[]>`
     select incarnation, is_searched, imported_at
     from catalogs
     where name in (${name}, ${unnamed})
@@ -90,10 +90,10 @@ export async function knownCatalog(sql: Sql | Transaction, name: string): Promis
 }
 
 /** Saves which incarnation of a catalog imports write to, and whether searches read it. */
-export async function noteIncarnation(
+export async function saveIncarnation(
   sql: Sql | Transaction,
   name: string,
-  { incarnation, is_searched }: Pick<KnownCatalog, 'incarnation' | 'is_searched'>,
+  { incarnation, is_searched }: Pick<CatalogState, 'incarnation' | 'is_searched'>,
 ): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)
@@ -105,7 +105,7 @@ export async function noteIncarnation(
 }
 
 /** Saves that an import into this incarnation of a catalog has finished now. */
-export async function noteImported(sql: Transaction, name: string, incarnation: string): Promise<void> {
+export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)
     values (${name}, ${incarnation}, true, (select clock_timestamp()))
@@ -117,7 +117,7 @@ export async function noteImported(sql: Transaction, name: string, incarnation: 
 }
 
 /** Returns the imports that have started and not finished, the latest first. */
-export const unfinishedImports = (
+export const listUnfinishedImports = (
   sql: Sql | Transaction,
 ): Promise<{ source: string; line: number; updated_at: string }[]> => sql`
   select source, line, updated_at

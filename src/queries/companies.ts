@@ -1,12 +1,10 @@
-import { mergeCustomFields } from '../custom-fields.ts';
-import type { Database, Sql, Transaction } from '../db.ts';
-import { requireMatch } from '../etag.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
+import { requireMatch } from '../etag.ts';
 import { companySource } from '../filters/columns.ts';
 import { foldCompany } from '../filters/fields.ts';
-import { readListing } from '../filters/listing.ts';
+import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
-import { normalise } from '../normalise.ts';
 import {
   companyFields,
   type Company,
@@ -16,12 +14,14 @@ import {
   type CompanyQuery,
 } from '../schemas/companies.ts';
 import type { Metadata } from '../schemas/wire.ts';
-import { beginSettling, concernsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
+import { normalise } from '../text/normalise.ts';
+import { beginSettling, affectsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
+import { mergeCustomFields } from './custom-fields.ts';
 import { lockContactsOfCompany, refreshMembers, refreshMembersOfCompany } from './list-members.ts';
-import { countPages, readPage, type Page } from './listings.ts';
+import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
-import { holdRules } from './rules.ts';
+import { countRecordPages, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a company that callers can set. */
 type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
@@ -58,12 +58,12 @@ const shown = `
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /** Returns a page of the customer's companies. */
-export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<Page<Company>> =>
-  readPage(db, readListing(companySource, customerId, request), projection);
+export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
+  readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
 
 /** Returns the number of companies that match the request, and the number of pages. */
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
-  countPages(db, readListing(companySource, customerId, request), 'companies');
+  countRecordPages(db, parseRecordQuery(companySource, customerId, request), 'companies');
 
 /** Returns the customer's company with this id, or undefined. */
 export async function findCompany(
@@ -100,7 +100,12 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
  * @returns the company's id
  * @throws not_found
  */
-export async function holdCompany(sql: Transaction, customerId: string, id: string, path: string): Promise<string> {
+export async function lockCompanyForContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  path: string,
+): Promise<string> {
   const [company] = await sql<{ id: string }[]>`
     select id
     from companies
@@ -114,11 +119,11 @@ export async function holdCompany(sql: Transaction, customerId: string, id: stri
 
 /**
  * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @returns true if contacts of the company must be settled later: the caller must then call `startSettling` in the same
+ * @returns true if contacts of the company must be settled later: the caller must then call `enqueueSettling` in the same
  *   transaction
  * @throws not_found, precondition_failed
  */
-export async function changeCompany(
+export async function updateCompany(
   sql: Transaction,
   customerId: string,
   id: string,
@@ -126,7 +131,7 @@ export async function changeCompany(
   ifMatch?: string,
 ): Promise<boolean> {
   const { custom_fields, ...fields } = patch;
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return false;
   const columns: CompanyColumns = {
@@ -145,7 +150,7 @@ export async function changeCompany(
     await refreshMembersOfCompany(sql, customerId, rules, id);
     return false;
   }
-  const isConcerning = await concernsLists(
+  const isConcerning = await affectsLists(
     sql,
     customerId,
     changed.map((name): CompanyField => `company.${name}`),
@@ -156,7 +161,7 @@ export async function changeCompany(
 
 /**
  * Deletes a company. Detaches its contacts and opportunities, which stay. Nobody can attach others meanwhile.
- * @returns true if contacts or opportunities must be settled later: the caller must then call `startSettling` in the
+ * @returns true if contacts or opportunities must be settled later: the caller must then call `enqueueSettling` in the
  *   same transaction
  * @throws not_found, precondition_failed
  */
@@ -166,7 +171,7 @@ export async function deleteCompany(
   id: string,
   ifMatch?: string,
 ): Promise<boolean> {
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
   await sql`
     update companies

@@ -1,8 +1,8 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { foldCompany } from '../filters/fields.ts';
-import { fold } from '../fold.ts';
-import { normalise } from '../normalise.ts';
 import type { Company } from '../schemas/companies.ts';
+import { fold } from '../text/fold.ts';
+import { normalise } from '../text/normalise.ts';
 import type { CountChanges } from './counters.ts';
 
 /** The name and industry of a company that a contact refers to by name. */
@@ -11,15 +11,15 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 /**
  * Returns the id of the customer's oldest company with the same folded name, or creates the company. `industry` is used
  * only for a new company. Two concurrent callers create one company: the second waits for a lock on the name.
- * @returns the company's id; the company is locked as by `holdCompany`
+ * @returns the company's id; the company is locked as by `lockCompanyForContact`
  */
-export async function findOrMakeCompany(
+export async function findOrCreateCompany(
   sql: Transaction,
   customerId: string,
   given: NamedCompany,
   counts: CountChanges,
 ): Promise<string> {
-  const [id] = (await findOrMakeCompanies(sql, customerId, [given], counts)).values();
+  const [id] = (await findOrCreateCompanies(sql, customerId, [given], counts)).values();
   return id!;
 }
 
@@ -29,7 +29,7 @@ export async function findOrMakeCompany(
  * a caller that holds one never waits for a company that another caller has found.
  * @returns company ids by folded name
  */
-export async function findOrMakeCompanies(
+export async function findOrCreateCompanies(
   sql: Transaction,
   customerId: string,
   given: readonly NamedCompany[],

@@ -1,9 +1,9 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
+import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
-import { holdRules } from './rules.ts';
 
 /*
  * The change or deletion of a large company is one short transaction that inserts a row into `company_settlements`. Its
@@ -18,7 +18,7 @@ import { holdRules } from './rules.ts';
  */
 
 /** Number of contacts or opportunities above which a company is large. Settling that many takes about 30 ms. */
-const mostAtOnce = 500;
+const maxAtOnce = 500;
 
 /** The fields of a contact that change when its company is renamed, changes its industry, or is deleted. */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
@@ -27,7 +27,7 @@ export type CompanyField = 'company.company_name' | 'company.industry' | 'compan
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
 
 /** SQL condition: the rules of a list use at least one of these fields. */
-export const lookAtCompanies = (sql: FragmentMaker, fields = companyFields): Fragment =>
+export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
 /**
@@ -55,9 +55,9 @@ export async function isLarge(sql: Transaction, customerId: string, companyId: s
         from ${sql(table)}
         where customer_id = ${customerId}
           and company_id = ${companyId}
-        limit ${mostAtOnce + 1}
+        limit ${maxAtOnce + 1}
       ) few
-    ) > ${mostAtOnce}`;
+    ) > ${maxAtOnce}`;
   const [company] = await sql<{ is_large: boolean }[]>`
     select
       exists (select from company_settlements where customer_id = ${customerId} and company_id = ${companyId})
@@ -67,19 +67,19 @@ export async function isLarge(sql: Transaction, customerId: string, companyId: s
 }
 
 /** Returns whether the rules of any list of the customer use one of these fields. The list rules must be locked. */
-export async function concernsLists(
+export async function affectsLists(
   sql: Transaction,
   customerId: string,
   fields: readonly CompanyField[],
 ): Promise<boolean> {
   const [row] = await sql<{ concerns: boolean }[]>`
-    select exists (select from lists where customer_id = ${customerId} and ${lookAtCompanies(sql, fields)}) as concerns`;
+    select exists (select from lists where customer_id = ${customerId} and ${usesCompanyFields(sql, fields)}) as concerns`;
   return row!.concerns;
 }
 
 /**
  * Inserts a settlement for a company that was changed or marked as deleted in this transaction. The company must be
- * locked. The caller must enqueue a turn in the same transaction, see `startSettling`.
+ * locked. The caller must enqueue a turn in the same transaction, see `enqueueSettling`.
  */
 export async function beginSettling(
   sql: Transaction,
@@ -115,7 +115,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
   const [turn] = await sql<{ is_ours: boolean }[]>`
     select pg_try_advisory_xact_lock(hashtextextended(${`settle:${customerId}`}, 0)) as is_ours`;
   if (!turn!.is_ours) return 'busy';
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const [settlement] = await sql<Settlement[]>`
     select company_id, version, is_deletion
     from company_settlements
@@ -227,7 +227,7 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
  * Returns the ids of customers with unfinished settlements, in order.
  * @param after last customer id of the previous batch
  */
-export async function customersSettling(
+export async function findSettlingCustomers(
   sql: Sql | Transaction,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {

@@ -1,9 +1,9 @@
-import type { Transaction } from '../db.ts';
-import { addressKey } from '../normalise.ts';
+import type { Transaction } from '../database/db.ts';
 import type { Verification } from '../schemas/verification.ts';
+import { emailKey } from '../text/normalise.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
-import { holdRules } from './rules.ts';
+import { lockAndReadRules } from './list-rules.ts';
 
 /** The outcome of verifying an email, and the contacts that it belongs to. */
 export interface ContactVerification {
@@ -23,12 +23,12 @@ export async function saveVerifications(
 ): Promise<void> {
   const given = [...new Set(verifications.flatMap(({ contactIds }) => contactIds))];
   if (given.length === 0) return;
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const addressOf = new Map(
-    (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, addressKey(contact.work_email)]),
+    (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, emailKey(contact.work_email)]),
   );
   const verified = verifications.flatMap(({ address, status, contactIds }) =>
-    contactIds.flatMap((id) => (addressOf.get(id) === addressKey(address) ? { id, status } : [])),
+    contactIds.flatMap((id) => (addressOf.get(id) === emailKey(address) ? { id, status } : [])),
   );
   const ids = verified.map(({ id }) => id);
   await sql`

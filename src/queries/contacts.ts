@@ -1,12 +1,10 @@
-import type { Database, Sql, Transaction } from '../db.ts';
-import { mergeCustomFields } from '../custom-fields.ts';
-import { requireMatch } from '../etag.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
+import { requireMatch } from '../etag.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
 import { foldContact } from '../filters/fields.ts';
-import { readListing } from '../filters/listing.ts';
+import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
-import { normalise } from '../normalise.ts';
 import {
   contactFields,
   type CompanyReference,
@@ -18,20 +16,22 @@ import {
   type ContactQuery,
 } from '../schemas/contacts.ts';
 import type { Metadata } from '../schemas/wire.ts';
-import { holdCompany } from './companies.ts';
-import { findOrMakeCompany } from './company-names.ts';
+import { normalise } from '../text/normalise.ts';
+import { lockCompanyForContact } from './companies.ts';
+import { findOrCreateCompany } from './company-names.ts';
 import { CountChanges, saveCounts } from './counters.ts';
-import { countPages, readPage, type Page } from './listings.ts';
+import { mergeCustomFields } from './custom-fields.ts';
 import {
   changedContact,
-  leaveAllLists,
+  removeFromAllLists,
   newContact,
   refreshMember,
-  setHandMadeLists,
+  setManualLists,
   type RuleContact,
 } from './list-members.ts';
-import { takeOutOfOpportunities } from './opportunity-contacts.ts';
-import { holdRules, keepRules, type HeldRules } from './rules.ts';
+import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
+import { removeFromOpportunities } from './opportunity-contacts.ts';
+import { countRecordPages, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -74,12 +74,12 @@ const shown = `
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /** Returns a page of the customer's contacts. */
-export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<Page<Contact>> =>
-  readPage(db, readListing(contactSource, customerId, request), projection);
+export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
+  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
 
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
-  countPages(db, readListing(contactSource, customerId, request), 'contacts');
+  countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
 
 /** Returns the customer's contact with this id, with the lists it was added to manually; undefined if there is none. */
 export async function findContact(
@@ -134,12 +134,12 @@ export async function findContact(
  */
 export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
   const { company, list_ids, ...fields } = body;
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const counts = new CountChanges().add('contacts', 1);
   const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
-  if (list_ids?.length) await setHandMadeLists(sql, customerId, contact.id, list_ids, counts);
+  if (list_ids?.length) await setManualLists(sql, customerId, contact.id, list_ids, counts);
   await refreshMember(sql, customerId, rules, contact, counts);
   return contact.id;
 }
@@ -149,7 +149,7 @@ async function insertContact(
   sql: Transaction,
   customerId: string,
   columns: ContactColumns,
-  rules: HeldRules,
+  rules: LockedRules,
 ): Promise<RuleContact> {
   const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}`;
   const [contact] = rules.isEmpty
@@ -163,7 +163,7 @@ async function insertContact(
  * order as the deletion of a company. The lock on the contact means that no concurrent update is lost.
  * @throws not_found, precondition_failed
  */
-export async function changeContact(
+export async function updateContact(
   sql: Transaction,
   customerId: string,
   id: string,
@@ -171,7 +171,7 @@ export async function changeContact(
   ifMatch?: string,
 ): Promise<void> {
   const { company, list_ids, custom_fields, ...fields } = patch;
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const counts = new CountChanges();
   const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
   const current = await lockContact(sql, customerId, id, ifMatch);
@@ -182,8 +182,8 @@ export async function changeContact(
     ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
     ...(company_id === undefined ? {} : { company_id }),
   };
-  const contact = await updateContact(sql, customerId, id, columns, rules);
-  if (list_ids) await setHandMadeLists(sql, customerId, id, list_ids, counts);
+  const contact = await updateContactRow(sql, customerId, id, columns, rules);
+  if (list_ids) await setManualLists(sql, customerId, id, list_ids, counts);
   await refreshMember(sql, customerId, rules, contact, counts);
 }
 
@@ -191,12 +191,12 @@ export async function changeContact(
  * Updates the row of a locked contact. Returns the values that list rules use; only the id if the customer has no
  * rules.
  */
-async function updateContact(
+async function updateContactRow(
   sql: Transaction,
   customerId: string,
   id: string,
   columns: ContactColumns,
-  rules: HeldRules,
+  rules: LockedRules,
 ): Promise<RuleContact> {
   const update = sql`
     update contacts
@@ -214,11 +214,11 @@ async function updateContact(
  * @throws not_found, precondition_failed
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
-  await keepRules(sql, customerId);
+  await lockRulesShared(sql, customerId);
   await lockContact(sql, customerId, id, ifMatch);
   const counts = new CountChanges().add('contacts', -1);
-  await takeOutOfOpportunities(sql, customerId, id);
-  await leaveAllLists(sql, customerId, id, counts);
+  await removeFromOpportunities(sql, customerId, id);
+  await removeFromAllLists(sql, customerId, id, counts);
   await sql`
     delete from contacts
     where customer_id = ${customerId}
@@ -258,8 +258,8 @@ async function resolveCompany(
   counts: CountChanges,
 ): Promise<string | null> {
   const { id, name, industry = '' } = company ?? {};
-  if (name !== undefined) return findOrMakeCompany(sql, customerId, { company_name: name, industry }, counts);
-  return id === undefined ? null : holdCompany(sql, customerId, id, '/company/id');
+  if (name !== undefined) return findOrCreateCompany(sql, customerId, { company_name: name, industry }, counts);
+  return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
 /** Returns the columns in the form that the driver writes, with the folded form of every text. */

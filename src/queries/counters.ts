@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { FragmentMaker } from '../filters/sql.ts';
 
 /** The name of a counter: all contacts, all companies, or the members of the list with this id. */
@@ -58,7 +58,7 @@ export async function saveCounts(sql: Transaction, customerId: string, gathered:
 
 /** Returns the exact value of a counter. */
 export async function readCount(sql: Sql | Transaction, customerId: string, counted: Counted): Promise<number> {
-  const { total, from, where } = countKept(sql, customerId, counted);
+  const { total, from, where } = storedCountClauses(sql, customerId, counted);
   const [row] = await sql<{ records: number }[]>`
     select ${total} as records
     from ${from}
@@ -67,7 +67,7 @@ export async function readCount(sql: Sql | Transaction, customerId: string, coun
 }
 
 /** Returns the SQL clauses that read a counter, for `select ${total} from ${from} where ${where}`. */
-export const countKept = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
+export const storedCountClauses = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
   total: sql`coalesce(sum(records), 0)`,
   from: sql`counters`,
   where: sql`customer_id = ${customerId} and counted = ${counted}`,

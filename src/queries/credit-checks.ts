@@ -1,7 +1,7 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 
 /** An inconsistency in a customer's credits. */
-export interface Fault {
+export interface CreditFault {
   customer_id: string;
   /** The checked pool, ledger entry or job. */
   of: string;
@@ -9,7 +9,7 @@ export interface Fault {
 }
 
 /** Returns the next customer ids after `after`, in order. */
-export async function nextCustomers(sql: Sql, after: string, limit: number): Promise<string[]> {
+export async function listCustomersAfter(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id
     from customers
@@ -24,7 +24,7 @@ export async function nextCustomers(sql: Sql, after: string, limit: number): Pro
  * checks four things: the numbers and balances of entries follow one another without a gap, each balance equals the sum
  * of its entries, each job's numbers equal those of its entries and results, and an ended job has nothing reserved.
  */
-export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<Fault[]> => sql<Fault[]>`
+export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (
     select
       e.pool,

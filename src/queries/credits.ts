@@ -1,12 +1,12 @@
 import { afterCommit } from '../after-commit.ts';
-import type { Database, Sql, Transaction } from '../db.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { InsufficientCredits } from '../errors.ts';
 import { scopeOf } from '../filters/cursor.ts';
 import { all } from '../filters/tree.ts';
 import { movedCredits } from '../metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
-import type { Page } from './listings.ts';
-import { cursorAfter, pageOf, positionBefore, type PageOrCursor } from './page.ts';
+import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from './paging.ts';
+import type { RecordPage } from './record-pages.ts';
 
 /*
  * All job starts and turns of a customer update the same balance row. So each transaction moves credits last: the row's
@@ -48,17 +48,21 @@ export async function reserveCredits(
     jobId,
   });
   if (isMoved) return;
-  throw new InsufficientCredits({ required: amount, available: await availableCredits(sql, customerId, pool), pool });
+  throw new InsufficientCredits({
+    required: amount,
+    available: await findAvailableCredits(sql, customerId, pool),
+    pool,
+  });
 }
 
 /** Charges credits that were reserved for a job. */
 export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
-  demandMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
+  requireMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
 
 /** Releases credits that were reserved for a job and not spent. */
 export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
   const { amount } = given;
-  return demandMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
+  return requireMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
 /** Grants credits to a customer. */
@@ -66,7 +70,7 @@ export const grantCredits = (
   sql: Transaction,
   customerId: string,
   given: Amount & { note: string | null },
-): Promise<void> => demandMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
+): Promise<void> => requireMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
 
 /**
  * Corrects a balance, up or down.
@@ -79,7 +83,11 @@ export async function adjustCredits(
 ): Promise<void> {
   const { pool, amount } = given;
   if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 })) return;
-  throw new InsufficientCredits({ required: -amount, available: await availableCredits(sql, customerId, pool), pool });
+  throw new InsufficientCredits({
+    required: -amount,
+    available: await findAvailableCredits(sql, customerId, pool),
+    pool,
+  });
 }
 
 interface Move extends Amount {
@@ -91,7 +99,7 @@ interface Move extends Amount {
   note?: string | null;
 }
 
-async function demandMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
+async function requireMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
   if (given.amount === 0) return;
   if (!(await move(sql, customerId, given)))
     throw new Error(`Cannot ${given.kind} ${given.amount} credits: the ${given.pool} balance is missing or too low`);
@@ -129,7 +137,7 @@ function countMove({ pool, kind, amount }: Move): void {
 }
 
 /** Returns the available credits of a pool, without the reserved ones. */
-export async function availableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
+export async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
     from credit_balances
@@ -155,7 +163,7 @@ export async function listEntries(
   db: Database,
   customerId: string,
   paginate: PageOrCursor = {},
-): Promise<Page<LedgerEntry>> {
+): Promise<RecordPage<LedgerEntry>> {
   const keyset = { scope: scopeOf('ledger', customerId, all([]), []), columns: [] };
   const after = positionBefore(keyset, paginate)?.id;
   const rows = await db.search(
@@ -165,7 +173,7 @@ export async function listEntries(
       where customer_id = ${customerId}
         ${after === undefined ? sql`` : sql`and id < ${after}`}
       order by id desc
-      ${pageOf(sql, paginate)}`,
+      ${limitAndOffset(sql, paginate)}`,
   );
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
 }

@@ -1,15 +1,15 @@
-import { countryCodes } from '../country-codes.ts';
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { contactSource } from '../filters/columns.ts';
 import { constant } from '../filters/sql.ts';
-import { fold } from '../fold.ts';
 import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { findOrMakeCompanies } from './company-names.ts';
+import { fold } from '../text/fold.ts';
+import { findOrCreateCompanies } from './company-names.ts';
 import { CountChanges } from './counters.ts';
+import { countryCodes } from './country-codes.ts';
 import { refreshMembers } from './list-members.ts';
+import { lockAndReadRules } from './list-rules.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
-import { holdRules } from './rules.ts';
 
 /** A contact that a batch updates or creates. */
 interface Slot {
@@ -35,7 +35,7 @@ export async function syncProspects(
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
-  const rules = await holdRules(sql, customerId);
+  const rules = await lockAndReadRules(sql, customerId);
   const found = await findContacts(sql, customerId, given);
   const counts = new CountChanges();
   const companies = await companiesOf(sql, customerId, prospects, found, counts);
@@ -134,7 +134,7 @@ async function companiesOf(
     return company;
   });
   const named = companies.filter((company) => company !== undefined);
-  const ids = await findOrMakeCompanies(sql, customerId, named, counts);
+  const ids = await findOrCreateCompanies(sql, customerId, named, counts);
   return companies.map((company) => company && ids.get(fold(company.company_name)));
 }
 

@@ -1,11 +1,11 @@
-import type { Sql, Transaction } from '../db.ts';
-import { fold } from '../fold.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { commandLine } from '../schemas/audit.ts';
 import type { CustomerSummary } from '../schemas/customers.ts';
+import { fold } from '../text/fold.ts';
 import { recordEvent } from './audit.ts';
 import { insertBalances } from './credits.ts';
-import { insertPipeline, salesStages } from './pipelines.ts';
+import { createPipeline, salesStages } from './pipelines.ts';
 
 export type CustomerStatus = 'OK' | 'SUSPENDED';
 
@@ -23,7 +23,7 @@ const columns = (sql: Sql | Transaction) => sql`id, business_name, status, count
 export type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
 /** Creates a customer with an active free subscription, a sales pipeline and empty credit balances. */
-export async function insertCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
+export async function createCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
   const [customer] = await sql<[Customer]>`
     insert into customers (business_name, country, city)
     values (${given.business_name}, ${given.country}, ${given.city})
@@ -33,7 +33,7 @@ export async function insertCustomer(sql: Transaction, given: NewCustomer): Prom
     select ${customer.id}, id
     from subscription_tiers
     where tier = 0`;
-  await insertPipeline(sql, customer.id, {
+  await createPipeline(sql, customer.id, {
     name: 'Sales',
     description: '',
     currency: 'USD',
@@ -55,7 +55,7 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
  * Returns the customer with this id.
  * @throws not_found if there is no such customer
  */
-export async function demandCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
+export async function requireCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
     select ${columns(sql)}
     from customers
@@ -80,7 +80,7 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
  * Returns the account summary of a customer: its data, number of users, and subscription. Every customer has one
  * subscription. `balance` is the available credits of the prospect pool, without the credits that jobs have reserved.
  */
-export async function findSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
+export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
     select
       jsonb_build_object(

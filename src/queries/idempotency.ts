@@ -1,13 +1,13 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 
 /** A stored response, which is sent again for a repeated request. */
-export interface KeptAnswer {
+export interface StoredAnswer {
   status: number;
   body: object;
 }
 
 /** The record of an Idempotency-Key: the response, and the fingerprint of its request. */
-export interface IdempotencyRecord extends KeptAnswer {
+export interface IdempotencyRecord extends StoredAnswer {
   fingerprint: Buffer;
 }
 
@@ -16,7 +16,7 @@ export interface IdempotencyRecord extends KeptAnswer {
  * the lock is released.
  * @returns false if another request holds the lock
  */
-export async function takeIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
+export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
   const [lock] = await sql<{ taken: boolean }[]>`
     select pg_try_advisory_xact_lock(hashtextextended(${`idempotency:${customerId}:${key}`}, 0)) as taken`;
   return lock!.taken;
@@ -38,7 +38,7 @@ export async function findIdempotencyRecord(
 }
 
 /** Stores the response for a locked Idempotency-Key. Overwrites an expired record. */
-export async function keepAnswer(
+export async function storeAnswer(
   sql: Transaction,
   customerId: string,
   key: string,

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 
 /** One input of a job: a prospect id or an email. */
 export interface JobInput {
@@ -42,7 +42,7 @@ const isOpen = (sql: Sql | Transaction) => sql`
  * Returns a job's next inputs without a result, in order.
  * @param batch `after`: every input up to this position has its result, so they are not read
  */
-export const nextInputs = (
+export const findNextInputs = (
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,
@@ -58,7 +58,7 @@ export const nextInputs = (
   limit ${limit}`;
 
 /** An email that a job must verify. */
-export interface AddressInput extends JobInput {
+export interface EmailInput extends JobInput {
   /** The part of the email after the last `@`, in lower case. */
   domain: string;
 }
@@ -67,12 +67,12 @@ export interface AddressInput extends JobInput {
  * Returns a job's next emails without a result, in order. Leaves out duplicates.
  * @param batch `after`: every input up to this position has its result; `without`: domains whose emails are left out
  */
-export const nextAddresses = (
+export const findNextEmails = (
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,
   { after, without, limit }: { after: number; without: readonly string[]; limit: number },
-): Promise<AddressInput[]> => sql<AddressInput[]>`
+): Promise<EmailInput[]> => sql<EmailInput[]>`
   select i.position, i.item, i.contact_ids, i.is_duplicate, ${domainOf(sql)} as domain
   from job_inputs i
   where i.customer_id = ${customerId}
@@ -87,9 +87,11 @@ export const nextAddresses = (
 const domainOf = (sql: Sql | Transaction) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
 /** Returns the inputs of a job that repeat an earlier input, with or without a result. */
-export const duplicatesOf = (sql: Sql | Transaction, customerId: string, jobId: string): Promise<JobInput[]> => sql<
-  JobInput[]
->`
+export const findDuplicateInputs = (
+  sql: Sql | Transaction,
+  customerId: string,
+  jobId: string,
+): Promise<JobInput[]> => sql<JobInput[]>`
   select i.position, i.item, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}
@@ -101,18 +103,18 @@ export const duplicatesOf = (sql: Sql | Transaction, customerId: string, jobId: 
  * Returns the position of a job's first input without a result, or undefined if every input has one.
  * @param after every input up to this position has its result, so they are not read
  */
-export async function firstOpenInput(
+export async function findFirstOpenInput(
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,
   after: number,
 ): Promise<number | undefined> {
-  const [first] = await nextInputs(sql, customerId, jobId, { after, limit: 1 });
+  const [first] = await findNextInputs(sql, customerId, jobId, { after, limit: 1 });
   return first?.position;
 }
 
 /** Returns those positions of a job that have a result. While the job is locked, nobody can add another result. */
-export async function settledAmong(
+export async function findSettledPositions(
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 
 /** How long the inputs and results of a job are stored after the job has ended. */
 const retention = '30 days';

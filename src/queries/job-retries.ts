@@ -1,10 +1,10 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 
 /**
  * Copies the inputs that the job `from` has not processed to the job `to`, in the same order.
  * @returns the number of copied inputs, and their distinct items, which may cost credits
  */
-export async function insertRest(
+export async function copyOpenInputs(
   sql: Transaction,
   customerId: string,
   { from, to }: { from: string; to: string },

@@ -1,5 +1,5 @@
 import { afterCommit } from '../after-commit.ts';
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { finishedJobs } from '../metrics.ts';
 import type { Pool } from '../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../schemas/jobs.ts';
@@ -66,7 +66,7 @@ export async function insertJob(
 }
 
 /** Returns a job that is known to exist. */
-export async function readJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
+export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<[JobRow]>`
     select ${jobColumns(sql)}
     from jobs j
@@ -76,7 +76,7 @@ export async function readJob(sql: Transaction, customerId: string, id: string):
 }
 
 /** Sets the number of items and the reserved credits of a job that was inserted in this transaction. */
-export async function setTotal(
+export async function setJobTotal(
   sql: Transaction,
   customerId: string,
   jobId: string,

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { CountChanges, dropCount, saveCounts } from './counters.ts';
 
 /*
@@ -13,7 +13,7 @@ import { CountChanges, dropCount, saveCounts } from './counters.ts';
  */
 
 /** Maximum members of a list that is deleted or copied in one transaction (about 40 ms of work). */
-const mostAtOnce = 2_000;
+const maxAtOnce = 2_000;
 
 /** Contacts in one row of `copied_members`. Few, so that the row is stored whole and searched fast. */
 const partSize = 100;
@@ -30,9 +30,9 @@ export async function isLargeList(sql: Transaction, customerId: string, listId: 
           from list_members
           where customer_id = ${customerId}
             and list_id = ${listId}
-          limit ${mostAtOnce + 1}
+          limit ${maxAtOnce + 1}
         ) few
-      ) > ${mostAtOnce} as is_large`;
+      ) > ${maxAtOnce} as is_large`;
   return list!.is_large;
 }
 
@@ -49,7 +49,7 @@ export async function removeNextMembers(sql: Transaction, customerId: string, li
     where customer_id = ${customerId}
       and list_id = ${listId}
     order by contact_id
-    limit ${mostAtOnce}`;
+    limit ${maxAtOnce}`;
   if (members.length === 0) return false;
   await sql`
     delete from list_members
@@ -113,19 +113,21 @@ export async function endCopying(sql: Transaction, customerId: string, listId: s
 }
 
 /** A row of `copied_members`: contacts with consecutive ids that wait to become members of a copied list. */
-export interface Part {
+export interface CopiedPart {
   first_id: string;
   contact_ids: string[];
 }
 
 /** Returns the next parts (rows of `copied_members`) of a copied list to write, in the order of contact ids. */
-export const nextParts = (sql: Transaction, customerId: string, listId: string): Promise<Part[]> => sql<Part[]>`
+export const findNextParts = (sql: Transaction, customerId: string, listId: string): Promise<CopiedPart[]> => sql<
+  CopiedPart[]
+>`
   select first_id, contact_ids
   from copied_members
   where customer_id = ${customerId}
     and list_id = ${listId}
   order by first_id
-  limit ${mostAtOnce / partSize}`;
+  limit ${maxAtOnce / partSize}`;
 
 /**
  * Writes the contacts of some parts (rows of `copied_members`) as members of the copied list, updates the list's count,
@@ -136,7 +138,7 @@ export async function writeParts(
   sql: Transaction,
   customerId: string,
   listId: string,
-  parts: readonly Part[],
+  parts: readonly CopiedPart[],
   locked: string[],
 ): Promise<void> {
   // Reads the contacts of the parts again: another transaction may have written one before it was locked here.

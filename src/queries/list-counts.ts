@@ -1,9 +1,9 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { constant, join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
-import { memberOf, planForAnyCustomer, type UnsettledList } from './list-filters.ts';
+import { memberOf, planForAnyCustomer, type UnsettledList } from './settled-reads.ts';
 
 /** A list that is being filled: its memberships by rule are stored for some contacts only. */
 export interface FillingList extends UnsettledList {

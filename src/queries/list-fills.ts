@@ -1,15 +1,15 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { exactContactSource } from '../filters/columns.ts';
-import { record, recorder } from '../filters/recorded.ts';
 import { rulesFilter } from '../filters/rules.ts';
-import { toSql } from '../filters/to-sql.ts';
+import { record, recorder } from '../filters/sql-recorder.ts';
 import type { Fragment } from '../filters/sql.ts';
+import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { readCount } from './counters.ts';
-import { endCopying, nextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
-import { lockContacts, refreshList } from './list-members.ts';
 import type { BatchOutcome } from './company-settlements.ts';
-import { keepRules, renewRuleVersion } from './rules.ts';
+import { readCount } from './counters.ts';
+import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
+import { lockContacts, refreshList } from './list-members.ts';
+import { lockRulesShared, bumpRuleVersion } from './list-rules.ts';
 
 /**
  * A fill: workers write a list's members after its rules changed or it was copied, or remove them after its deletion.
@@ -35,7 +35,7 @@ export async function beginFill(
   listId: string,
   rules: readonly Rule[],
 ): Promise<Fill | undefined> {
-  const version = await renewRuleVersion(sql, customerId);
+  const version = await bumpRuleVersion(sql, customerId);
   const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
   const [list] = await sql<{ is_copying: boolean }[]>`
     update lists
@@ -56,11 +56,11 @@ export async function beginFill(
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Marks a new copy without rules, so that workers write its copied members. */
-export const beginWriting = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
+export const beginCopy = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = ${end}`);
 
 /** Marks a list as deleted, which hides it, so that workers remove its members. The caller has locked the rules. */
-export const beginEmptying = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
+export const beginRemoval = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
 
 async function mark(sql: Transaction, customerId: string, listId: string, changes: Fragment): Promise<Fill> {
@@ -79,7 +79,7 @@ async function mark(sql: Transaction, customerId: string, listId: string, change
  * @returns `more` after a batch, `busy` when other workers have all the fills, `done` when no list has a fill
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
-  await keepRules(sql, customerId);
+  await lockRulesShared(sql, customerId);
   const [list] = await sql<{ id: string; version: string; rules: Rule[]; is_deleted: boolean; is_copying: boolean }[]>`
     select id, fill_version as version, rules, deleted_at is not null as is_deleted, is_copying
     from lists
@@ -104,7 +104,7 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
 
 /** Writes the next members of a copied list. If none wait, marks the copy as complete. */
 async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
-  const parts = await nextParts(sql, customerId, listId);
+  const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
   await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds));
@@ -120,7 +120,7 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
  * Returns the ids of customers that have lists to fill, ordered by id, over all customers.
  * @param after last id of the page before
  */
-export async function customersFilling(
+export async function findFillingCustomers(
   sql: Sql | Transaction,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {

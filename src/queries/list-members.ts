@@ -1,13 +1,13 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
-import { Stretch } from '../event-loop.ts';
+import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
+import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
 import { MemberChanges } from './member-changes.ts';
-import { compileRules, rulesOf, type HeldRules, type RuleList } from './rules.ts';
 
 /*
  * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row (at least
@@ -26,7 +26,7 @@ import { compileRules, rulesOf, type HeldRules, type RuleList } from './rules.ts
 export async function refreshMembers(
   sql: Transaction,
   customerId: string,
-  rules: HeldRules,
+  rules: LockedRules,
   contactIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
@@ -47,7 +47,7 @@ export async function refreshMembers(
 export async function refreshMember(
   sql: Transaction,
   customerId: string,
-  rules: HeldRules,
+  rules: LockedRules,
   contact: RuleContact,
   counts: CountChanges,
 ): Promise<void> {
@@ -102,7 +102,7 @@ async function compareMembers(
   lists: readonly RuleList[],
   changes: MemberChanges,
 ): Promise<void> {
-  const stretch = new Stretch();
+  const stretch = new TimeSlice();
   for (const contact of contacts) {
     const current = new Set(contact.list_ids);
     for (const { id, matches } of lists) {
@@ -133,7 +133,7 @@ export const refreshList = (
 export async function refreshMembersOfCompany(
   sql: Transaction,
   customerId: string,
-  rules: HeldRules,
+  rules: LockedRules,
   companyId: string,
 ): Promise<void> {
   if (rules.isEmpty) return;
@@ -161,7 +161,7 @@ export async function lockContactsOfCompany(
  * Replaces the contact's manual memberships by memberships in `listIds`. Memberships by rule stay.
  * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
  */
-export async function setHandMadeLists(
+export async function setManualLists(
   sql: Transaction,
   customerId: string,
   contactId: string,
@@ -171,7 +171,7 @@ export async function setHandMadeLists(
   const wanted = [...new Set(listIds.map((id) => id.toLowerCase()))];
   await requireLists(sql, customerId, wanted, listIds);
   await writeCopied(sql, customerId, [contactId], counts);
-  const gone = await sql<{ list_id: string }[]>`
+  const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
       and contact_id = ${contactId}
@@ -185,7 +185,7 @@ export async function setHandMadeLists(
       and contact_id = ${contactId}
       and by_hand
       and list_id <> all(${wanted}::uuid[])`;
-  const come = await sql<{ list_id: string; is_new: boolean }[]>`
+  const added = await sql<{ list_id: string; is_new: boolean }[]>`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
     select ${customerId}, list_id, ${contactId}, true, false
     from unnest(${wanted}::uuid[]) as list_id
@@ -193,8 +193,8 @@ export async function setHandMadeLists(
     set by_hand = true
     where not list_members.by_hand
     returning new.list_id, old.list_id is null as is_new`;
-  for (const { list_id } of gone) counts.add(list_id, -1);
-  for (const { list_id, is_new } of come) counts.add(list_id, is_new ? 1 : 0);
+  for (const { list_id } of removed) counts.add(list_id, -1);
+  for (const { list_id, is_new } of added) counts.add(list_id, is_new ? 1 : 0);
 }
 
 /**
@@ -216,18 +216,18 @@ async function requireLists(sql: Transaction, customerId: string, wanted: string
 }
 
 /** Deletes all memberships of a contact that will be deleted, and adds the changes of the lists' counts to `counts`. */
-export async function leaveAllLists(
+export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
   contactId: string,
   counts: CountChanges,
 ): Promise<void> {
-  const gone = await sql<{ list_id: string }[]>`
+  const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
       and contact_id = ${contactId}
     returning list_id`;
-  for (const { list_id } of gone) counts.add(list_id, -1);
+  for (const { list_id } of removed) counts.add(list_id, -1);
 }
 
 /** Locks contacts in the order of ids, as every transaction does, and returns the ids of those that exist. */

@@ -1,20 +1,20 @@
-import type { Database, Sql, Transaction } from '../db.ts';
-import { requireMatch } from '../etag.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
+import { requireMatch } from '../etag.ts';
 import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
 import { completeRules } from '../filters/rules.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { lookAtCompanies, noneSettling } from './company-settlements.ts';
+import { usesCompanyFields, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
-import { countChanging, countFilling } from './list-counts.ts';
-import { beginEmptying, beginFill, beginWriting, type Fill } from './list-fills.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
-import { snapshot } from './list-filters.ts';
-import type { Page } from './listings.ts';
-import { requireRuleRoom } from './rule-limits.ts';
-import { lockRules, renewRuleVersion } from './rules.ts';
+import { countChanging, countFilling } from './list-counts.ts';
+import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
+import { requireWithinRuleLimits } from './list-rule-limits.ts';
+import { lockRulesExclusive, bumpRuleVersion } from './list-rules.ts';
+import type { RecordPage } from './record-pages.ts';
+import { snapshot } from './settled-reads.ts';
 
 /**
  * A list as the API returns it, with its state. The stored count is not exact if the list is being filled
@@ -23,7 +23,7 @@ import { lockRules, renewRuleVersion } from './rules.ts';
 type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; is_copying: boolean };
 
 const projection = (sql: Sql | Transaction, customerId: string) => {
-  const changing = sql`${lookAtCompanies(sql)} and not (${noneSettling(sql, customerId)})`;
+  const changing = sql`${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)})`;
   return sql`
   l.id,
   l.name,
@@ -52,7 +52,7 @@ const source = (sql: Sql | Transaction) => sql`
   join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
 
 /** Returns a page of the customer's lists, newest first. */
-export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<Page<List>> {
+export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<RecordPage<List>> {
   const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
   const after = readPosition(scope, [], query, 'this list', '/cursor');
@@ -136,8 +136,8 @@ export async function createList(
 ): Promise<WrittenList> {
   const rules = completeRules(body.rules ?? []);
   if (rules.length > 0) {
-    await lockRules(sql, customerId);
-    await requireRuleRoom(sql, customerId, { before: [], after: rules }, '/rules');
+    await lockRulesExclusive(sql, customerId);
+    await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
   }
   const list = await insertList(sql, customerId, ownerId, {
     name: body.name,
@@ -164,19 +164,19 @@ async function insertList(
  * Updates the fields of a list that `patch` contains.
  * @throws not_found, precondition_failed; conflict when the customer would exceed a limit on rules
  */
-export async function changeList(
+export async function updateList(
   sql: Transaction,
   customerId: string,
   id: string,
   patch: ListPatch,
   ifMatch?: string,
 ): Promise<WrittenList> {
-  if (patch.rules) await lockRules(sql, customerId);
+  if (patch.rules) await lockRulesExclusive(sql, customerId);
   const current = await lockList(sql, customerId, id, ifMatch);
   const rules = patch.rules ? completeRules(patch.rules) : current.rules;
   const name = patch.name?.trim() ?? current.name;
   if (Object.keys(patch).length === 0) return { id, name, fill: undefined };
-  if (patch.rules) await requireRuleRoom(sql, customerId, { before: current.rules, after: rules }, '/rules');
+  if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
   await sql`
     update lists
     set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
@@ -224,10 +224,10 @@ export async function deleteList(
   id: string,
   ifMatch?: string,
 ): Promise<Fill | undefined> {
-  await lockRules(sql, customerId);
+  await lockRulesExclusive(sql, customerId);
   const { rules } = await lockList(sql, customerId, id, ifMatch);
-  if (rules.length > 0) await renewRuleVersion(sql, customerId);
-  if (await isLargeList(sql, customerId, id)) return beginEmptying(sql, customerId, id);
+  if (rules.length > 0) await bumpRuleVersion(sql, customerId);
+  if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, customerId, id);
   await removeNextMembers(sql, customerId, id);
   await removeList(sql, customerId, id);
   return undefined;
@@ -252,7 +252,7 @@ export async function duplicateList(
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<WrittenList> {
   const isLarge = await isLargeList(sql, customerId, list_id);
-  if (!isLarge) await lockRules(sql, customerId);
+  if (!isLarge) await lockRulesExclusive(sql, customerId);
   const [original] = await sql<Original[]>`
     select description, rules
     from lists
@@ -268,9 +268,9 @@ export async function duplicateList(
   });
   if (isLarge) await copyMembers(sql, customerId, { from: list_id, to: list.id });
   else await copyFewMembers(sql, customerId, { from: list_id, to: list.id });
-  if (rules.length === 0) return { ...list, fill: isLarge ? await beginWriting(sql, customerId, list.id) : undefined };
-  if (isLarge) await lockRules(sql, customerId);
-  await requireRuleRoom(sql, customerId, { before: [], after: rules }, '/list_id');
+  if (rules.length === 0) return { ...list, fill: isLarge ? await beginCopy(sql, customerId, list.id) : undefined };
+  if (isLarge) await lockRulesExclusive(sql, customerId);
+  await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
   await sql`
     update lists
     set rules = ${sql.json(rules)}

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { saveCounts, writeCounts, type CountChanges, type Counted } from './counters.ts';
 
 /** Pairs of a list and a contact, stored as two arrays that a statement takes as parameters. */
@@ -17,7 +17,7 @@ class Pairs {
  */
 const changesAtOnce = 5_000;
 /** Longest time (ms) without a statement. Much shorter than the server's timeout for idle transactions. */
-const longestPause = 500;
+const maxPauseMs = 500;
 
 /**
  * Collects memberships by rule that begin or end, and writes them in batches together with the lists' counts. The
@@ -49,7 +49,7 @@ export class MemberChanges {
 
   /** Whether to call `write` now: there are many changes, or the last statement was long ago. */
   get areDue(): boolean {
-    return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= longestPause;
+    return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= maxPauseMs;
   }
 
   /** Writes the memberships collected so far. `finish` writes their counts. */

@@ -1,10 +1,9 @@
-import type { Sql, Transaction } from '../db.ts';
-import { requireMatch } from '../etag.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { missingReferences, notFound } from '../errors.ts';
+import { requireMatch } from '../etag.ts';
 import { updatedAtOf } from '../filters/columns.ts';
 import { constant } from '../filters/sql.ts';
 import { canonicalInstant } from '../filters/values.ts';
-import { normalise } from '../normalise.ts';
 import {
   opportunityFields,
   type Line,
@@ -13,17 +12,18 @@ import {
   type OpportunityPatch,
 } from '../schemas/opportunities.ts';
 import type { Paginate } from '../schemas/wire.ts';
+import { normalise } from '../text/normalise.ts';
 import { addContacts, setContacts } from './opportunity-contacts.ts';
 import {
-  absentLines,
+  findAbsentLines,
   addLines,
-  changeLines,
+  updateLines,
   findLineProducts,
   moveLines,
   requireNewLines,
   totalOfLines,
 } from './opportunity-lines.ts';
-import { pageOf } from './page.ts';
+import { limitAndOffset } from './paging.ts';
 import { lockReferences, requireReferences, type Reference } from './references.ts';
 
 /** The columns of an opportunity that callers can write. */
@@ -76,7 +76,7 @@ export const listOpportunities = (sql: Sql, customerId: string, paginate?: Pagin
         from opportunities
         where customer_id = ${customerId}
         order by id desc
-        ${pageOf(sql, paginate)}
+        ${limitAndOffset(sql, paginate)}
       ))
     order by o.id desc`;
 
@@ -127,7 +127,7 @@ export async function createOpportunity(
  * first, in the order of src/queries/references.ts, and then the opportunity. Deletions lock in the same order.
  * @throws not_found, precondition_failed, conflict
  */
-export async function changeOpportunity(
+export async function updateOpportunity(
   sql: Transaction,
   customerId: string,
   id: string,
@@ -138,14 +138,14 @@ export async function changeOpportunity(
   const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
   const current = await lockOpportunity(sql, customerId, id);
   const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
-  const absent = [...missing, ...absentLines(present, products)];
+  const absent = [...missing, ...findAbsentLines(present, products)];
   if (absent.length > 0) throw missingReferences(absent);
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
   requireNewLines(present, products);
   if (isEmpty(patch)) return;
   if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
   const place = { id, stage_id: fields.stage_id ?? current.stage_id };
-  await changeLines(sql, customerId, place, products);
+  await updateLines(sql, customerId, place, products);
   if (fields.stage_id) await moveLines(sql, customerId, place);
   await sql`
     update opportunities
@@ -186,14 +186,14 @@ export async function deleteOpportunity(
 /**
  * Detaches opportunities from a company that is marked as deleted. Their `updated_at` becomes the time of the deletion,
  * unless they were updated later.
- * @param most maximum number of opportunities to detach; null means all
+ * @param max maximum number of opportunities to detach; null means all
  * @returns the number of detached opportunities
  */
 export async function detachOpportunities(
   sql: Transaction,
   customerId: string,
   companyId: string,
-  most: number | null = null,
+  max: number | null = null,
 ): Promise<number> {
   const { count } = await sql`
     with held as (
@@ -202,7 +202,7 @@ export async function detachOpportunities(
       where customer_id = ${customerId}
         and company_id = ${companyId}
       order by id
-      limit ${most}
+      limit ${max}
       for no key update
     )
     update opportunities o

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 
 /** Replaces the contacts of an opportunity. The caller has locked the opportunity and the new contacts. */
 export async function setContacts(
@@ -29,7 +29,7 @@ export async function addContacts(
 }
 
 /** Removes a contact from all its opportunities before the contact is deleted. The caller has locked the contact. */
-export async function takeOutOfOpportunities(sql: Transaction, customerId: string, contactId: string): Promise<void> {
+export async function removeFromOpportunities(sql: Transaction, customerId: string, contactId: string): Promise<void> {
   await sql`
     with held as (
       select o.id

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { conflict } from '../errors.ts';
 import type { Line, LinesPatch } from '../schemas/opportunities.ts';
 
@@ -12,7 +12,7 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
   )`;
 
 /** An opportunity whose lines are written. The transaction has locked or created the opportunity. */
-export interface Place {
+export interface OpportunityRef {
   id: string;
   /** Id of the opportunity's stage when the transaction ends. */
   stage_id: string;
@@ -21,12 +21,17 @@ export interface Place {
 /**
  * Appends lines to an opportunity, in the given order. The caller has locked the products; none of them has a line yet.
  */
-export async function addLines(sql: Transaction, customerId: string, place: Place, lines: Line[]): Promise<void> {
+export async function addLines(
+  sql: Transaction,
+  customerId: string,
+  opportunity: OpportunityRef,
+  lines: Line[],
+): Promise<void> {
   await sql`
     insert into opportunity_lines (customer_id, opportunity_id, product_id, pipeline_id, position, price, quantity)
     select
       s.customer_id,
-      ${place.id},
+      ${opportunity.id},
       line.product_id,
       s.pipeline_id,
       last.position + line.ordinality,
@@ -42,25 +47,25 @@ export async function addLines(sql: Transaction, customerId: string, place: Plac
       select coalesce(max(position), 0) as position
       from opportunity_lines
       where customer_id = ${customerId}
-        and opportunity_id = ${place.id}
+        and opportunity_id = ${opportunity.id}
     ) last
     where s.customer_id = ${customerId}
-      and s.id = ${place.stage_id}`;
+      and s.id = ${opportunity.stage_id}`;
 }
 
 /**
- * Removes, updates and adds lines of an opportunity. The caller has checked the patch (`absentLines`,
+ * Removes, updates and adds lines of an opportunity. The caller has checked the patch (`findAbsentLines`,
  * `requireNewLines`).
  */
-export async function changeLines(
+export async function updateLines(
   sql: Transaction,
   customerId: string,
-  place: Place,
+  opportunity: OpportunityRef,
   { remove = [], update = [], add = [] }: LinesPatch,
 ): Promise<void> {
-  if (remove.length > 0) await removeLines(sql, customerId, place.id, remove);
-  if (update.length > 0) await updateLines(sql, customerId, place.id, update);
-  if (add.length > 0) await addLines(sql, customerId, place, add);
+  if (remove.length > 0) await removeLines(sql, customerId, opportunity.id, remove);
+  if (update.length > 0) await updateExistingLines(sql, customerId, opportunity.id, update);
+  if (add.length > 0) await addLines(sql, customerId, opportunity, add);
 }
 
 async function removeLines(
@@ -76,7 +81,7 @@ async function removeLines(
       and product_id = any(${productIds}::uuid[])`;
 }
 
-async function updateLines(
+async function updateExistingLines(
   sql: Transaction,
   customerId: string,
   opportunityId: string,
@@ -96,7 +101,7 @@ async function updateLines(
 }
 
 /** Sets the pipeline of an opportunity's lines to the pipeline of the opportunity's stage. */
-export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: Place): Promise<void> {
+export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: OpportunityRef): Promise<void> {
   await sql`
     update opportunity_lines l
     set pipeline_id = s.pipeline_id
@@ -126,7 +131,7 @@ export async function findLineProducts(
  * Returns the products that a patch removes or updates but that have no line in the opportunity.
  * @param present ids of the products in the opportunity's lines
  */
-export function absentLines(
+export function findAbsentLines(
   present: Set<string>,
   { remove = [], update = [] }: LinesPatch,
 ): { noun: string; path: string }[] {

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
@@ -31,7 +31,7 @@ export const salesStages: readonly NewStage[] = [
 ];
 
 /** Creates a pipeline with its stages and returns the pipeline's id. Stage positions start at 1. */
-export async function insertPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
+export async function createPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
   const [pipeline] = await sql<[{ id: string }]>`
     insert into pipelines (customer_id, name, description, currency, visibility)
     values (${customerId}, ${given.name}, ${given.description}, ${given.currency}, ${given.visibility})

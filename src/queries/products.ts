@@ -1,8 +1,7 @@
-import type { Sql, Transaction } from '../db.ts';
-import { requireMatch } from '../etag.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
+import { requireMatch } from '../etag.ts';
 import { constant, join } from '../filters/sql.ts';
-import { normalise } from '../normalise.ts';
 import {
   productFields,
   type Product,
@@ -11,7 +10,8 @@ import {
   type ProductPatch,
 } from '../schemas/products.ts';
 import type { Paginate } from '../schemas/wire.ts';
-import { pageOf } from './page.ts';
+import { normalise } from '../text/normalise.ts';
+import { limitAndOffset } from './paging.ts';
 
 /** The columns of a product that callers can write. */
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
@@ -47,7 +47,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
         where customer_id = ${customerId}
           and deleted_at is null
         order by id desc
-        ${pageOf(sql, paginate)}
+        ${limitAndOffset(sql, paginate)}
       ))
     order by p.id desc`;
 
@@ -90,7 +90,7 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
  * Updates the fields of a product that `patch` contains. Lines of opportunities keep their price.
  * @throws not_found, precondition_failed
  */
-export async function changeProduct(
+export async function updateProduct(
   sql: Transaction,
   customerId: string,
   id: string,

@@ -1,11 +1,11 @@
 import type postgres from 'postgres';
 import { foldContact } from '../filters/fields.ts';
-import { fold } from '../fold.ts';
-import type { CountryCodes } from '../country-codes.ts';
 import type { Contact } from '../schemas/contacts.ts';
 import { formats } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
+import { fold } from '../text/fold.ts';
 import { blank, type ContactColumns } from './contacts.ts';
+import type { CountryCodes } from './country-codes.ts';
 
 /** A contact made from a prospect: the columns that callers can write, and those that only the service writes. */
 export type SyncedContact = ContactColumns &
@@ -15,7 +15,7 @@ export type SyncedContact = ContactColumns &
  * Maximum lengths (characters) and number of other e-mails of a contact. The schemas check them for requests; prospects
  * of the catalog can exceed them.
  */
-const longest = { text: 255, url: 2048, email: 254, otherEmails: 20 };
+const maxLengths = { text: 255, url: 2048, email: 254, otherEmails: 20 };
 
 /**
  * Converts a prospect to a contact.
@@ -59,17 +59,17 @@ export function companyOf(prospect: Prospect): { company_name: string; industry:
 
 /** Cuts a text to the maximum length of a contact's text. */
 const clip = (text: string): string =>
-  text.length <= longest.text ? text : Array.from(text).slice(0, longest.text).join('');
+  text.length <= maxLengths.text ? text : Array.from(text).slice(0, maxLengths.text).join('');
 
 /** Returns a URL, or null if the URL is too long. A shortened URL would lead to another page. */
-const url = (text: string | null): string | null => (text !== null && text.length <= longest.url ? text : null);
+const url = (text: string | null): string | null => (text !== null && text.length <= maxLengths.url ? text : null);
 
-const isAddress = (text: string): boolean => text.length <= longest.email && formats['email']!(text);
+const isAddress = (text: string): boolean => text.length <= maxLengths.email && formats['email']!(text);
 
 function otherEmails(emails: string[], workEmail: string): string[] | null {
   const others = new Map(emails.filter(isAddress).map((email) => [fold(email), email]));
   others.delete(fold(workEmail));
-  return others.size === 0 ? null : [...others.values()].slice(0, longest.otherEmails);
+  return others.size === 0 ? null : [...others.values()].slice(0, maxLengths.otherEmails);
 }
 
 /** The columns of a contact that a prospect can fill in, with their SQL types. */

@@ -1,4 +1,4 @@
-import type { Transaction } from '../db.ts';
+import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Role } from '../schemas/users.ts';
@@ -37,7 +37,7 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
  * deactivation. Then the login fails; without the lock, its session would survive the change.
  * @returns the session's expiry time, or undefined when the account has changed
  */
-export async function insertSession(
+export async function createSession(
   sql: Transaction,
   account: { id: string; customer_id: string; password_hash: string },
   token: TokenHash,

@@ -1,7 +1,7 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import type { StageListItem, StageQuery } from '../schemas/pipelines.ts';
-import { pageOf } from './page.ts';
+import { limitAndOffset } from './paging.ts';
 
 /** Columns of a stage as the API returns it, alone and inside a pipeline. */
 export const stageProjection = (sql: Sql | Transaction) => sql`
@@ -40,7 +40,7 @@ export async function listStages(
       where s.customer_id = ${customerId}
         and s.pipeline_id = ${pipeline_id}
       order by s.position
-      ${pageOf(sql, paginate)}`,
+      ${limitAndOffset(sql, paginate)}`,
   ]);
   if (!pipeline) throw notFound('pipeline', ['/pipeline_id']);
   return stages;

@@ -1,7 +1,7 @@
-import type { Sql, Transaction } from '../db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 
 /** Returns those of the given prospect ids that the customer has unlocked. */
-export async function unlockedAmong(
+export async function findUnlocked(
   sql: Sql | Transaction,
   customerId: string,
   prospectIds: string[],
@@ -39,7 +39,10 @@ export async function insertUnlocks(
  * Returns for each prospect the ids of all customers that have unlocked it. The search cluster stores them in the
  * prospect's document.
  */
-export async function customersOf(sql: Sql | Transaction, prospectIds: string[]): Promise<Map<string, string[]>> {
+export async function findUnlockingCustomers(
+  sql: Sql | Transaction,
+  prospectIds: string[],
+): Promise<Map<string, string[]>> {
   const rows = await sql<{ prospect_id: string; customers: string[] }[]>`
     select prospect_id, array_agg(customer_id order by customer_id) as customers
     from unlocks
@@ -54,7 +57,7 @@ export async function customersOf(sql: Sql | Transaction, prospectIds: string[])
  * @param limit maximum number of unlocks to read
  * @param except ids of prospects to leave out
  */
-export async function untoldProspects(
+export async function findUnindexedProspects(
   sql: Sql | Transaction,
   limit: number,
   except: readonly string[] = [],
@@ -72,7 +75,11 @@ export async function untoldProspects(
 /**
  * Returns the ids of prospects in a job's results whose unlocks are unindexed (not confirmed by the search cluster).
  */
-export async function untoldUnlocksOf(sql: Sql | Transaction, customerId: string, jobId: string): Promise<string[]> {
+export async function findUnindexedUnlocksOfJob(
+  sql: Sql | Transaction,
+  customerId: string,
+  jobId: string,
+): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select u.prospect_id
     from job_results r
@@ -90,7 +97,9 @@ export interface UnlockKey {
 }
 
 /** Returns the unindexed unlocks of these prospects (not confirmed by the search cluster), over all customers. */
-export const untoldUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
+export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
+  UnlockKey[]
+>`
   select customer_id, prospect_id
   from unlocks
   where prospect_id = any(${prospectIds}::uuid[])
@@ -100,17 +109,17 @@ export const untoldUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Pr
  * Marks unlocks as indexed: the search cluster has confirmed them. It locks the rows in the order of their keys. So two
  * callers that mark the same unlocks wait for each other and never deadlock.
  */
-export async function markTold(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
+export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
   const customers = [...byCustomer.keys()].sort();
-  await Promise.all(customers.map((customerId) => markToldOf(sql, customerId, byCustomer.get(customerId)!)));
+  await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
 /**
  * Marks one customer's unlocks as indexed. Each customer has its own statement: customers may later be on different
  * nodes.
  */
-const markToldOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
+const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true
   from (
@@ -126,7 +135,7 @@ const markToldOf = (sql: Transaction, customerId: string, unlocks: readonly Unlo
     and u.prospect_id = marked.prospect_id`;
 
 /** Returns the number of unindexed unlocks (not confirmed by the search cluster) of all customers. */
-export async function countUntold(sql: Sql | Transaction): Promise<number> {
+export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;
 }

@@ -1,7 +1,7 @@
-import type { Sql, Transaction } from '../db.ts';
-import { fold } from '../fold.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { commandLine, type Actor } from '../schemas/audit.ts';
 import type { Role, User } from '../schemas/users.ts';
+import { fold } from '../text/fold.ts';
 import type { TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 import { deleteSessions } from './sessions.ts';
@@ -41,7 +41,7 @@ export interface NewUser {
  * Creates a user and records the event.
  * @returns undefined when an account of any customer has the same e-mail address in folded form
  */
-export async function insertUser(
+export async function createUser(
   sql: Transaction,
   customerId: string,
   given: NewUser,
@@ -93,7 +93,7 @@ export async function findAccount(
 }
 
 /** Returns the id of the customer that a user belongs to. Only the command line looks up users across customers. */
-export async function findCustomerOf(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
+export async function findCustomerOfUser(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
     from users

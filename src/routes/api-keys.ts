@@ -1,13 +1,13 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { batchLookups } from '../batch-lookups.ts';
 import { conflict, notFound } from '../errors.ts';
-import { gather } from '../gather.ts';
 import { actorOf } from '../plugins/auth.ts';
 import {
   findKeyVersions,
-  insertKey,
-  listKeys,
-  revokeKey,
-  rotateKey,
+  createApiKey,
+  listApiKeys,
+  revokeApiKey,
+  rotateApiKey,
   type IssuedRow,
   type KeyVersion,
 } from '../queries/api-keys.ts';
@@ -22,7 +22,7 @@ const tags = ['api keys'];
 /** Routes for a customer's admins to manage API keys. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
-  const findVersion = gather(
+  const findVersion = batchLookups(
     ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id.toLowerCase()}`,
     (keys) => app.db.credentials((sql) => findKeyVersions(sql, keys)),
     (version) => version,
@@ -44,7 +44,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       const { name, expiration, permissions = [...scopes] } = request.body;
       const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
       const token = mintToken(app.config.KEY_PREFIX);
-      const row = await request.db.transaction((sql) => insertKey(sql, customerId, key, token, actorOf(request)));
+      const row = await request.db.transaction((sql) => createApiKey(sql, customerId, key, token, actorOf(request)));
       return reply
         .code(201)
         .header('cache-control', 'no-store')
@@ -62,7 +62,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(ApiKey) },
       },
     },
-    (request) => request.db.lookup((sql) => listKeys(sql, request.caller.customerId)),
+    (request) => request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId)),
   );
 
   app.patch(
@@ -85,7 +85,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       const { name, expiration, permissions } = request.body;
       const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
       const token = mintToken(app.config.KEY_PREFIX);
-      const row = await request.db.transaction((sql) => rotateKey(sql, before, changes, token, actorOf(request)));
+      const row = await request.db.transaction((sql) => rotateApiKey(sql, before, changes, token, actorOf(request)));
       if (!row) throw conflict('The API key was rotated or revoked at the same time');
       return reply.header('cache-control', 'no-store').send(issued('API key rotated', row, token));
     },
@@ -100,7 +100,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     async (request) => {
       const { customerId } = request.caller;
       const known = await request.db.transaction((sql) =>
-        revokeKey(sql, customerId, request.params.id, actorOf(request)),
+        revokeApiKey(sql, customerId, request.params.id, actorOf(request)),
       );
       if (!known) throw notFound('API key');
       return { success: true as const, message: 'API key revoked' };

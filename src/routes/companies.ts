@@ -1,8 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { etagOf } from '../etag.ts';
-import { startSettling } from '../jobs/start.ts';
+import { enqueueSettling } from '../jobs/enqueue-maintenance.ts';
 import {
-  changeCompany,
+  updateCompany,
   countCompanies,
   createCompany,
   deleteCompany,
@@ -79,8 +79,8 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     },
     async ({ db, caller, params, body, headers }) => {
       await db.transaction(async (sql) => {
-        const isSettling = await changeCompany(sql, caller.customerId, params.id, body, headers['if-match']);
-        if (isSettling) await startSettling(sql, caller.customerId);
+        const isSettling = await updateCompany(sql, caller.customerId, params.id, body, headers['if-match']);
+        if (isSettling) await enqueueSettling(sql, caller.customerId);
       });
       return done('Company updated', params.id);
     },
@@ -95,7 +95,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     async ({ db, caller, params, headers }) => {
       await db.transaction(async (sql) => {
         const isSettling = await deleteCompany(sql, caller.customerId, params.id, headers['if-match']);
-        if (isSettling) await startSettling(sql, caller.customerId);
+        if (isSettling) await enqueueSettling(sql, caller.customerId);
       });
       return done('Company deleted', params.id);
     },

@@ -1,8 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
+import { etagOf } from '../etag.ts';
 import {
-  changeContact,
+  updateContact,
   countContacts,
   createContact,
   deleteContact,
@@ -84,7 +84,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => changeContact(sql, caller.customerId, params.id, body, headers['if-match']));
+      await db.transaction((sql) => updateContact(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Contact updated', params.id);
     },
   );

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { checkSchema } from '../migrations.ts';
+import { checkSchema } from '../database/migrations.ts';
 import { hasWorkersForJobs } from '../queries/backlog.ts';
 import { Enum } from '../schemas/wire.ts';
 

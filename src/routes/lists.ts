@@ -1,10 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
-import { startFill } from '../jobs/start.ts';
+import { etagOf } from '../etag.ts';
+import { enqueueListFill } from '../jobs/enqueue-maintenance.ts';
 import { startListVerification } from '../jobs/start-verification.ts';
-import { addMembers, removeMembers } from '../queries/list-hands.ts';
-import { changeList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
+import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
+import { addMembers, removeMembers } from '../queries/manual-members.ts';
+import { ListVerification } from '../schemas/jobs.ts';
 import {
   List,
   ListCreate,
@@ -16,7 +17,6 @@ import {
   MembersByHand,
   MembersRemoved,
 } from '../schemas/lists.ts';
-import { ListVerification } from '../schemas/jobs.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 
 const tags = ['lists'];
@@ -46,7 +46,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
         const { id, name, fill } = await createList(sql, customerId, userId, request.body);
-        await startFill(sql, fill);
+        await enqueueListFill(sql, fill);
         return { status: 201, body: { id, name } };
       }),
   );
@@ -78,8 +78,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     },
     async ({ db, caller, params, body, headers }) => {
       await db.transaction(async (sql) => {
-        const { fill } = await changeList(sql, caller.customerId, params.id, body, headers['if-match']);
-        await startFill(sql, fill);
+        const { fill } = await updateList(sql, caller.customerId, params.id, body, headers['if-match']);
+        await enqueueListFill(sql, fill);
       });
       return done('List updated', params.id);
     },
@@ -98,7 +98,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     },
     async ({ db, caller, params, headers }) => {
       await db.transaction(async (sql) => {
-        await startFill(sql, await deleteList(sql, caller.customerId, params.id, headers['if-match']));
+        await enqueueListFill(sql, await deleteList(sql, caller.customerId, params.id, headers['if-match']));
       });
       return done('List deleted', params.id);
     },
@@ -120,7 +120,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
         const { id, fill } = await duplicateList(sql, customerId, userId, request.body);
-        await startFill(sql, fill);
+        await enqueueListFill(sql, fill);
         return { status: 200, body: done('List duplicated', id) };
       }),
   );

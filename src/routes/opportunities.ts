@@ -1,8 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
+import { etagOf } from '../etag.ts';
 import {
-  changeOpportunity,
+  updateOpportunity,
   createOpportunity,
   deleteOpportunity,
   findOpportunity,
@@ -72,7 +72,7 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => changeOpportunity(sql, caller.customerId, params.id, body, headers['if-match']));
+      await db.transaction((sql) => updateOpportunity(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Opportunity updated', params.id);
     },
   );

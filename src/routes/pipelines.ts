@@ -1,6 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
+import { etagOf } from '../etag.ts';
 import { findPipeline, listPipelines } from '../queries/pipelines.ts';
 import { Pipeline, PipelineListItem } from '../schemas/pipelines.ts';
 import { IdParams } from '../schemas/wire.ts';

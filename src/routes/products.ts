@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
 import { notFound } from '../errors.ts';
-import { changeProduct, createProduct, deleteProduct, findProduct, listProducts } from '../queries/products.ts';
+import { etagOf } from '../etag.ts';
+import { updateProduct, createProduct, deleteProduct, findProduct, listProducts } from '../queries/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
 import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
 
@@ -61,7 +61,7 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => changeProduct(sql, caller.customerId, params.id, body, headers['if-match']));
+      await db.transaction((sql) => updateProduct(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Product updated', params.id);
     },
   );

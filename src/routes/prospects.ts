@@ -1,6 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
-import { countProspects, listProspects } from '../catalog/listing.ts';
+import { countProspects, listProspects } from '../catalog/prospects.ts';
 import {
   Prospect,
   ProspectCount,

@@ -1,13 +1,13 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
 import type { SessionCaller } from '../caller.ts';
-import type { Database } from '../db.ts';
+import type { Database } from '../database/db.ts';
 import { Unauthorized, type RefusalCause } from '../errors.ts';
-import { LoginAttempts } from '../login-attempts.ts';
+import { LoginAttempts } from '../limits/login-attempts.ts';
 import { hashPassword, verifyPassword } from '../passwords.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
 import { nobody, recordEvent, recordFailedLogin } from '../queries/audit.ts';
-import { deleteSession, insertSession } from '../queries/sessions.ts';
+import { deleteSession, createSession } from '../queries/sessions.ts';
 import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/users.ts';
 import type { Actor } from '../schemas/audit.ts';
 import { Login, PasswordChange, Session } from '../schemas/sessions.ts';
@@ -41,7 +41,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     if (!account || refusal) return refuseLogin(db, account, refusal ?? 'unknown', address);
     const token = mintToken(sessionPrefix);
     const by = { actor: account.email, address };
-    const expires_at = await db.transaction((sql) => insertSession(sql, account, token.hash(), by));
+    const expires_at = await db.transaction((sql) => createSession(sql, account, token.hash(), by));
     if (!expires_at) return refuseLogin(db, account, 'wrong_password', address);
     return { token: token.reveal(), expires_at, user: account };
   }

@@ -1,5 +1,5 @@
 import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidateFunction } from 'ajv';
-import { escapePointer } from '../json-pointer.ts';
+import { escapePointer } from '../text/json-pointer.ts';
 
 /**
  * Returns JSON Schema keywords that replace Ajv's own when the validator collects all faults of a body. They have the
@@ -9,7 +9,7 @@ import { escapePointer } from '../json-pointer.ts';
  * body.
  * @param ajv compiles the nested schemas
  */
-export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] => [
+export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
   {
     keyword: 'not',
     compile(schema: AnySchema) {
@@ -18,13 +18,13 @@ export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] =
     },
     error: { message: ({ schema }) => (schema as { description?: string }).description ?? 'is not allowed' },
   },
-  keyword('items', 'array', most, (schema) => {
+  keyword('items', 'array', max, (schema) => {
     const validate = ajv.compile(schema);
     return function* (array: unknown[]) {
       for (const [i, element] of array.entries()) if (!validate(element)) yield at(`/${i}`, validate.errors!);
     };
   }),
-  keyword('additionalProperties', 'object', most, (schema, parentSchema) => {
+  keyword('additionalProperties', 'object', max, (schema, parentSchema) => {
     const validate = ajv.compile(schema);
     const known = new Set(Object.keys(parentSchema.properties ?? {}));
     return function* (object: Record<string, unknown>) {
@@ -38,7 +38,7 @@ export const faultKeywords = (ajv: Ajv, most: number): FuncKeywordDefinition[] =
       }
     };
   }),
-  keyword('propertyNames', 'object', most, (schema) => {
+  keyword('propertyNames', 'object', max, (schema) => {
     const validate = ajv.compile(schema);
     return function* (object: object) {
       for (const name of Object.keys(object))
@@ -60,7 +60,7 @@ type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 function keyword(
   name: string,
   type: 'array' | 'object',
-  most: number,
+  max: number,
   compile: (schema: AnySchema, parentSchema: ParentSchema) => ErrorsOf,
 ): FuncKeywordDefinition {
   return {
@@ -70,7 +70,7 @@ function keyword(
     compile: (schema: AnySchema, parentSchema) => {
       const errorsOf = compile(schema, parentSchema as ParentSchema);
       const validate: SchemaValidateFunction = (value: unknown, context) => {
-        const faulty = [...take(errorsOf(value as never), most + 1)];
+        const faulty = [...take(errorsOf(value as never), max + 1)];
         validate.errors = faulty.flatMap((errors) => at(context?.instancePath ?? '', errors));
         return faulty.length === 0;
       };
@@ -83,10 +83,10 @@ function keyword(
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 
-function* take<T>(items: Iterable<T>, most: number): Iterable<T> {
+function* take<T>(items: Iterable<T>, max: number): Iterable<T> {
   let taken = 0;
   for (const item of items) {
     yield item;
-    if (++taken === most) return;
+    if (++taken === max) return;
   }
 }

@@ -1,5 +1,5 @@
 import { Type, type TUnsafe } from '@sinclair/typebox';
-import { lengthOf } from '../code-points.ts';
+import { lengthOf } from '../text/code-points.ts';
 import { defaultLimit, Strict } from './wire.ts';
 
 /**

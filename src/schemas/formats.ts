@@ -1,6 +1,6 @@
 import { fullFormats } from 'ajv-formats/dist/formats.js';
 import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
-import { lengthOf } from '../code-points.ts';
+import { lengthOf } from '../text/code-points.ts';
 
 // Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
 const countries = new Set(countryCodes.map(([alpha2]) => alpha2).filter((code) => code !== 'XK'));
@@ -25,9 +25,9 @@ export const formats: Record<string, (text: string) => boolean> = {
  * Returns true if the length is in the range. Characters are counted as code points, like in JSON Schema's own length
  * keywords.
  */
-function isLengthBetween(text: string, least: number, most: number): boolean {
+function isLengthBetween(text: string, least: number, max: number): boolean {
   const length = lengthOf(text);
-  return length >= least && length <= most;
+  return length >= least && length <= max;
 }
 
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;

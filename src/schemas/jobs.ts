@@ -1,8 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { pools } from './credits.ts';
 import { PaginateOrContinue } from './filters.ts';
-import type { Scope } from './scopes.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
+import type { Scope } from './scopes.ts';
 import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 

@@ -7,9 +7,9 @@ export const keywords: KeywordDefinition[] = [
     type: 'object',
     schemaType: 'number',
     error: { message: ({ schemaCode }) => `must not be longer than ${String(schemaCode)} bytes of JSON` },
-    validate: ((most: number, value: object, schema) =>
+    validate: ((max: number, value: object, schema) =>
       Object.keys(value).length > (schema?.['maxProperties'] ?? Infinity) ||
-      Buffer.byteLength(flatJson(value)) <= most) satisfies SchemaValidateFunction,
+      Buffer.byteLength(flatJson(value)) <= max) satisfies SchemaValidateFunction,
   },
   {
     // `multipleOf` cannot be used. It divides binary fractions, so 19.99 is not a multiple of 0.01.
@@ -17,7 +17,7 @@ export const keywords: KeywordDefinition[] = [
     type: 'number',
     schemaType: 'number',
     error: { message: ({ schemaCode }) => `must not have more than ${String(schemaCode)} decimals` },
-    validate: (most: number, value: number) => Number(value.toFixed(most)) === value,
+    validate: (max: number, value: number) => Number(value.toFixed(max)) === value,
   },
   {
     // Checks an array of ids or of objects with an id. For an object, checks all its arrays together.

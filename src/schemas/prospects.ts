@@ -4,7 +4,7 @@ import { verificationStatuses } from './verification.ts';
 import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
 
 /** Filter fields whose folded value is compared as a whole. */
-export const wholeMembers = [
+export const exactFields = [
   'first_name',
   'last_name',
   'location_locality',
@@ -14,10 +14,10 @@ export const wholeMembers = [
 ] as const;
 
 /** Filter fields that are compared word by word. */
-export const wordMembers = ['job_title', 'job_company_name', 'job_company_industry'] as const;
+export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
 /** Text fields that can be filtered and suggested, in the order of the contract. */
-export const textMembers = [
+export const textFields = [
   'first_name',
   'last_name',
   'job_title',
@@ -29,9 +29,9 @@ export const textMembers = [
   'location_postal_code',
 ] as const;
 
-export type WholeMember = (typeof wholeMembers)[number];
-export type WordMember = (typeof wordMembers)[number];
-export type TextMember = (typeof textMembers)[number];
+export type ExactField = (typeof exactFields)[number];
+export type WordField = (typeof wordFields)[number];
+export type TextField = (typeof textFields)[number];
 
 /**
  * A person of the catalog, as responses show it. E-mail addresses and phone are masked until the customer has unlocked
@@ -197,7 +197,7 @@ export type ProspectMetadata = Static<typeof ProspectMetadata>;
 /** Request body for suggestions: the field, and the beginning of a word of the value. */
 export const SuggestionQuery = Strict(
   {
-    source: Enum([...textMembers, 'all'] as const),
+    source: Enum([...textFields, 'all'] as const),
     search: Type.Optional(
       Text(100, {
         default: '',
@@ -211,7 +211,7 @@ export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
 /** A suggested filter value: a value that prospects have, in its most frequent spelling. */
 export const Suggestion = Type.Object(
-  { type: Enum(textMembers), value: Type.String() },
+  { type: Enum(textFields), value: Type.String() },
   { title: 'ProspectSuggestion' },
 );
 export type Suggestion = Static<typeof Suggestion>;

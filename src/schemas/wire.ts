@@ -41,7 +41,7 @@ export const Name = (options: object = {}) =>
   });
 
 /** Schema of free text of at most `most` characters. */
-export const Text = (most = 255, options: object = {}) => Type.String({ maxLength: most, ...options });
+export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
 
 /** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>

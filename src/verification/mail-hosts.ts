@@ -35,11 +35,11 @@ export interface Dns {
 }
 
 /** The maximum number of cached answers of each kind. */
-const keptAnswers = 10_000;
+const maxCachedAnswers = 10_000;
 /** How long an answer is cached (ms). */
-const keptMs = 5 * 60_000;
+const cacheMs = 5 * 60_000;
 /** How long a failure is cached (ms): just long enough that callers who waited together do not each try again. */
-const keptUnknownMs = 5_000;
+const cacheFailureMs = 5_000;
 /** The maximum number of mail hosts that are used for a domain. */
 const hostsOfDomain = 8;
 
@@ -50,8 +50,8 @@ const hostsOfDomain = 8;
 export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
   if (servers.length > 0) resolver.setServers(servers);
-  const hosts = keep((domain) => findMailHosts(resolver, domain));
-  const addresses = keep((host) => findAddresses(resolver, host));
+  const hosts = cacheAnswers((domain) => findMailHosts(resolver, domain));
+  const addresses = cacheAnswers((host) => findAddresses(resolver, host));
   return {
     mailHosts: async (domain) => (await hosts.fetch(domain))!,
     addresses: async (host) => (await addresses.fetch(host))!,
@@ -60,15 +60,15 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
 }
 
 /** Creates an LRU cache for answers. Concurrent calls with the same name share one query. */
-const keep = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
+const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
-    max: keptAnswers,
-    ttl: keptMs,
+    max: maxCachedAnswers,
+    ttl: cacheMs,
     // An entry that is evicted during its query still returns the answer to its callers.
     ignoreFetchAbort: true,
     fetchMethod: async (name, _stale, { options }) => {
       const answer = await ask(name);
-      if (answer.status === 'unknown') options.ttl = keptUnknownMs;
+      if (answer.status === 'unknown') options.ttl = cacheFailureMs;
       return answer;
     },
   });
@@ -78,7 +78,7 @@ const keep = <T extends { status: string }>(ask: (name: string) => Promise<T>) =
  * with an empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
-  const records = await asked(resolver.resolveMx(domain));
+  const records = await answerOrNone(resolver.resolveMx(domain));
   if (records === 'no_domain') return { status: 'none', reason: 'no_domain' };
   if (records === 'no_records') return findImplicitHost(resolver, domain);
   if (!Array.isArray(records)) return { status: 'unknown', reason: records.failure };
@@ -99,7 +99,7 @@ async function findImplicitHost(resolver: Resolver, domain: string): Promise<Mai
 async function findAddresses(resolver: Resolver, host: string): Promise<HostAddresses> {
   // An MX record must name a host. If it contains an IP address, that is a mistake, and mail servers ignore it too.
   if (isIP(host)) return { status: 'found', addresses: [] };
-  const answers = await Promise.all([asked(resolver.resolve4(host)), asked(resolver.resolve6(host))]);
+  const answers = await Promise.all([answerOrNone(resolver.resolve4(host)), answerOrNone(resolver.resolve6(host))]);
   const addresses = answers.flatMap((answer) => (Array.isArray(answer) ? answer : []));
   if (addresses.length > 0) return { status: 'found', addresses };
   for (const answer of answers)
@@ -111,7 +111,7 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
  * Waits for a DNS query. Returns its records; `no_domain` or `no_records` if the domain or the records certainly do
  * not exist; or the failure.
  */
-async function asked<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
+async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {
     return await answer;
   } catch (error) {

@@ -30,15 +30,15 @@ export type SmtpCheck = VerificationChecks['smtp'];
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
 /** The maximum number of servers that are called for one address. */
-const serversAtMost = 6;
+const maxServers = 6;
 /** The maximum number of domains whose catch-all result is cached. */
-const keptDomains = 10_000;
+const maxCachedDomains = 10_000;
 /** How long the catch-all result of a domain is cached (ms). */
-const keptMs = 10 * 60_000;
+const cacheMs = 10 * 60_000;
 
 /** Opens the SMTP probe. It caches for each domain whether the domain accepts mail for any mailbox (catch-all). */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
-  const catchAll = new LRUCache<string, boolean>({ max: keptDomains, ttl: keptMs });
+  const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
 
   return async function probe(address, hosts, signal) {
     if (catchAll.get(address.domain)) return { status: 'accept_all', host: hosts[0]! };
@@ -90,7 +90,7 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
     else if (found.addresses.length === 0) yield { host, reason: 'no_address' };
     else
       for (const address of found.addresses) {
-        if (called === serversAtMost) return;
+        if (called === maxServers) return;
         called += 1;
         yield { host, address };
       }
@@ -122,7 +122,7 @@ async function ask(
   if (verdict === 'refused') return { status: 'failed', ...codesOf(reply) };
   if (verdict === 'undecided') return undecided(reply, reply.code < 500 ? 'temporary' : 'policy');
   if (takesAny === false) return { status: 'passed', ...codesOf(reply) };
-  return askForNobody(dialog, address.domain, reply);
+  return checkCatchAll(dialog, address.domain, reply);
 }
 
 /**
@@ -130,7 +130,7 @@ async function ask(
  * its acceptance of the real mailbox proves nothing.
  * @param taken the reply that accepted the real mailbox
  */
-async function askForNobody(
+async function checkCatchAll(
   dialog: SmtpDialog,
   domain: string,
   taken: Reply,

@@ -1,9 +1,9 @@
 import type { Config } from '../config.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
+import { openAddressLists, type AddressLists } from './address-lists.ts';
 import { parseAddress, SyntaxFault, type Address } from './address.ts';
-import { openLists, type Lists } from './lists.ts';
+import { DomainLimiter } from './domain-limiter.ts';
 import { openDns, type MailHosts } from './mail-hosts.ts';
-import { Places } from './places.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
 /** Verifies e-mail addresses. */
@@ -22,7 +22,7 @@ export interface Verifier {
 
 /** Opens the verifier of this process. All customers share its caches and its limits. */
 export function openVerifier(config: Config): Verifier {
-  const lists = openLists();
+  const lists = openAddressLists();
   const dns = openDns({
     servers: split(config.VERIFY_DNS_SERVERS),
     timeoutMs: config.VERIFY_DNS_TIMEOUT_MS,
@@ -35,7 +35,7 @@ export function openVerifier(config: Config): Verifier {
     timeoutMs: config.VERIFY_SMTP_TIMEOUT_MS,
     allowPrivate: config.VERIFY_PRIVATE_ADDRESSES === 'on',
   });
-  const places = new Places({
+  const domains = new DomainLimiter({
     perDomain: config.VERIFY_DOMAIN_CONNECTIONS,
     overall: config.VERIFY_CONNECTIONS,
     domainIntervalMs: config.VERIFY_DOMAIN_INTERVAL_MS,
@@ -54,7 +54,7 @@ export function openVerifier(config: Config): Verifier {
       if (statusOf(checks) !== 'verified' || found.status !== 'found' || config.VERIFY_SMTP === 'off')
         return verification(checks);
       const left = config.VERIFY_DEADLINE_MS - (performance.now() - begun);
-      const smtp = await places.run(address.domain, () => ask(address, found.hosts, left), { owner, signal });
+      const smtp = await domains.run(address.domain, () => ask(address, found.hosts, left), { owner, signal });
       return verification({ ...checks, smtp });
     },
     close: async () => {
@@ -113,7 +113,7 @@ function read(text: string): Address | SyntaxFault {
   }
 }
 
-function listed(lists: Lists, address: Address): Pick<VerificationChecks, 'syntax' | 'disposable' | 'role'> {
+function listed(lists: AddressLists, address: Address): Pick<VerificationChecks, 'syntax' | 'disposable' | 'role'> {
   const domain = lists.disposableDomain(address);
   const account = lists.roleAccount(address);
   return {

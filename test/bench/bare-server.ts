@@ -1,14 +1,14 @@
 import { hash } from 'node:crypto';
 import fastify from 'fastify';
 import postgres from 'postgres';
-import type { Database, Sql, Transaction } from '../../src/db.ts';
-import { gather } from '../../src/gather.ts';
-import { findKeys } from '../../src/queries/api-keys.ts';
+import { batchLookups } from '../../src/batch-lookups.ts';
+import type { Database, Sql, Transaction } from '../../src/database/db.ts';
+import { registerArrays, wireTypes } from '../../src/database/wire-types.ts';
+import { findKeyStates } from '../../src/queries/api-keys.ts';
 import { createContact, findContact, listContacts } from '../../src/queries/contacts.ts';
 import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../../src/schemas/contacts.ts';
 import { done, DoneWithId } from '../../src/schemas/wire.ts';
 import type { TokenHash } from '../../src/tokens.ts';
-import { registerArrays, wireTypes } from '../../src/wire-types.ts';
 
 // The ceiling: the same statements through the same driver, answered with the same schemas by a bare Fastify. No key, no
 // validation, no log, no gate, no limit. With a third argument it also looks up the key of every request, and does nothing
@@ -27,9 +27,9 @@ const db: Database = {
   transaction: <T>(work: (sql: Transaction) => Promise<T>) => writes.begin(work) as Promise<T>,
 };
 
-const findKey = gather(
+const findKey = batchLookups(
   (keyHash: TokenHash) => keyHash.toString('latin1'),
-  (hashes) => findKeys(reads, hashes),
+  (hashes) => findKeyStates(reads, hashes),
   (key) => key.key_hash,
 );
 

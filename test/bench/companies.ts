@@ -1,17 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
-import { settleCompanies } from '../../src/jobs/settle-companies.ts';
+import { openDatabase, type Database } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
-import { changeCompany, createCompany, deleteCompany } from '../../src/queries/companies.ts';
-import { changeContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
-import { insertCustomer } from '../../src/queries/customers.ts';
+import { settleCompanies } from '../../src/jobs/settle-companies.ts';
+import { updateCompany, createCompany, deleteCompany } from '../../src/queries/companies.ts';
+import { updateContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
+import { createCustomer } from '../../src/queries/customers.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { createList, findList, listLists } from '../../src/queries/lists.ts';
-import { insertUser } from '../../src/queries/users.ts';
+import { createUser } from '../../src/queries/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import { ruleset } from './lists.ts';
 import { fillContacts } from './people.ts';
@@ -44,7 +44,7 @@ export async function benchCompanies(contacts: number): Promise<void> {
   await owner`vacuum analyze`;
   print('undisturbed', await watched(bench, async () => sleep(3_000)));
   const change = (industry: string) =>
-    db.transaction((sql) => changeCompany(sql, bench.customerId, company, { industry }));
+    db.transaction((sql) => updateCompany(sql, bench.customerId, company, { industry }));
   await measure(bench, 'change of industry', () => change('Food'));
   await measure(bench, 'deletion', () => db.transaction((sql) => deleteCompany(sql, bench.customerId, company)));
   await owner.end({ timeout: 1 });
@@ -55,9 +55,9 @@ export async function benchCompanies(contacts: number): Promise<void> {
 /** A customer with contacts and lists with rules. */
 export async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number) {
   const { customerId, userId } = await db.transaction(async (sql) => {
-    const { id } = await insertCustomer(sql, { business_name: 'Bench', country: null, city: null });
+    const { id } = await createCustomer(sql, { business_name: 'Bench', country: null, city: null });
     const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
-    return { customerId: id, userId: (await insertUser(sql, id, user, commandLine))!.id };
+    return { customerId: id, userId: (await createUser(sql, id, user, commandLine))!.id };
   });
   await fillContacts(owner, customerId, contacts);
   const lists: string[] = [];
@@ -96,7 +96,7 @@ export async function watched({ db, owner, customerId }: Omit<Bench, 'list'>, wo
   const writer = async (offset: number) => {
     for (let i = offset; !done.signal.aborted; i += 2, writes += 1) {
       const id = ids[i % ids.length]!;
-      const change = () => db.transaction((sql) => changeContact(sql, customerId, id, { gender: `${i}` }));
+      const change = () => db.transaction((sql) => updateContact(sql, customerId, id, { gender: `${i}` }));
       slowestChange = Math.max(slowestChange, await milliseconds(change));
       const body = { first_name: 'A', last_name: 'B', work_email: 'a@b.example', phone_numbers: [] } as never;
       const create = () => db.transaction((sql) => createContact(sql, customerId, body));

@@ -1,10 +1,10 @@
 import postgres from 'postgres';
-import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/db.ts';
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { findContact } from '../../src/queries/contacts.ts';
 import { contactBody, makeCustomer, type TestCustomer } from '../setup/factories.ts';
 import { fillContacts } from './people.ts';

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/db.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
+import { openDatabase } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { fillLists } from '../../src/jobs/fill-list.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
-import { migrate } from '../../src/migrate.ts';
-import { changeContact, countContacts, deleteContact, findContact, listContacts } from '../../src/queries/contacts.ts';
+import { updateContact, countContacts, deleteContact, findContact, listContacts } from '../../src/queries/contacts.ts';
 import type { Fill } from '../../src/queries/list-fills.ts';
 import { createList, deleteList, duplicateList, findList, listLists } from '../../src/queries/lists.ts';
-import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
-import { changeProduct, createProduct, deleteProduct, listProducts } from '../../src/queries/products.ts';
+import { createPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { updateProduct, createProduct, deleteProduct, listProducts } from '../../src/queries/products.ts';
 import { listStages } from '../../src/queries/stages.ts';
 import { makeCustomer, milliseconds, print, watched } from './companies.ts';
 
@@ -78,7 +78,7 @@ export async function benchDependants(members: number, opportunities: number): P
 
   const product = await db.transaction((sql) => createProduct(sql, customerId, { name: 'P', price: 1, unit: 'piece' }));
   const pipeline = await db.transaction((sql) =>
-    insertPipeline(sql, customerId, {
+    createPipeline(sql, customerId, {
       name: 'S',
       description: '',
       currency: 'USD',
@@ -108,7 +108,7 @@ export async function benchDependants(members: number, opportunities: number): P
   });
   print(
     'a product changed',
-    await watched(bench, () => db.transaction((sql) => changeProduct(sql, customerId, product, { name: 'Q' }))),
+    await watched(bench, () => db.transaction((sql) => updateProduct(sql, customerId, product, { name: 'Q' }))),
   );
   print(
     'a product deleted',
@@ -116,7 +116,7 @@ export async function benchDependants(members: number, opportunities: number): P
   );
   print(
     'a contact of many opportunities changed',
-    await watched(bench, () => db.transaction((sql) => changeContact(sql, customerId, contact, { gender: 'x' }))),
+    await watched(bench, () => db.transaction((sql) => updateContact(sql, customerId, contact, { gender: 'x' }))),
   );
   print(
     'a contact of many opportunities deleted',

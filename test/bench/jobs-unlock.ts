@@ -1,17 +1,17 @@
 import postgres from 'postgres';
 import { buildApp } from '../../src/app.ts';
-import { generatePeople } from '../../src/catalog/generate.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
+import { openDatabase, type Database } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { generatePeople } from '../../src/demo/generate-people.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { syncProspects } from '../../src/queries/crm-sync.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
+import { writePeople } from '../catalog/people.ts';
 import { grant, makeCustomer, type TestCustomer } from '../setup/factories.ts';
 import { alternate, startServer } from './run.ts';
-import { writePeople } from '../catalog/people.ts';
 
 /** Prospects of one job, and of the catalog on Postgres. */
 const [most, people] = [10_000, 50_000];

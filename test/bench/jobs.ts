@@ -2,13 +2,13 @@ import postgres from 'postgres';
 import { logger } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/db.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
+import { openDatabase } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { startSelectedUnlock } from '../../src/jobs/start-unlock.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
-import { migrate } from '../../src/migrate.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
-import { insertCustomer } from '../../src/queries/customers.ts';
+import { createCustomer } from '../../src/queries/customers.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { alternate } from './run.ts';
 
@@ -27,7 +27,7 @@ export async function benchJobs(rounds: number): Promise<void> {
 
   const makeCustomer = () =>
     db.transaction(async (sql) => {
-      const { id } = await insertCustomer(sql, { business_name: 'Bench', country: null, city: null });
+      const { id } = await createCustomer(sql, { business_name: 'Bench', country: null, city: null });
       await grantCredits(sql, id, { pool: 'subscription', amount: 1_000_000_000, note: null });
       return id;
     });

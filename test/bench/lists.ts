@@ -1,13 +1,13 @@
 import postgres from 'postgres';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/db.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
-import { changeContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
-import { insertCustomer } from '../../src/queries/customers.ts';
+import { openDatabase, type Database } from '../../src/database/db.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
+import { updateContact, countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
+import { createCustomer } from '../../src/queries/customers.ts';
 import { fillNextBatch, type Fill } from '../../src/queries/list-fills.ts';
-import { changeList, createList, findList, listLists } from '../../src/queries/lists.ts';
-import { insertUser } from '../../src/queries/users.ts';
+import { updateList, createList, findList, listLists } from '../../src/queries/lists.ts';
+import { createUser } from '../../src/queries/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { RuleGiven } from '../../src/schemas/lists.ts';
 import { contactBody } from '../setup/factories.ts';
@@ -74,9 +74,9 @@ interface Customer {
 
 async function makeCustomer({ db, owner }: Bench, contacts: number): Promise<Customer> {
   const customer = await db.transaction(async (sql) => {
-    const { id } = await insertCustomer(sql, { business_name: 'Bench', country: null, city: null });
+    const { id } = await createCustomer(sql, { business_name: 'Bench', country: null, city: null });
     const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
-    return { id, userId: (await insertUser(sql, id, user, commandLine))!.id };
+    return { id, userId: (await createUser(sql, id, user, commandLine))!.id };
   });
   await fillContacts(owner, customer.id, contacts);
   return customer;
@@ -165,7 +165,7 @@ async function changes({ db, owner }: Bench, customerId: string, seconds: number
     while (performance.now() < end) {
       const [contact, job_title] = [contacts[changed % contacts.length]!, ['Engineer', 'Clerk', 'Baker'][changed % 3]!];
       changed += 1;
-      await db.transaction((sql) => changeContact(sql, customerId, contact.id, { job_title, location_country: 'DE' }));
+      await db.transaction((sql) => updateContact(sql, customerId, contact.id, { job_title, location_country: 'DE' }));
     }
   };
   await Promise.all(Array.from({ length: callers }, caller));
@@ -211,7 +211,7 @@ async function benchRuleChange({ db }: Bench, { id, userId }: Customer): Promise
     createList(sql, id, userId, { name: 'Changed', rules: ruleset(1) }),
   );
   await finish(db, fill);
-  const change = () => db.transaction((sql) => changeList(sql, id, list, { rules: ruleset(0) }));
+  const change = () => db.transaction((sql) => updateList(sql, id, list, { rules: ruleset(0) }));
   let changed: Awaited<ReturnType<typeof change>> | undefined;
   print('a change of rules, answered', 'ms', await milliseconds(async () => (changed = await change())));
   const evaluating = await milliseconds(() => findList(db, id, list));

@@ -3,8 +3,8 @@ import { benchCompanies } from './companies.ts';
 import { benchContacts } from './contacts.ts';
 import { benchDependants } from './dependants.ts';
 import { benchFair } from './fair.ts';
-import { benchJobs } from './jobs.ts';
 import { benchUnlock } from './jobs-unlock.ts';
+import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
 

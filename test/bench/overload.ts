@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { makeCustomers } from './fair.ts';
 import { fillContacts } from './people.ts';

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Catalog, Search } from '../../src/catalog/catalog.ts';
-import { toSearch } from '../../src/catalog/listing.ts';
 import { positionOf } from '../../src/catalog/order.ts';
-import type { Database } from '../../src/db.ts';
+import { toSearch } from '../../src/catalog/prospects.ts';
+import type { Database } from '../../src/database/db.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
-import { textMembers, type Prospect, type ProspectFilters, type SuggestionQuery } from '../../src/schemas/prospects.ts';
+import { textFields, type Prospect, type ProspectFilters, type SuggestionQuery } from '../../src/schemas/prospects.ts';
 import { Model } from './model.ts';
 import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';
 
@@ -115,7 +115,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
   test('empty arrays and empty ranges exclude nobody', async () => {
     await hold([person()]);
     const nothing = {
-      ...Object.fromEntries(textMembers.map((member) => [member, []])),
+      ...Object.fromEntries(textFields.map((member) => [member, []])),
       date_verified: { gte: null, lte: null },
     };
     expect(await find(nothing)).toHaveLength(1);
@@ -243,7 +243,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
         gone: fc.array(fc.nat(39), { maxLength: 5 }),
         unlocks: fc.tuple(fc.array(fc.nat(39), { maxLength: 20 }), fc.array(fc.nat(39), { maxLength: 5 })),
         questions: fc.array(question, { minLength: 4, maxLength: 8 }),
-        beginnings: fc.array(fc.record({ source: fc.constantFrom('all', ...textMembers), search: anySearchText }), {
+        beginnings: fc.array(fc.record({ source: fc.constantFrom('all', ...textFields), search: anySearchText }), {
           minLength: 3,
           maxLength: 6,
         }),

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream';
-import { loadPeople, type LoadReport } from '../../src/catalog/load.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
-import type { Database } from '../../src/db.ts';
-import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
+import { importPeople, type ImportReport } from '../../src/catalog/import/import-people.ts';
+import type { Database } from '../../src/database/db.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import type { TestApp } from '../setup/app.ts';
 
@@ -28,13 +28,13 @@ export async function indexesBehind(url: string, alias: string): Promise<string[
 }
 
 /** Imports people as the command line does. Returns the report with the import's notes. */
-export async function importPeople(
+export async function runImport(
   { db, catalog }: { db: Database; catalog: Catalog },
   people: Prospect[],
   source?: string,
-): Promise<LoadReport & { notes: string[] }> {
+): Promise<ImportReport & { notes: string[] }> {
   const notes: string[] = [];
-  const report = await loadPeople(db, catalog, {
+  const report = await importPeople(db, catalog, {
     chunks: Readable.from(people.map((one) => Buffer.from(`${JSON.stringify(one)}\n`))),
     format: 'ndjson',
     source,

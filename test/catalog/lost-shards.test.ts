@@ -1,20 +1,20 @@
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../src/queries/unlocks.ts';
 import { contextOf } from '../jobs/working.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { needNodes, noNodes } from '../setup/elasticsearch.ts';
 import { inject } from '../setup/factories.ts';
-import { askCluster, importPeople, indexesBehind } from './damage.ts';
+import { askCluster, runImport, indexesBehind } from './damage.ts';
 import { person } from './people.ts';
 
 describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards ${needNodes}`, () => {
   let cluster: SearchCluster;
-  let t: TestApp;
+  let app: TestApp;
   let index: string;
   /** People on the shard that is given up, and on the other one. */
   let lost: string[];
@@ -49,15 +49,15 @@ describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards
   let file: string;
   beforeAll(async () => {
     cluster = await SearchCluster.start();
-    t = await startApp({
+    app = await startApp({
       ELASTICSEARCH_URL: cluster.url,
       ELASTICSEARCH_INDEX: 'shards',
       ELASTICSEARCH_REPLICAS: '0',
       ELASTICSEARCH_SHARDS: '2',
       ELASTICSEARCH_TIMEOUT_MS: '4000',
     });
-    await importPeople(t, people);
-    [index] = (await indexesBehind(cluster.url, namesOf(t.config).people)) as [string];
+    await runImport(app, people);
+    [index] = (await indexesBehind(cluster.url, namesOf(app.config).people)) as [string];
     file = await checkpoint();
     await ask('POST', `${index}/_close`);
     await rename(file, `${file}.away`);
@@ -75,29 +75,29 @@ describe.skipIf(noNodes)(`a catalog whose cluster has given up one of its shards
   }, 400_000);
   afterAll(() => cluster?.stop());
 
-  const untold = () => t.db.lookup((sql) => untoldProspects(sql, 10_000));
+  const untold = () => app.db.lookup((sql) => findUnindexedProspects(sql, 10_000));
 
   test('is told of unlocks on the other shard, however many wait before them', async () => {
     expect(Math.min(kept.length, lost.length)).toBeGreaterThan(500);
-    const { id } = await t.customer();
-    for (const ids of [lost, kept.slice(0, 20)]) await t.db.transaction((sql) => insertUnlocks(sql, id, ids));
-    await sweepJobs(contextOf(t), {});
+    const { id } = await app.customer();
+    for (const ids of [lost, kept.slice(0, 20)]) await app.db.transaction((sql) => insertUnlocks(sql, id, ids));
+    await sweepJobs(contextOf(app), {});
     expect(new Set(await untold())).toEqual(new Set(lost));
   });
 
   test('is brought back by an import, which says so', async () => {
     expect(await shards(), 'the cluster does not start it by itself').toContain('UNASSIGNED ALLOCATION_FAILED');
-    const report = await importPeople(t, [person()]);
+    const report = await runImport(app, [person()]);
     expect(report.people).toBe(people.length + 1);
     expect(report.notes.join()).toContain('had given up 1 of the shards');
     await expect.poll(shards, patience).toEqual(['STARTED', 'STARTED']);
     await expect
-      .poll(async () => (await inject(t.app, 'GET', '/readyz')).body.checks.catalog, {
+      .poll(async () => (await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog, {
         timeout: 60_000,
         interval: 300,
       })
       .toBe('up');
-    await sweepJobs(contextOf(t), {});
+    await sweepJobs(contextOf(app), {});
     expect(await untold()).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
-import { fold, words } from '../../src/fold.ts';
-import { textMembers, type Prospect, type ProspectFilters, type Suggestion } from '../../src/schemas/prospects.ts';
+import { textFields, type Prospect, type ProspectFilters, type Suggestion } from '../../src/schemas/prospects.ts';
+import { fold, words } from '../../src/text/fold.ts';
 
 /** A simple in-memory implementation of the catalog by decisions §4. The tests compare both engines with it. */
 export class Model {
@@ -29,7 +29,7 @@ export class Model {
   suggest(source: string, search: string): Suggestion[] {
     const wanted = words(search);
     if (wanted.length === 0 && fold(search) !== '') return [];
-    return (source === 'all' ? [...textMembers] : [source as (typeof textMembers)[number]])
+    return (source === 'all' ? [...textFields] : [source as (typeof textFields)[number]])
       .flatMap((member) => this.#values(member))
       .filter(({ folded }) => wanted.every((start) => words(folded).some((word) => word.startsWith(start))))
       .sort(
@@ -39,7 +39,7 @@ export class Model {
       .map(({ type, value }) => ({ type, value }));
   }
 
-  #values(member: (typeof textMembers)[number]) {
+  #values(member: (typeof textFields)[number]) {
     const spellings = Map.groupBy(
       [...this.people.values()].map((person) => person[member] ?? '').filter((value) => fold(value) !== ''),
       fold,
@@ -78,7 +78,7 @@ function sortedBy(person: Prospect, field: string): string | number | null {
   if (field === 'has_email') return Number(person.work_email !== '' || person.emails.length > 0);
   if (field === 'has_phone') return Number(person.mobile_phone !== null);
   const value = person[field as keyof Prospect] as string | number | null;
-  return (textMembers as readonly string[]).includes(field) && value !== null ? fold(value as string) : value;
+  return (textFields as readonly string[]).includes(field) && value !== null ? fold(value as string) : value;
 }
 
 function compareNullsLast(one: string | number | null, other: string | number | null, descending: boolean): number {

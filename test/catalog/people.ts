@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import type { Catalog } from '../../src/catalog/catalog.ts';
 import { toDocument } from '../../src/catalog/document.ts';
-import { textMembers, type Prospect, type ProspectFilters } from '../../src/schemas/prospects.ts';
+import { textFields, type Prospect, type ProspectFilters, prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
-import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 
 /** Creates a person with default values. A test only gives the fields that it is about. */
 export const person = (more: Partial<Prospect> = {}): Prospect => ({
@@ -65,8 +64,8 @@ const email = fc.constantFrom('', 'a@x.example', 'b@y.example');
 
 export const anyPerson: fc.Arbitrary<Prospect> = fc
   .record({
-    ...(Object.fromEntries(textMembers.map((member) => [member, keptText])) as Record<
-      (typeof textMembers)[number],
+    ...(Object.fromEntries(textFields.map((member) => [member, keptText])) as Record<
+      (typeof textFields)[number],
       fc.Arbitrary<string>
     >),
     _id: fc.uuid(),
@@ -85,7 +84,7 @@ const range = <T>(end: fc.Arbitrary<T>) =>
 
 export const anyFilters: fc.Arbitrary<ProspectFilters> = fc.record(
   {
-    ...(Object.fromEntries(textMembers.map((member) => [member, values])) as Record<(typeof textMembers)[number], fc.Arbitrary<string[]>>),
+    ...(Object.fromEntries(textFields.map((member) => [member, values])) as Record<(typeof textFields)[number], fc.Arbitrary<string[]>>),
     date_verified: range(fc.oneof(instant, recent).map((date) => date.toISOString())),
     verification_status: fc.subarray([...verificationStatuses]),
     score: range(fc.integer({ min: 0, max: 100 })),

@@ -3,24 +3,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { generatePeople } from '../../src/catalog/generate.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generatePeople } from '../../src/demo/generate-people.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { jobTypes } from '../../src/schemas/jobs.ts';
+import { unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
 import { recount } from '../queries/recount.ts';
 import { SearchCluster } from '../search-cluster/cluster.ts';
 import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { need, noNodes } from '../setup/elasticsearch.ts';
-import { startNameServer } from '../setup/name-server.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { startNameServer } from '../setup/name-server.ts';
 import { audit } from './audit.ts';
+import { HurtCatalog } from './catalog.ts';
 import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
 import { breakLeases, doHarm, unhurt, type Damage } from './faults.ts';
 import { askedTooOften, startMailServers, type MailServers } from './mail.ts';
 import { Tenacious } from './rig.ts';
-import { unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
-import { HurtCatalog } from './catalog.ts';
 
 runAlone();
 
@@ -38,7 +38,7 @@ const recovery = 150_000;
 
 describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
   let cluster: SearchCluster;
-  let t: TestApp;
+  let app: TestApp;
   let superuser: postgres.Sql;
   let clients: Client[];
   let prospects: string[];
@@ -60,19 +60,19 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     const names = await startNameServer();
     mail = await startMailServers(names);
     domains = [...mail.domains, names.name({}), names.name('silent'), names.name('servfail')];
-    t = await startApp(search);
-    superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
+    app = await startApp(search);
+    superuser = postgres(app.superuserUrl, { max: 1, onnotice: () => {} });
     // To see the test fail: `CHAOS_WITHOUT=unlocks_pkey make chaos` lets two jobs charge for the same prospect, and
     // with `CHAOS_WITHOUT=leases` two workers verify the same emails.
     if (without && without !== 'leases')
-      await t.owner`alter table ${t.owner(without.split('_')[0]!)} drop constraint ${t.owner(without)}`;
+      await app.owner`alter table ${app.owner(without.split('_')[0]!)} drop constraint ${app.owner(without)}`;
     const people = [...generatePeople(6_000, 7)];
     folder = await mkdtemp(join(tmpdir(), 'chaos-'));
-    const importing = { ...search, DATABASE_URL: t.url };
-    catalog = await HurtCatalog.import(t.config, importing, people, join(folder, 'people.ndjson'));
+    const importing = { ...search, DATABASE_URL: app.url };
+    catalog = await HurtCatalog.import(app.config, importing, people, join(folder, 'people.ndjson'));
     prospects = people.map(({ _id }) => _id);
     clients = await Promise.all(
-      [t.customer(), t.customer(), t.customer()].map(async (one) => furnish(t, await one, domains)),
+      [app.customer(), app.customer(), app.customer()].map(async (one) => furnish(app, await one, domains)),
     );
     const verification = {
       VERIFY_DNS_SERVERS: names.address,
@@ -87,7 +87,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     const environment = {
       ...search,
       ...verification,
-      DATABASE_URL: t.url,
+      DATABASE_URL: app.url,
       LOG_LEVEL: 'error',
       OVERLOAD_MS: '0',
       RATE_LIMITS: 'off',
@@ -104,30 +104,30 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     await rm(folder, { recursive: true });
   }, 120_000);
 
-  it(
+  test(
     `for ${seconds} s: nothing is lost, nothing is done twice, and the audit finds no fault`,
     async () => {
       const journal = emptyJournal();
       const { workersKilledAt, ...damage } = await liveThrough(journal);
-      await expect.poll(() => unfinished(t), { timeout: recovery, interval: 500 }).toBe(0);
+      await expect.poll(() => unfinished(app), { timeout: recovery, interval: 500 }).toBe(0);
       await settleDown();
       process.stdout.write(
-        `chaos: ${JSON.stringify({ ...counts(journal), ...damage, ...catalog.damage, asked: mail.asked.length, ...(await done(t)) })}\n`,
+        `chaos: ${JSON.stringify({ ...counts(journal), ...damage, ...catalog.damage, asked: mail.asked.length, ...(await done(app)) })}\n`,
       );
-      expect(await audit(t.owner)).toEqual({});
-      expect(await askedTooOften(t.owner, mail.asked, workersKilledAt)).toEqual([]);
-      expect(await unlockedInCluster(t)).toEqual(await unlockedInPostgres(t));
+      expect(await audit(app.owner)).toEqual({});
+      expect(await askedTooOften(app.owner, mail.asked, workersKilledAt)).toEqual([]);
+      expect(await unlockedInCluster(app)).toEqual(await unlockedInPostgres(app));
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
       expect([...journal.types].sort(), 'job types that were started').toEqual([...jobTypes].sort());
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
-      expect(await orphans(t, journal)).toEqual([]);
+      expect(await orphans(app, journal)).toEqual([]);
       for (const { customerId } of clients) {
-        const books = await recount(t.owner, customerId);
+        const books = await recount(app.owner, customerId);
         expect(books.contacts.kept).toBe(books.contacts.real);
         expect(books.companies.kept).toBe(books.companies.real);
         for (const list of books.lists) expect(list).toMatchObject({ wrong: [], kept: list.members.length });
-        expect(await netNew(t, customerId)).toBe(prospects.length - (await unlocked(t, customerId)));
+        expect(await netNew(app, customerId)).toBe(prospects.length - (await unlocked(app, customerId)));
       }
       expect(damage.workerKills).toBeGreaterThan(enough.workerKills);
       // An import that is interrupted can take a minute: in a short run there may be time only for the deletion of the
@@ -143,7 +143,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     const stopping = new AbortController();
     const world = { servers, journal, prospects, domains };
     const callers = clients.flatMap((client) => [1, 2, 3].map(() => new Caller(client, world).work(stopping.signal)));
-    const victims = { workers, servers, cluster, superuser, database: new URL(t.url).pathname.slice(1) };
+    const victims = { workers, servers, cluster, superuser, database: new URL(app.url).pathname.slice(1) };
     const damage = unhurt();
     const harm = Promise.all([
       doHarm(victims, damage, seconds, stopping.signal),
@@ -168,17 +168,17 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
    */
   async function settleDown(): Promise<void> {
     await Promise.all(workers.map((worker) => worker.ready()));
-    await t.catalog.refresh();
+    await app.catalog.refresh();
   }
 });
 
 /** Gives a customer credits for some of its requests, and lists with contacts to verify. */
-async function furnish(t: TestApp, customer: TestCustomer, domains: string[]): Promise<Client> {
-  await t.db.transaction(async (sql) => {
+async function furnish(app: TestApp, customer: TestCustomer, domains: string[]): Promise<Client> {
+  await app.db.transaction(async (sql) => {
     await grantCredits(sql, customer.id, { pool: 'verification', amount: 100_000, note: null });
     await grantCredits(sql, customer.id, { pool: 'subscription', amount: 4_000, note: null });
   });
-  const lists = await Promise.all([makeList(t.app, customer), makeList(t.app, customer)]);
+  const lists = await Promise.all([makeList(app.fastify, customer), makeList(app.fastify, customer)]);
   await customer.post('/list-contact', {
     name: 'Good ones',
     rules: [{ field: 'score', operator: 'greater_than', value: '60' }],
@@ -201,11 +201,11 @@ const counts = ({ started, requests, retries, refused, cancelled }: Journal) => 
   cancelled,
 });
 
-const one = async (t: TestApp, text: string): Promise<number> =>
-  ((await t.owner.unsafe(text)) as unknown as [{ count: number }])[0].count;
+const one = async (app: TestApp, text: string): Promise<number> =>
+  ((await app.owner.unsafe(text)) as unknown as [{ count: number }])[0].count;
 
-const unfinished = (t: TestApp): Promise<number> =>
-  one(t, 'select count(*)::integer as count from jobs where finished_at is null');
+const unfinished = (app: TestApp): Promise<number> =>
+  one(app, 'select count(*)::integer as count from jobs where finished_at is null');
 
 /** Returns the numbers of jobs, results and credits at the end, for the output. */
 async function done({ owner }: TestApp): Promise<object> {
@@ -224,9 +224,9 @@ async function done({ owner }: TestApp): Promise<object> {
  * Returns the jobs that no client and no idempotency record knows. A client may miss the response for its key, but the
  * record then exists.
  */
-async function orphans(t: TestApp, { started }: Journal): Promise<unknown[]> {
+async function orphans(app: TestApp, { started }: Journal): Promise<unknown[]> {
   const known = [...started.values()].flatMap((ids) => [...ids]);
-  const rows = await t.owner`
+  const rows = await app.owner`
     select j.id
     from jobs j
     where j.id <> all(${known}::uuid[])
@@ -238,8 +238,8 @@ async function orphans(t: TestApp, { started }: Journal): Promise<unknown[]> {
   return [...rows];
 }
 
-const netNew = (t: TestApp, customerId: string): Promise<number> =>
-  t.catalog.count({ criteria: [], netNewFor: customerId });
+const netNew = (app: TestApp, customerId: string): Promise<number> =>
+  app.catalog.count({ criteria: [], netNewFor: customerId });
 
-const unlocked = (t: TestApp, customerId: string): Promise<number> =>
-  one(t, `select count(*)::integer as count from unlocks where customer_id = '${customerId}'`);
+const unlocked = (app: TestApp, customerId: string): Promise<number> =>
+  one(app, `select count(*)::integer as count from unlocks where customer_id = '${customerId}'`);

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { startRudeServer } from '../setup/mail-server.ts';
 import type { NameServer } from '../setup/name-server.ts';

@@ -6,7 +6,7 @@ import { createDatabase } from '../setup/database.ts';
 import { unique } from '../setup/factories.ts';
 import { login, makeLogin, makeSession } from '../setup/sessions.ts';
 
-const { app, url, owner, customer } = await startApp();
+const { fastify: app, url, owner, customer } = await startApp();
 
 const unknownId = '01990000-0000-7000-8000-000000000000';
 

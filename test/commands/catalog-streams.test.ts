@@ -8,15 +8,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import postgres from 'postgres';
 import { afterAll, describe, expect, test } from 'vitest';
-import { generatePeople } from '../../src/catalog/generate.ts';
+import { generatePeople } from '../../src/demo/generate-people.ts';
 import { startApp } from '../setup/app.ts';
 
 // Catalog commands with a faulty file, output or database. They need /proc, so they run on Linux only.
 
 const folder = await mkdtemp(join(tmpdir(), 'streams-'));
 afterAll(() => rm(folder, { recursive: true }));
-const t = await startApp();
-const environment = { PATH: process.env['PATH']!, DATABASE_URL: t.url };
+const app = await startApp();
+const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url };
 const cli = join(import.meta.dirname, '../../src/cli.ts');
 
 const start = (words: string[], stdio: ('ignore' | 'pipe' | number)[] = ['ignore', 'pipe', 'pipe']): ChildProcess =>
@@ -78,7 +78,7 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
     const people = 20_000;
     const path = join(folder, 'cut.ndjson');
     await writeFile(path, [...generatePeople(people, 8)].map((one) => `${JSON.stringify(one)}\n`).join(''));
-    const superuser = postgres(t.superuserUrl, { max: 1, onnotice: () => {} });
+    const superuser = postgres(app.superuserUrl, { max: 1, onnotice: () => {} });
     const child = start(['import', path, '--json']);
     const ended = watch(child);
     let cuts = 0;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
-import { generatePeople } from '../../src/catalog/generate.ts';
+import { generatePeople } from '../../src/demo/generate-people.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

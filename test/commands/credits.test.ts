@@ -3,10 +3,10 @@ import { begin, contextOf, echo, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
 
-const t = await startApp();
+const app = await startApp();
 const unknownId = '01990000-0000-7000-8000-000000000000';
 
-const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: t.url });
+const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: app.url });
 
 /** Runs a command line with `--json` and returns its result. */
 async function json(line: string[]) {
@@ -29,7 +29,7 @@ const move = (verb: string, customer: string, amount: string, ...more: string[])
 
 describe('credits', () => {
   test('grant and adjust change a balance and write ledger entries', async () => {
-    const customer = await t.customer();
+    const customer = await app.customer();
     await json(move('grant', customer.id, '100', '--note', 'plan of March'));
     const moved = await json(move('adjust', customer.id, '-30'));
     const none = { balance: 0, reserved: 0 };
@@ -49,23 +49,23 @@ describe('credits', () => {
   });
 
   test('adjust takes at most the balance, and grant and adjust reject unknown customers', async () => {
-    const customer = await t.customer();
+    const customer = await app.customer();
     const short = await run(move('adjust', customer.id, '-1'));
     expect(short).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('0 are available') });
     expect(await run(move('grant', unknownId, '1'))).toMatchObject({ code: 1, stdout: '' });
   });
 
   test('check finds no fault in the work of the service', async () => {
-    const customer = await t.customer();
-    const turn = (limit: number) => verifyTurn(echo(limit))(contextOf(t), { customerId: customer.id });
-    await begin(t, customer, 5);
+    const customer = await app.customer();
+    const turn = (limit: number) => verifyTurn(echo(limit))(contextOf(app), { customerId: customer.id });
+    await begin(app, customer, 5);
     await turn(5);
-    const cancelled = await begin(t, customer, 5);
+    const cancelled = await begin(app, customer, 5);
     await turn(2);
     await customer.post(`/service-handler/${cancelled}/cancel`);
-    await begin(t, customer, 5);
+    await begin(app, customer, 5);
     await turn(3);
-    await begin(t, customer, 5);
+    await begin(app, customer, 5);
     const { faults, customers } = await json(['credits', 'check']);
     expect(faults).toEqual([]);
     expect(customers).toBeGreaterThan(0);
@@ -111,10 +111,10 @@ describe('credits', () => {
   ];
 
   test.each(tampering)('check finds %s that was changed by hand, and exits 1', async (_, text, fault) => {
-    const customer = await t.customer();
-    await begin(t, customer, 5);
-    await verifyTurn(echo())(contextOf(t), { customerId: customer.id });
-    await t.owner.begin(async (sql) => {
+    const customer = await app.customer();
+    await begin(app, customer, 5);
+    await verifyTurn(echo())(contextOf(app), { customerId: customer.id });
+    await app.owner.begin(async (sql) => {
       await sql.unsafe(text, [customer.id]);
     });
     const { code, stdout, stderr } = await run(['credits', 'check', '--json']);

@@ -27,14 +27,14 @@ const withSession = (token: string) => ({ authorization: `Bearer ${token}` });
 /** Returns a token with its last character changed, like a mistyped one. */
 const mistyped = (token: string): string => token.slice(0, -1) + (token.endsWith('0') ? '1' : '0');
 
-const t = await startApp();
+const app = await startApp();
 let own: Records;
 /** Credentials that every route must reject, by what is wrong with them. */
 const badKeys: Record<string, Headers> = {};
 const badSessions: Record<string, Headers> = {};
 
 beforeAll(async () => {
-  own = await makeRecords(t);
+  own = await makeRecords(app);
   await collectBadKeys();
   await collectBadSessions();
 });
@@ -43,10 +43,10 @@ async function collectBadKeys(): Promise<void> {
   const { customer } = own;
   const revoked = await customer.withScopes([...scopes]);
   const expired = await customer.withScopes([...scopes]);
-  const suspended = await t.customer();
-  await t.owner`update api_keys set revoked_at = now() where id = ${revoked.keyId}`;
-  await t.owner`update api_keys set expires_at = now() where id = ${expired.keyId}`;
-  await t.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
+  const suspended = await app.customer();
+  await app.owner`update api_keys set revoked_at = now() where id = ${revoked.keyId}`;
+  await app.owner`update api_keys set expires_at = now() where id = ${expired.keyId}`;
+  await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
   Object.assign(badKeys, {
     'no header': {},
     'an empty header': { authorization: '' },
@@ -59,23 +59,23 @@ async function collectBadKeys(): Promise<void> {
     'a revoked key': withKey(revoked.key),
     'an expired key': withKey(expired.key),
     'the key of a suspended customer': withKey(suspended.key),
-    'a session': withSession(await openSession(t, customer.id, customer.adminId)),
-    'a session as key': withKey(await openSession(t, customer.id, customer.adminId)),
+    'a session': withSession(await openSession(app, customer.id, customer.adminId)),
+    'a session as key': withKey(await openSession(app, customer.id, customer.adminId)),
   });
 }
 
 async function collectBadSessions(): Promise<void> {
   const { customer } = own;
-  const suspended = await t.customer();
-  const deactivated = await makeUser(t.app, customer.id, 'admin');
-  const open = (userId = customer.adminId, customerId = customer.id) => openSession(t, customerId, userId);
+  const suspended = await app.customer();
+  const deactivated = await makeUser(app.fastify, customer.id, 'admin');
+  const open = (userId = customer.adminId, customerId = customer.id) => openSession(app, customerId, userId);
   const live = await open();
   const expired = await open();
   const loggedOut = await open();
   const ofDeactivated = await open(deactivated);
-  await t.owner`update sessions set expires_at = now() where token_hash = sha256(${expired}::bytea)`;
-  await inject(t.app, 'POST', '/api/auth/logout', undefined, withSession(loggedOut));
-  await t.owner`update users set active = false where id = ${deactivated}`;
+  await app.owner`update sessions set expires_at = now() where token_hash = sha256(${expired}::bytea)`;
+  await inject(app.fastify, 'POST', '/api/auth/logout', undefined, withSession(loggedOut));
+  await app.owner`update users set active = false where id = ${deactivated}`;
   Object.assign(badSessions, {
     'no header': {},
     'another scheme': { authorization: `Basic ${live}` },
@@ -89,16 +89,16 @@ async function collectBadSessions(): Promise<void> {
     'an API key': withKey(customer.key),
     'an API key as token': withSession(customer.key),
   });
-  await t.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
+  await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
 }
 
 /** Sends a valid request with the given parts replaced. */
 const call = (route: DeclaredRoute, headers: Headers, body?: unknown): Promise<Answer> =>
-  inject(t.app, route.method, pathOf(route, own), body, headers);
+  inject(app.fastify, route.method, pathOf(route, own), body, headers);
 
 /** Sends a valid request that refers to records of a customer created for this call. */
 const callFor = (route: DeclaredRoute, records: Records, headers: Headers): Promise<Answer> =>
-  inject(t.app, route.method, pathOf(route, records), bodyFor(route, records), headers);
+  inject(app.fastify, route.method, pathOf(route, records), bodyFor(route, records), headers);
 
 const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
   route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
@@ -139,7 +139,7 @@ describe.each(keyRoutes)('$name', (route) => {
   });
 
   test.each(needed)('accepts a key with only %s', async (scope) => {
-    const records = await makeRecords(t);
+    const records = await makeRecords(app);
     const { key } = await records.customer.withScopes([scope]);
     // Which scopes may see a job depends on its type.
     const seen = { ...records, job: records.jobs[scope] ?? records.job };
@@ -155,15 +155,15 @@ describe.each(sessionRoutes)('$name', (route) => {
   });
 
   test('accepts the session of an admin', async () => {
-    const records = await makeRecords(t);
-    const token = await openSession(t, records.customer.id, records.customer.adminId);
+    const records = await makeRecords(app);
+    const token = await openSession(app, records.customer.id, records.customer.adminId);
     expect(success(route)).toContain((await callFor(route, records, withSession(token))).status);
   });
 });
 
 describe.each(adminRoutes)('$name', (route) => {
   test('rejects a member, whatever the body', async () => {
-    const member = withSession(await openSession(t, own.customer.id, own.user));
+    const member = withSession(await openSession(app, own.customer.id, own.user));
     expectRefusal(route, await call(route, member), notPermitted);
     await expectRefusalUnread(route, member, notPermitted);
   });
@@ -217,18 +217,18 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
   let foreign: Records;
 
   beforeAll(async () => {
-    [records, foreign] = [await makeRecords(t), await makeRecords(t)];
+    [records, foreign] = [await makeRecords(app), await makeRecords(app)];
     const { customer } = records;
     caller =
       'session' in route.access
-        ? withSession(await openSession(t, customer.id, customer.adminId))
+        ? withSession(await openSession(app, customer.id, customer.adminId))
         : withKey(customer.key);
   });
 
   /** Returns the response without the parts that differ between any two requests. */
   async function answerTo(id: string): Promise<{ status: number; headers: object; bytes: string }> {
     const body = bodyWithId(route, records, pointer, id);
-    const answer = await t.app.inject({
+    const answer = await app.fastify.inject({
       method: route.method as 'GET',
       url: pathOf(route, records, inPath ? id : undefined),
       headers: caller,
@@ -239,10 +239,10 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
   }
 
   test("of another customer's record or an unknown one is the same 404, and nothing is written", async () => {
-    const before = await snapshot(t);
+    const before = await snapshot(app);
     const answer = await answerTo(recordAt(foreign, inPath ? route.url : placeOf(pointer)));
     expect(await answerTo(nobodysId)).toEqual(answer);
-    expect(await snapshot(t)).toEqual(before);
+    expect(await snapshot(app)).toEqual(before);
     expect(answer.status).toBe(isNullWhenUnknown(route) ? 200 : 404);
     if (inPath || route.method === 'HEAD') return;
     expect(JSON.parse(answer.bytes)).toMatchObject({ code: 'not_found', errors: [{ path: pointer }] });

@@ -2,9 +2,9 @@ import type { FastifyContextConfig, FastifyInstance, FastifySchema } from 'fasti
 import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
-import type { SharedDatabase } from '../../src/db.ts';
+import type { SharedDatabase } from '../../src/database/db.ts';
+import type { Policy } from '../../src/limits/rate-limits.ts';
 import { policiesOf } from '../../src/plugins/rate-limits.ts';
-import type { Policy } from '../../src/rate-limits.ts';
 import type { Access } from '../../src/schemas/scopes.ts';
 
 /** A JSON schema or a part of it. */

@@ -50,17 +50,17 @@ const resources: Resource[] = documented.flatMap(({ method, url, body }) => {
 
 type Values = Record<string, unknown>;
 
-let t: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 /** What is written to members that name records, and to those of which the schema does not say enough; twice, unlike each other. */
 const known: Record<string, [unknown, unknown]> = {};
 
 beforeAll(async () => {
-  t = await startApp();
-  customer = await t.customer();
+  app = await startApp();
+  customer = await app.customer();
   const two = async <T>(makeOne: () => Promise<T>): Promise<[T, T]> => [await makeOne(), await makeOne()];
-  const users = await two(() => makeUser(t.app, customer.id));
-  const lists = await two(() => makeList(t.app, customer));
+  const users = await two(() => makeUser(app.fastify, customer.id));
+  const lists = await two(() => makeList(app.fastify, customer));
   const contacts = await two(() => make(customer, '/contacts', contactBody()));
   const products = await two(() => make(customer, '/products', productBody()));
   const companies = [
@@ -192,16 +192,16 @@ describe.each(filterable)('filters of %s', (path, fields, others) => {
 
   /** Two records, unlike in every field, also in those that only the service writes. */
   beforeAll(async () => {
-    const table = t.owner(path === '/contacts' ? 'contacts' : 'companies');
+    const table = app.owner(path === '/contacts' ? 'contacts' : 'companies');
     const both = [await create(resource, 0), await create(resource, 1)];
     for (const [n, { id }] of both.entries()) {
       const status = n === 0 ? 'verified' : 'invalid';
-      await t.owner`
+      await app.owner`
         update ${table}
         set score = ${70 + n}, verification_status = ${status}, last_verified = now() - ${n + 1} * interval '1 day'
         where id = ${id}`;
       if ('crm_synced_at' in propertiesOf(resource.item))
-        await t.owner`update ${table} set crm_synced_at = now() - ${n + 1} * interval '2 days' where id = ${id}`;
+        await app.owner`update ${table} set crm_synced_at = now() - ${n + 1} * interval '2 days' where id = ${id}`;
     }
     [first, second] = (await Promise.all(both.map(({ id }) => read(resource, id)))) as [Values, Values];
   });

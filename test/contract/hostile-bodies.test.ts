@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -22,17 +22,17 @@ const heap = { service: 80, body: 100 };
 const mostMs = 5_000;
 
 const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
-const t = await startApp();
+const app = await startApp();
 const agent = new Agent({ keepAlive: true });
 let server: ServerProcess;
 let records: Records;
 let session: string;
 
 beforeAll(async () => {
-  records = await makeRecords(t);
-  session = await openSession(t, records.customer.id, records.customer.adminId);
+  records = await makeRecords(app);
+  session = await openSession(app, records.customer.id, records.customer.adminId);
   const entry = [`--max-old-space-size=${heap.service + heap.body}`, 'src/cli.ts', 'serve', '--json'];
-  server = await startServerProcess(t.url, {}, entry);
+  server = await startServerProcess(app.url, {}, entry);
 });
 afterAll(() => agent.destroy());
 

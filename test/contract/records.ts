@@ -101,7 +101,7 @@ export const password = 'correct horse battery';
 let passwordHash: Promise<string> | undefined;
 
 /** Creates new records, because the calls under test change and delete them. */
-export async function makeRecords({ app, owner, customer: makeCustomer }: TestApp): Promise<Records> {
+export async function makeRecords({ fastify: app, owner, customer: makeCustomer }: TestApp): Promise<Records> {
   const customer = await makeCustomer();
   const made = await customer.post('/contacts', contactBody({ company: { name: unique('Company') } }));
   const contact = made.body.data.id as string;

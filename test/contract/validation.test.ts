@@ -11,11 +11,11 @@ const routes = (await declaredRoutes()).documented.filter(({ method }) => method
 const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
 const withoutMembers = routes.filter((route) => !withMembers.includes(route));
 
-const t = await startApp();
+const app = await startApp();
 let records: Records;
 
 beforeAll(async () => {
-  records = await makeRecords(t);
+  records = await makeRecords(app);
 });
 
 interface ErrorAnswer {
@@ -42,8 +42,8 @@ async function send(
   about: { records: Records; id?: string } = { records },
 ): Promise<Answer> {
   const { customer } = about.records;
-  const bearer = 'session' in route.access && (await openSession(t, customer.id, customer.adminId));
-  const answer = await t.app.inject({
+  const bearer = 'session' in route.access && (await openSession(app, customer.id, customer.adminId));
+  const answer = await app.fastify.inject({
     method: route.method as 'GET',
     url: pathOf(route, about.records, about.id),
     headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}`, ...headers },
@@ -106,7 +106,7 @@ describe.each(routes)('$name', (route) => {
       [undefined, {}],
       ['{}', json],
     ] as const) {
-      const answer = await send(route, payload, headers, { records: await makeRecords(t) });
+      const answer = await send(route, payload, headers, { records: await makeRecords(app) });
       if (expected.length > 0) expectFaults(answer, expected);
       else expectSuccess(route, answer);
     }

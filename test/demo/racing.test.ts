@@ -1,5 +1,5 @@
-import { afterAll, expect, test } from 'vitest';
 import postgres from 'postgres';
+import { afterAll, expect, test } from 'vitest';
 import { createDatabase } from '../setup/database.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 

@@ -1,8 +1,7 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { compareTexts } from '../../src/code-points.ts';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type SharedDatabase } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { contactSource } from '../../src/filters/columns.ts';
 import { compileFilter, filteredColumns, type FilteredRecord } from '../../src/filters/matches.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
@@ -10,6 +9,7 @@ import { readRules, rulesFilter } from '../../src/filters/rules.ts';
 import { toSql } from '../../src/filters/to-sql.ts';
 import type { Filter } from '../../src/filters/tree.ts';
 import type { FilterFields } from '../../src/schemas/filters.ts';
+import { compareTexts } from '../../src/text/code-points.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, rulesOf } from './arbitraries.ts';
 import { passes } from './evaluator.ts';

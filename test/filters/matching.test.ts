@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type SharedDatabase, type Sql } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase, type Sql } from '../../src/database/db.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
-import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
-import { countClauses, pageClauses } from '../../src/filters/page.ts';
+import { countClauses, pageClauses } from '../../src/filters/page-clauses.ts';
+import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';
@@ -57,7 +57,7 @@ const readPage = (
   customerId = random.customerId,
 ): Promise<{ ids: string[]; next: string | undefined }> =>
   db.search(async (sql) => {
-    const listing = readListing(source, customerId, request);
+    const listing = parseRecordQuery(source, customerId, request);
     const page = pageClauses(sql, listing);
     const rows = await sql<WireRecord[]>`
       select ${projection(sql, source)}
@@ -70,7 +70,7 @@ const readPage = (
 
 const count = (source: Source, filters: GivenFilters): Promise<number> =>
   db.search(async (sql) => {
-    const { from, where } = countClauses(sql, readListing(source, random.customerId, { filters }));
+    const { from, where } = countClauses(sql, parseRecordQuery(source, random.customerId, { filters }));
     const [row] = await sql<{ count: number }[]>`select count(*)::integer as count from ${from} where ${where}`;
     return row!.count;
   });

@@ -1,12 +1,12 @@
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
-import { nextCursor, readListing, type ListRequest } from '../../src/filters/listing.ts';
-import { pageClauses } from '../../src/filters/page.ts';
+import { pageClauses } from '../../src/filters/page-clauses.ts';
+import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import { recorder, type RecordedSql } from '../../src/filters/sql-recorder.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { peopleOfTenants } from '../setup/tenants.ts';
 import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
-import { recorder, type Recorded } from '../../src/filters/recorded.ts';
 import { printed } from './printed.ts';
 
 /**
@@ -51,7 +51,7 @@ const literal = (value: unknown): string => {
 };
 
 /** Runs a prepared statement with one kind of plan and returns the executed plan. */
-async function explain({ text, parameters }: Recorded, mode: string): Promise<PlanNode> {
+async function explain({ text, parameters }: RecordedSql, mode: string): Promise<PlanNode> {
   await sql.unsafe(`set plan_cache_mode = ${mode}; prepare explained as ${text}`);
   try {
     const execute = parameters.length === 0 ? 'explained' : `explained(${parameters.map(literal).join(', ')})`;
@@ -62,8 +62,8 @@ async function explain({ text, parameters }: Recorded, mode: string): Promise<Pl
   }
 }
 
-const printedPage = (source: Source, customer: string, request: ListRequest): Recorded => {
-  const { from, where, orderBy, limit } = pageClauses(recorder, readListing(source, customer, request));
+const printedPage = (source: Source, customer: string, request: ListRequest): RecordedSql => {
+  const { from, where, orderBy, limit } = pageClauses(recorder, parseRecordQuery(source, customer, request));
   const shown = recorder.unsafe(source.alias === 'c' ? 'c.*, co.company_name' : 'co.*');
   return printed(recorder`select ${shown} from ${from} where ${where} order by ${orderBy} limit ${limit}`);
 };
@@ -83,7 +83,7 @@ async function middle(source: Source, customer: string, request: ListRequest): P
     created_at: (row['created_at'] as Date).toISOString(),
     updated_at: (row['updated_at'] as Date).toISOString(),
   }));
-  return nextCursor(readListing(source, customer, { ...request, paginate }), shown)!;
+  return nextCursor(parseRecordQuery(source, customer, { ...request, paginate }), shown)!;
 }
 
 const modes = ['force_custom_plan', 'force_generic_plan'];

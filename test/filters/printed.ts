@@ -1,8 +1,8 @@
-import { record, type Recorded } from '../../src/filters/recorded.ts';
+import { record, type RecordedSql } from '../../src/filters/sql-recorder.ts';
 import type { Fragment } from '../../src/filters/sql.ts';
 
 /** Returns a recorded statement with its text on one line. */
-export function printed(fragment: Fragment): Recorded {
+export function printed(fragment: Fragment): RecordedSql {
   const { text, parameters } = record(fragment);
   return { text: text.replaceAll(/\s+/g, ' ').trim(), parameters };
 }

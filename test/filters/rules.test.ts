@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { Stretch } from '../../src/event-loop.ts';
+import { TimeSlice } from '../../src/event-loop.ts';
 import { exactContactSource } from '../../src/filters/columns.ts';
 import { rulesFilter, rulesFilterInPieces } from '../../src/filters/rules.ts';
 import type { Rule } from '../../src/schemas/lists.ts';
 
-class EndlessStretch extends Stretch {
+class EndlessStretch extends TimeSlice {
   pauses = 0;
   override get isOver(): boolean {
     return true;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { companySource, contactSource } from '../../src/filters/columns.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
+import { recorder } from '../../src/filters/sql-recorder.ts';
 import { toSql } from '../../src/filters/to-sql.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
-import { recorder } from '../../src/filters/recorded.ts';
 import { printed } from './printed.ts';
 
 const listId = '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';

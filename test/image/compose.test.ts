@@ -1,7 +1,7 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 // `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy.
 
@@ -41,7 +41,7 @@ beforeAll(async () => {
 afterAll(() => compose('down', '-v', '--timeout', '20'), 120_000);
 
 describe('docker compose up', () => {
-  it('serves through the proxy, and believes the address that the proxy forwards', async () => {
+  test('serves through the proxy, and believes the address that the proxy forwards', async () => {
     const url = `http://127.0.0.1:${port}`;
     await expect
       .poll(
@@ -83,12 +83,12 @@ describe('docker compose up', () => {
     expect(events.find(({ event }) => event === 'user.login_failed')?.address).toBe(gateway);
   }, 120_000);
 
-  it.runIf(noImage)('serves all but prospects while there is no Elasticsearch', async () => {
+  test.runIf(noImage)('serves all but prospects while there is no Elasticsearch', async () => {
     const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
     expect([ready.status, await ready.json()]).toMatchObject([200, { checks: { catalog: 'degraded' } }]);
   });
 
-  it.skipIf(noImage)(
+  test.skipIf(noImage)(
     `keeps the catalog in Elasticsearch (needs the image ${image.replace(':', ' ')})`,
     async () => {
       await expect
@@ -108,7 +108,7 @@ describe('docker compose up', () => {
     180_000,
   );
 
-  it('answers a body that is too large itself', async () => {
+  test('answers a body that is too large itself', async () => {
     const answer = await fetch(`http://127.0.0.1:${port}/api/auth/login`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -118,7 +118,7 @@ describe('docker compose up', () => {
     expect(await answer.json()).toMatchObject({ code: 'payload_too_large' });
   });
 
-  it('runs as nobody special, without development dependencies, with the rights of the service alone', async () => {
+  test('runs as nobody special, without development dependencies, with the rights of the service alone', async () => {
     expect(await inApi('id', '-un')).toBe('node');
     expect(
       await inApi(
@@ -144,7 +144,7 @@ describe('docker compose up', () => {
     expect(rights).toBe('f|f|f');
   });
 
-  it('is healthy by its own check, and exits 0 at SIGTERM', async () => {
+  test('is healthy by its own check, and exits 0 at SIGTERM', async () => {
     const api = await idOf('api');
     await expect
       .poll(() => run('docker', ['inspect', api, '--format', '{{.State.Health.Status}}']), {

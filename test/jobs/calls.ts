@@ -3,12 +3,12 @@ import { grant, type Answer, type TestCustomer } from '../setup/factories.ts';
 
 /** Creates a customer with the given credits in each pool. */
 export async function customerWith(
-  test: TestApp,
+  app: TestApp,
   credits: { subscription?: number; verification?: number },
 ): Promise<TestCustomer> {
-  const customer = await test.customer();
-  if (credits.subscription) await grant(test.app, customer.id, 'subscription', credits.subscription);
-  if (credits.verification) await grant(test.app, customer.id, 'verification', credits.verification);
+  const customer = await app.customer();
+  if (credits.subscription) await grant(app.fastify, customer.id, 'subscription', credits.subscription);
+  if (credits.verification) await grant(app.fastify, customer.id, 'verification', credits.verification);
   return customer;
 }
 

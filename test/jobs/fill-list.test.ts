@@ -1,14 +1,14 @@
-import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
-import { contactBody, type TestCustomer } from '../setup/factories.ts';
-import { startServerProcess } from '../setup/server-process.ts';
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { fillLists } from '../../src/jobs/fill-list.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { recount } from '../queries/recount.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, type TestCustomer } from '../setup/factories.ts';
+import { startServerProcess } from '../setup/server-process.ts';
 import { contextOf } from './working.ts';
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 let list: string;
 
@@ -16,33 +16,33 @@ const many = 12_000;
 const engineers = [{ field: 'job_title', operator: 'contains', value: 'engineer' }];
 const clerks = [{ field: 'job_title', operator: 'equals', value: 'Clerk' }];
 
-const startWorker = () => startServerProcess(test.url, {}, ['src/cli.ts', 'work', '--json']);
+const startWorker = () => startServerProcess(app.url, {}, ['src/cli.ts', 'work', '--json']);
 
 beforeAll(async () => {
-  test = await startApp();
+  app = await startApp();
 });
 
 beforeEach(async () => {
-  await test.owner`delete from pgboss.job where name = 'fill-lists'`;
-  customer = await test.customer();
+  await app.owner`delete from pgboss.job where name = 'fill-lists'`;
+  customer = await app.customer();
   await fillContacts(customer, many);
   list = (await customer.post('/list-contact', { name: 'Filled', rules: engineers })).body.id;
 });
 
 async function fillContacts(customer: TestCustomer, count: number): Promise<void> {
-  await test.owner`
+  await app.owner`
     insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
     select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', title,
       jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada@example.com', 'job_title', lower(title),
         'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
     from (select (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title from generate_series(1, ${count}::int) n) one`;
-  await test.owner`insert into counters values (${customer.id}, 'contacts', 0, ${count})`;
+  await app.owner`insert into counters values (${customer.id}, 'contacts', 0, ${count})`;
 }
 
-const state = async () => (await recount(test.owner, customer.id)).lists.find(({ id }) => id === list)!;
+const state = async () => (await recount(app.owner, customer.id)).lists.find(({ id }) => id === list)!;
 const answered = async (): Promise<number> => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
 const progress = async (): Promise<string | null> => {
-  const [row] = await test.owner<{ filled_to: string | null }[]>`select filled_to from lists where id = ${list}`;
+  const [row] = await app.owner<{ filled_to: string | null }[]>`select filled_to from lists where id = ${list}`;
   return row!.filled_to;
 };
 const filled = () =>
@@ -57,7 +57,7 @@ async function expectExact(): Promise<void> {
 }
 
 describe('a list of many contacts whose rules changed', () => {
-  it('responds at once and is read exactly before anything is filled', async () => {
+  test('responds at once and is read exactly before anything is filled', async () => {
     expect(await state()).toMatchObject({ isFilling: true, members: [] });
     expect(await answered()).toBe(many / 2);
     const [only] = (await customer.post('/list-contact/list', {})).body;
@@ -73,14 +73,14 @@ describe('a list of many contacts whose rules changed', () => {
     expect(outside.body.pagination.total_records).toBe(many / 2);
   });
 
-  it('counts every write while it is filled, manual members and members by rule', async () => {
+  test('counts every write while it is filled, manual members and members by rule', async () => {
     const contact = (await customer.post('/contacts', contactBody({ job_title: 'Engineer' }))).body.data.id;
     expect(await answered()).toBe(many / 2 + 1);
     await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
     expect(await answered()).toBe(many / 2);
     const add = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] });
     expect(add.body.data).toEqual({ added: 1, already_members: 0 });
-    const [engineer] = await test.owner<{ id: string }[]>`
+    const [engineer] = await app.owner<{ id: string }[]>`
       select id from contacts where customer_id = ${customer.id} and job_title = 'Engineer' limit 1`;
     const again = await customer.post('/list-contact-details/add-contacts', {
       list_id: list,
@@ -93,7 +93,7 @@ describe('a list of many contacts whose rules changed', () => {
     expect((await customer.delete(`/list-contact/${list}`)).status).toBe(200);
   });
 
-  it('is filled by a worker, by the rules as they are then', async () => {
+  test('is filled by a worker, by the rules as they are then', async () => {
     await customer.patch(`/list-contact/${list}`, { rules: clerks });
     const worker = await startWorker();
     await filled();
@@ -106,19 +106,19 @@ describe('a list of many contacts whose rules changed', () => {
     expect(await worker.stop()).toBe(0);
   });
 
-  it('resumes its fill after the worker was killed', async () => {
+  test('resumes its fill after the worker was killed', async () => {
     const worker = await startWorker();
     await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
     await worker.stop('SIGKILL');
     expect(await answered()).toBe(many / 2);
-    await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    await app.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
     const next = await startWorker();
     await filled();
     await expectExact();
     expect(await next.stop()).toBe(0);
   });
 
-  it('is left to the next worker when one is asked to stop, and that one exits with 0', async () => {
+  test('is left to the next worker when one is asked to stop, and that one exits with 0', async () => {
     const worker = await startWorker();
     await vi.waitFor(async () => expect(await progress()).not.toBeNull(), { timeout: 30_000, interval: 5 });
     expect(await worker.stop()).toBe(0);
@@ -131,24 +131,24 @@ describe('a list of many contacts whose rules changed', () => {
 });
 
 describe('lists of many contacts that are filled at once', () => {
-  const fillBatch = () => test.db.transaction((sql) => fillNextBatch(sql, customer.id));
+  const fillBatch = () => app.db.transaction((sql) => fillNextBatch(sql, customer.id));
 
   async function expectCounts(): Promise<void> {
-    const { lists } = await recount(test.owner, customer.id);
+    const { lists } = await recount(app.owner, customer.id);
     const shouldBe = Object.fromEntries(lists.map(({ id, shouldBe: members }) => [id, members.length]));
     const { body } = await customer.post('/list-contact/list', {});
     const counts = body.map((one: { id: string; contacts_count: number }) => [one.id, one.contacts_count]);
     expect(Object.fromEntries(counts)).toEqual(shouldBe);
   }
 
-  it('are counted exactly after each batch, with manual members, members of old rules and contacts that change', async () => {
-    customer = await test.customer();
+  test('are counted exactly after each batch, with manual members, members of old rules and contacts that change', async () => {
+    customer = await app.customer();
     await fillContacts(customer, 5_000);
     list = (await customer.post('/list-contact', { name: 'First', rules: engineers })).body.id;
     const lists = [list];
     for (const rules of [clerks, [{ field: 'company.industry', operator: 'contains', value: 'shipping' }], []])
       lists.push((await customer.post('/list-contact', { name: 'More', rules })).body.id);
-    const contacts = await test.owner<{ id: string }[]>`
+    const contacts = await app.owner<{ id: string }[]>`
       select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit 60`;
     const ids = contacts.map(({ id }) => id);
     for (const [i, list_id] of lists.entries())
@@ -163,9 +163,9 @@ describe('lists of many contacts that are filled at once', () => {
     await expectCounts();
   });
 
-  it('are counted exactly while contacts that are already filled change with their company', async () => {
+  test('are counted exactly while contacts that are already filled change with their company', async () => {
     const company = (await customer.post('/company', { type: 'customer', company_name: 'Large' })).body.data.id;
-    await test.owner`
+    await app.owner`
       update contacts set company_id = ${company}
       where customer_id = ${customer.id}
         and id in (select id from contacts where customer_id = ${customer.id} order by id limit 600)`;
@@ -173,25 +173,25 @@ describe('lists of many contacts that are filled at once', () => {
     await customer.post('/list-contact', { name: 'By company', rules });
     const progressed = async () =>
       (
-        await test.owner`select from lists where customer_id = ${customer.id} and filled_to is not null and id <> ${list}`
+        await app.owner`select from lists where customer_id = ${customer.id} and filled_to is not null and id <> ${list}`
       ).count;
     while ((await progressed()) === 0) await fillBatch();
     expect((await customer.patch(`/company/${company}`, { industry: 'Shipping' })).status).toBe(200);
-    expect((await test.owner`select from company_settlements where customer_id = ${customer.id}`).count).toBe(1);
+    expect((await app.owner`select from company_settlements where customer_id = ${customer.id}`).count).toBe(1);
     await expectCounts();
   });
 
-  it('are filled in turn, one customer after another', async () => {
+  test('are filled in turn, one customer after another', async () => {
     for (let i = 0; i < 5; i += 1) await customer.post('/list-contact', { name: 'More', rules: engineers });
-    const modest = await test.customer();
+    const modest = await app.customer();
     await fillContacts(modest, 3_000);
     const short = (await modest.post('/list-contact', { name: 'Short', rules: engineers })).body.id;
     const isFilling = async (customerId: string) =>
-      (await test.owner`select from lists where customer_id = ${customerId} and fill_version is not null`).count;
+      (await app.owner`select from lists where customer_id = ${customerId} and fill_version is not null`).count;
     expect(await isFilling(modest.id)).toBe(1);
 
     const handlers = { 'fill-lists': { handle: fillLists(0), atOnce: 1 } };
-    const workers = await startWorkers({ ...contextOf(test), url: test.url }, handlers);
+    const workers = await startWorkers({ ...contextOf(app), url: app.url }, handlers);
     let left = 6;
     await vi.waitFor(
       async () => {

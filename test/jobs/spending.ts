@@ -46,8 +46,8 @@ export async function resultsOf(customer: TestCustomer, id: string): Promise<Unl
 }
 
 /** Returns the customer's available and reserved credits, and expects that they equal the sums of the ledger. */
-export async function booksOf(t: TestApp, customer: TestCustomer): Promise<{ balance: number; reserved: number }> {
-  const [summed] = await t.owner<{ balance: number; reserved: number }[]>`
+export async function booksOf(app: TestApp, customer: TestCustomer): Promise<{ balance: number; reserved: number }> {
+  const [summed] = await app.owner<{ balance: number; reserved: number }[]>`
     select
       coalesce(sum(amount * case kind when 'charge' then 0 when 'reserve' then -1 else 1 end), 0)::integer as balance,
       coalesce(sum(amount * case kind when 'reserve' then 1 when 'release' then -1 when 'charge' then -1 else 0 end), 0)::integer as reserved

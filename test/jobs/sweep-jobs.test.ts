@@ -1,65 +1,65 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { customersOf, insertUnlocks, untoldProspects } from '../../src/queries/unlocks.ts';
+import { findUnlockingCustomers, insertUnlocks, findUnindexedProspects } from '../../src/queries/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
-const test = await startApp();
-const sweep = () => sweepJobs(contextOf(test), {});
+const app = await startApp();
+const sweep = () => sweepJobs(contextOf(app), {});
 
 /** Deletes a customer's queue messages, as a crash of the queue could. */
 const loseMessages = (customerId: string) =>
-  test.owner`delete from pgboss.job where data ->> 'customerId' = ${customerId}`;
+  app.owner`delete from pgboss.job where data ->> 'customerId' = ${customerId}`;
 
 describe('the sweep', () => {
-  it('enqueues a turn for each customer with a waiting job and no queued turn, and for no other', async () => {
+  test('enqueues a turn for each customer with a waiting job and no queued turn, and for no other', async () => {
     const [lost, waiting, leased, suspended, ended] = await Promise.all(
-      Array.from({ length: 5 }, () => test.customer()),
+      Array.from({ length: 5 }, () => app.customer()),
     );
     const jobs = new Map<string, string>();
     for (const customer of [lost!, waiting!, leased!, suspended!, ended!])
-      jobs.set(customer.id, await begin(test, customer, 5));
-    await verifyTurn(echo())(contextOf(test), { customerId: ended!.id });
-    await test.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
-    await test.owner`
+      jobs.set(customer.id, await begin(app, customer, 5));
+    await verifyTurn(echo())(contextOf(app), { customerId: ended!.id });
+    await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
+    await app.owner`
       update jobs set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 seconds'
       where id = ${jobs.get(leased!.id)!}`;
     for (const { id } of [lost!, leased!, suspended!, ended!]) await loseMessages(id);
     await sweep();
-    const messages = async (id: string) => waitingMessages(test, 'verify', id);
+    const messages = async (id: string) => waitingMessages(app, 'verify', id);
     expect(await messages(lost!.id)).toBe(1);
     expect(await messages(waiting!.id)).toBe(1);
     for (const { id } of [leased!, suspended!, ended!]) expect(await messages(id)).toBe(0);
   });
 
-  it('enqueues a turn for a job of a dead worker once its lease has expired', async () => {
-    const customer = await test.customer();
-    const job = await begin(test, customer, 5);
+  test('enqueues a turn for a job of a dead worker once its lease has expired', async () => {
+    const customer = await app.customer();
+    const job = await begin(app, customer, 5);
     await loseMessages(customer.id);
-    await test.owner`
+    await app.owner`
       update jobs set status = 'PROCESSING', started_at = now(), lease = gen_random_uuid(), leased_until = now() - interval '1 second'
       where id = ${job}`;
     await sweep();
-    expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
-    await verifyTurn(echo())(contextOf(test), { customerId: customer.id });
-    expect(await jobRow(test, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
+    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
+    await verifyTurn(echo())(contextOf(app), { customerId: customer.id });
+    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
   });
 
-  it('removes inputs and results 30 days after the end, and keeps the job and the ledger', async () => {
-    const customer = await test.customer();
-    const turn = () => verifyTurn(echo(20_000))(contextOf(test), { customerId: customer.id });
-    const old = await begin(test, customer, 12_000);
+  test('removes inputs and results 30 days after the end, and keeps the job and the ledger', async () => {
+    const customer = await app.customer();
+    const turn = () => verifyTurn(echo(20_000))(contextOf(app), { customerId: customer.id });
+    const old = await begin(app, customer, 12_000);
     await turn();
-    const young = await begin(test, customer, 5);
+    const young = await begin(app, customer, 5);
     await turn();
-    const unfinished = await begin(test, customer, 5);
-    await test.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${old}`;
-    await test.owner`update jobs set finished_at = now() - interval '29 days 23 hours' where id = ${young}`;
+    const unfinished = await begin(app, customer, 5);
+    await app.owner`update jobs set finished_at = now() - interval '30 days 1 minute' where id = ${old}`;
+    await app.owner`update jobs set finished_at = now() - interval '29 days 23 hours' where id = ${young}`;
     await sweep();
     const rowsOf = async (id: string) => {
-      const [rows] = await test.owner<[{ inputs: number; results: number }]>`
+      const [rows] = await app.owner<[{ inputs: number; results: number }]>`
         select
           (select count(*)::integer from job_inputs where job_id = ${id}) as inputs,
           (select count(*)::integer from job_results where job_id = ${id}) as results`;
@@ -68,18 +68,18 @@ describe('the sweep', () => {
     expect(await rowsOf(old)).toEqual({ inputs: 0, results: 0 });
     expect(await rowsOf(young)).toEqual({ inputs: 5, results: 5 });
     expect(await rowsOf(unfinished)).toEqual({ inputs: 5, results: 0 });
-    expect((await jobRow(test, old)).purged_at).not.toBeNull();
+    expect((await jobRow(app, old)).purged_at).not.toBeNull();
     expect((await customer.get(`/service-handler/${old}`)).body).toMatchObject({
       status: 'COMPLETED',
       succeeded: 12_000,
     });
     expect((await customer.post(`/service-handler/${old}/results`)).body).toEqual([]);
-    expect((await test.owner`select from credit_entries where job_id = ${old}`).count).toBe(2);
+    expect((await app.owner`select from credit_entries where job_id = ${old}`).count).toBe(2);
   });
 });
 
 describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
-  it('indexes unindexed unlocks in the cluster', async () => {
+  test('indexes unindexed unlocks in the cluster', async () => {
     const environment = await ownCatalog();
     const clustered = await startApp(environment);
     const ada = person();
@@ -88,8 +88,8 @@ describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
     const { id } = await clustered.customer();
     await clustered.db.transaction((sql) => insertUnlocks(sql, id, [ada._id]));
     await sweepJobs(contextOf(clustered), {});
-    expect(await clustered.db.lookup((sql) => untoldProspects(sql, 10))).toEqual([]);
-    expect((await clustered.db.lookup((sql) => customersOf(sql, [ada._id]))).get(ada._id)).toEqual([id]);
+    expect(await clustered.db.lookup((sql) => findUnindexedProspects(sql, 10))).toEqual([]);
+    expect((await clustered.db.lookup((sql) => findUnlockingCustomers(sql, [ada._id]))).get(ada._id)).toEqual([id]);
     await clustered.catalog.refresh();
     expect(await clustered.catalog.count({ criteria: [], netNewFor: id })).toBe(0);
     await dropCatalog(environment);

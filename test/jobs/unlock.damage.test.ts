@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { namesOf } from '../../src/catalog/elasticsearch-index.ts';
+import { namesOf } from '../../src/catalog/elasticsearch/index-definitions.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
-import { askCluster, importPeople, indexesBehind, unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
+import { askCluster, runImport, indexesBehind, unlockedInCluster, unlockedInPostgres } from '../catalog/damage.ts';
 import { person } from '../catalog/people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
@@ -14,12 +14,12 @@ const many = 600;
 
 describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${need}`, () => {
   let environment: Record<string, string> = {};
-  let t: TestApp;
+  let app: TestApp;
   const people = Array.from({ length: many }, (_, i) => person({ score: i % 101, work_email: `p${i}@x.example` }));
   beforeAll(async () => {
     environment = await ownCatalog();
-    t = await startApp({ ...environment, RATE_LIMITS: 'off' });
-    await importPeople(t, people);
+    app = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    await runImport(app, people);
   });
   afterAll(() => dropCatalog(environment));
 
@@ -27,36 +27,36 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
   const ask = (method: string, path: string, body?: object) =>
     askCluster(environment['ELASTICSEARCH_URL']!, method, path, body);
   const index = async (): Promise<string> =>
-    (await indexesBehind(environment['ELASTICSEARCH_URL']!, namesOf(t.config).people))[0]!;
+    (await indexesBehind(environment['ELASTICSEARCH_URL']!, namesOf(app.config).people))[0]!;
 
   const hurts: Record<string, () => Promise<unknown>> = {
     'blocked for writes': async () => ask('PUT', `${await index()}/_settings`, { 'index.blocks.write': true }),
     closed: async () => ask('POST', `${await index()}/_close`),
-    'without its alias': async () => ask('DELETE', `${await index()}/_alias/${namesOf(t.config).people}`),
+    'without its alias': async () => ask('DELETE', `${await index()}/_alias/${namesOf(app.config).people}`),
     deleted: async () => ask('DELETE', await index()),
   };
   for (const [name, hurt] of Object.entries(hurts))
     test(`an index ${name} makes the jobs wait; after an import they complete, and no paid prospect is net-new`, async () => {
-      const customer = await customerWith(t, { subscription: many });
+      const customer = await customerWith(app, { subscription: many });
       // Both jobs start before the damage and run after it.
       const second = await startSelected(customer, idsOf(people.slice(0, 200)));
       const first = await startUnlock(customer, { filters: {}, total_records: 400 });
       await hurt();
-      const workers = await startWorkers({ ...contextOf(t), url: t.url });
+      const workers = await startWorkers({ ...contextOf(app), url: app.url });
       onTestFinished(() => workers.stop());
       const waits = async (): Promise<boolean> => {
-        const [{ count }] = await t.owner<[{ count: number }]>`
+        const [{ count }] = await app.owner<[{ count: number }]>`
           select count(*)::integer as count from jobs
           where id in (${first}, ${second}) and finished_at is null and served_at is not null and failures = 0`;
         return count === 2;
       };
       await expect.poll(waits, { interval: 20, timeout: 60_000 }).toBe(true);
-      expect((await importPeople(t, people)).people).toBe(many);
+      expect((await runImport(app, people)).people).toBe(many);
       const jobs = [await ended(customer, first), await ended(customer, second)];
       expect(jobs.map(({ status }) => status)).toEqual(['COMPLETED', 'COMPLETED']);
       const unlocked = jobs.reduce((sum, { succeeded }) => sum + succeeded, 0);
-      expect(await t.catalog.count({ criteria: [], netNewFor: customer.id })).toBe(many - unlocked);
-      expect(await booksOf(t, customer)).toEqual({ balance: many - unlocked, reserved: 0 });
-      expect(await unlockedInCluster(t)).toEqual(await unlockedInPostgres(t));
+      expect(await app.catalog.count({ criteria: [], netNewFor: customer.id })).toBe(many - unlocked);
+      expect(await booksOf(app, customer)).toEqual({ balance: many - unlocked, reserved: 0 });
+      expect(await unlockedInCluster(app)).toEqual(await unlockedInPostgres(app));
     });
 });

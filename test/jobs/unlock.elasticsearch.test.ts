@@ -5,8 +5,8 @@ import { unlocks } from './unlocking.ts';
 
 describe.skipIf(noElasticsearch)(`unlocking from the Elasticsearch catalog ${need}`, async () => {
   const environment = noElasticsearch ? {} : await ownCatalog();
-  const t = await startApp(environment);
-  unlocks(t);
+  const app = await startApp(environment);
+  unlocks(app);
   afterAll(async () => {
     if (!noElasticsearch) await dropCatalog(environment);
   });

@@ -2,7 +2,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
-import { wake } from '../../src/jobs/wake.ts';
+import { enqueueTurn } from '../../src/jobs/enqueue-turn.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
@@ -37,23 +37,23 @@ async function fillCatalog({ catalog }: TestApp): Promise<{ people: Prospect[]; 
   return { people, filters: { last_name: [last_name] } };
 }
 
-const startWorker = (t: TestApp, environment: Record<string, string> = {}): Promise<ServerProcess> =>
-  startServerProcess(t.url, environment, ['src/cli.ts', 'work', '--json']);
+const startWorker = (app: TestApp, environment: Record<string, string> = {}): Promise<ServerProcess> =>
+  startServerProcess(app.url, environment, ['src/cli.ts', 'work', '--json']);
 
 const unlockedSoFar = async (customer: TestCustomer, job: string): Promise<number> =>
   (await readJob(customer, job)).succeeded;
 
 /** Lets other workers continue after a worker died: expires its leases now and runs the sweep. */
-async function leaveToOthers(t: TestApp, customer: TestCustomer): Promise<void> {
-  await t.owner`update jobs set leased_until = leased_until - interval '1 minute' where finished_at is null`;
-  await t.db.transaction((sql) => wake(sql, 'unlock', customer.id));
+async function leaveToOthers(app: TestApp, customer: TestCustomer): Promise<void> {
+  await app.owner`update jobs set leased_until = leased_until - interval '1 minute' where finished_at is null`;
+  await app.db.transaction((sql) => enqueueTurn(sql, 'unlock', customer.id));
 }
 
 /**
  * Expects that each prospect is unlocked once and charged once, in the order of the search, and that no credits stay
  * reserved.
  */
-async function expectWhole(t: TestApp, customer: TestCustomer, job: string, people: Prospect[]): Promise<void> {
+async function expectWhole(app: TestApp, customer: TestCustomer, job: string, people: Prospect[]): Promise<void> {
   expect(await ended(customer, job)).toMatchObject({
     status: 'COMPLETED',
     succeeded: many,
@@ -62,12 +62,12 @@ async function expectWhole(t: TestApp, customer: TestCustomer, job: string, peop
   const results = await resultsOf(customer, job);
   const inOrder = people.toSorted((a, b) => b.score - a.score || (a._id < b._id ? -1 : 1));
   expect(results.map(({ item }) => item)).toEqual(inOrder.map(({ _id }) => _id));
-  const [{ unlocks }] = (await t.owner`
+  const [{ unlocks }] = (await app.owner`
     select count(*)::integer as unlocks from unlocks where customer_id = ${customer.id} and job_id = ${job}`) as unknown as [
     { unlocks: number },
   ];
   expect(unlocks).toBe(many);
-  expect(await booksOf(t, customer)).toEqual({ balance: 0, reserved: 0 });
+  expect(await booksOf(app, customer)).toEqual({ balance: 0, reserved: 0 });
 }
 
 describe('a worker killed while it unlocks prospects', () => {
@@ -75,22 +75,22 @@ describe('a worker killed while it unlocks prospects', () => {
     'is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
     { timeout: 120_000 },
     async () => {
-      const t = await startApp({ RATE_LIMITS: 'off' });
-      const customer = await customerWith(t, { subscription: many });
-      const { people, filters } = await fillCatalog(t);
+      const app = await startApp({ RATE_LIMITS: 'off' });
+      const customer = await customerWith(app, { subscription: many });
+      const { people, filters } = await fillCatalog(app);
       const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
       for (let kills = 0; kills < 2; kills += 1) {
         const before = await unlockedSoFar(customer, job);
-        const worker = await startWorker(t);
+        const worker = await startWorker(app);
         await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(before);
         await worker.stop('SIGKILL');
-        await leaveToOthers(t, customer);
+        await leaveToOthers(app, customer);
       }
       expect(await readJob(customer, job)).toMatchObject({ status: 'PROCESSING', finished_at: null });
       expect(await unlockedSoFar(customer, job)).toBeLessThan(many);
-      const last = await startWorker(t);
-      await expectWhole(t, customer, job, people);
-      const { contacts, companies } = await recount(t.owner, customer.id);
+      const last = await startWorker(app);
+      await expectWhole(app, customer, job, people);
+      const { contacts, companies } = await recount(app.owner, customer.id);
       expect([contacts, companies]).toEqual([
         { kept: many, real: many },
         { kept: 90, real: 90 },
@@ -103,11 +103,11 @@ describe('a worker killed while it unlocks prospects', () => {
 describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects are unlocked ${need}`, () => {
   let environment: Record<string, string> = {};
   let proxy: FaultyProxy;
-  let t: TestApp;
+  let app: TestApp;
   beforeAll(async () => {
     environment = await ownCatalog();
     proxy = await startFaultyProxy(environment['ELASTICSEARCH_URL']!);
-    t = await startApp({ ...environment });
+    app = await startApp({ ...environment });
   });
   afterAll(async () => {
     await proxy.close();
@@ -120,7 +120,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects ar
     ELASTICSEARCH_TIMEOUT_MS: '1000',
   });
   const untold = async (customer: TestCustomer): Promise<number> => {
-    const [row] = await t.owner`
+    const [row] = await app.owner`
       select count(*)::integer as count from unlocks where customer_id = ${customer.id} and not in_catalog`;
     return row!['count'];
   };
@@ -130,13 +130,13 @@ describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects ar
   };
 
   test('makes the job wait, and the job resumes when the cluster is back', { timeout: 180_000 }, async () => {
-    const config = { ...t.config, ...parseConfig(throughProxy()) };
-    const catalog = openCatalog(config, t.db);
+    const config = { ...app.config, ...parseConfig(throughProxy()) };
+    const catalog = openCatalog(config, app.db);
     const said: string[] = [];
     const log = pino({ level: 'warn' }, { write: (line: string) => void said.push(line) });
-    const workers = await startWorkers({ config, db: t.db, catalog, log, url: t.url });
-    const customer = await customerWith(t, { subscription: many });
-    const { people, filters } = await fillCatalog(t);
+    const workers = await startWorkers({ config, db: app.db, catalog, log, url: app.url });
+    const customer = await customerWith(app, { subscription: many });
+    const { people, filters } = await fillCatalog(app);
     const job = await startUnlock(customer, { filters, total_records: many });
     await expect.poll(() => unlockedSoFar(customer, job), { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
     cut();
@@ -145,7 +145,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects ar
     expect(await readJob(customer, job)).toMatchObject({ status: 'PROCESSING', error: null });
     expect(await unlockedSoFar(customer, job)).toBeLessThan(many);
     proxy.hangUp(false);
-    await expectWhole(t, customer, job, people);
+    await expectWhole(app, customer, job, people);
     expect(await untold(customer)).toBe(0);
     await workers.stop();
     await catalog.close();
@@ -156,21 +156,21 @@ describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects ar
     { timeout: 180_000 },
     async () => {
       // No sweep runs: the job itself must index what the dead worker has not indexed.
-      await t.owner`delete from pgboss.schedule`;
-      await t.owner`delete from pgboss.job where name = 'sweep-jobs'`;
-      const customer = await customerWith(t, { subscription: many });
-      const { people, filters } = await fillCatalog(t);
+      await app.owner`delete from pgboss.schedule`;
+      await app.owner`delete from pgboss.job where name = 'sweep-jobs'`;
+      const customer = await customerWith(app, { subscription: many });
+      const { people, filters } = await fillCatalog(app);
       const job = await startUnlock(customer, { filters, total_records: many });
-      const worker = await startWorker(t, throughProxy());
+      const worker = await startWorker(app, throughProxy());
       await expect.poll(() => untold(customer), { timeout: 60_000, interval: 1 }).toBeGreaterThan(0);
       cut();
       await worker.stop('SIGKILL');
       const left = await untold(customer);
       expect(left).toBeGreaterThan(0);
       proxy.hangUp(false);
-      await leaveToOthers(t, customer);
-      const next = await startWorker(t, environment);
-      await expectWhole(t, customer, job, people);
+      await leaveToOthers(app, customer);
+      const next = await startWorker(app, environment);
+      await expectWhole(app, customer, job, people);
       expect(await untold(customer)).toBe(0);
       const { body } = await customer.post('/prospect/metadata', { filters });
       expect(body.pagination.total_records).toBe(0);

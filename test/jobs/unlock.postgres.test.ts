@@ -2,8 +2,8 @@ import { describe } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { unlocks } from './unlocking.ts';
 
-const t = await startApp();
+const app = await startApp();
 
 describe('unlocking from the PostgreSQL catalog', () => {
-  unlocks(t);
+  unlocks(app);
 });

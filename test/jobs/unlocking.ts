@@ -2,20 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
-import { contextOf } from './working.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { recount } from '../queries/recount.ts';
 import type { TestApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { customerWith } from './calls.ts';
 import { booksOf, ended, resultsOf, startSelected, startUnlock } from './spending.ts';
+import { contextOf } from './working.ts';
 
 /** Tests the guarantees of unlock jobs with real workers. Runs for both catalog engines. */
-export function unlocks(t: TestApp): void {
+export function unlocks(app: TestApp): void {
   let workers: Workers;
   beforeAll(async () => {
-    await t.catalog.prepare();
-    workers = await startWorkers({ ...contextOf(t), url: t.url });
+    await app.catalog.prepare();
+    workers = await startWorkers({ ...contextOf(app), url: app.url });
   });
   afterAll(() => workers.stop());
 
@@ -28,8 +28,8 @@ export function unlocks(t: TestApp): void {
     const made = Array.from({ length: count }, (_, i) =>
       person({ last_name, score: i % 101, work_email: `${last_name}${i}@x.example`, emails: [], ...more(i) }),
     );
-    await writePeople(t.catalog, made);
-    await t.catalog.finish();
+    await writePeople(app.catalog, made);
+    await app.catalog.finish();
     return { made, filters: { last_name: [last_name] } };
   }
 
@@ -40,7 +40,7 @@ export function unlocks(t: TestApp): void {
     (await customer.post('/prospect/metadata', body)).body.pagination.total_records;
 
   test('the first prospects of a search are unlocked in its order, then shown in clear and left out of net-new searches at once', async () => {
-    const customer = await customerWith(t, { subscription: 100 });
+    const customer = await customerWith(app, { subscription: 100 });
     const { filters } = await people(60);
     const shown = await list(customer, { filters });
     const job = await startUnlock(customer, { filters, total_records: 40 });
@@ -64,13 +64,13 @@ export function unlocks(t: TestApp): void {
     expect([await countOf(customer, { filters }), await countOf(customer, { filters, all_contacts: true })]).toEqual([
       20, 60,
     ]);
-    expect(await booksOf(t, customer)).toEqual({ balance: 60, reserved: 0 });
-    const other = await t.customer();
+    expect(await booksOf(app, customer)).toEqual({ balance: 60, reserved: 0 });
+    const other = await app.customer();
     expect((await list(other, { filters })).every(({ work_email }) => work_email.includes('•'))).toBe(true);
   });
 
   test('another order is kept across many batches', async () => {
-    const customer = await customerWith(t, { subscription: 1_000 });
+    const customer = await customerWith(app, { subscription: 1_000 });
     const titles = ['Zoo Keeper', 'ångström', 'Engineer', 'engineer', 'Übersetzer', ''];
     const { made, filters } = await people(520, (i) => ({
       job_title: titles[i % 6]!,
@@ -88,15 +88,15 @@ export function unlocks(t: TestApp): void {
     await ended(customer, job);
     expect((await resultsOf(customer, job)).map(({ item }) => item)).toEqual(shown.slice(0, 505));
     expect(await countOf(customer, { filters })).toBe(15);
-    expect(await booksOf(t, customer)).toEqual({ balance: 495, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 495, reserved: 0 });
   });
 
   test('already unlocked prospects are skipped, and prospects without an email are free', async () => {
-    const customer = await customerWith(t, { subscription: 100 });
+    const customer = await customerWith(app, { subscription: 100 });
     const { made, filters } = await people(20, (i) => (i % 2 ? { work_email: '' } : {}));
     const before = made.slice(15).map(({ _id }) => _id);
     await ended(customer, await startSelected(customer, before));
-    expect(await booksOf(t, customer)).toEqual({ balance: 98, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 98, reserved: 0 });
     const job = await startUnlock(customer, { filters, total_records: 10 });
     expect(await ended(customer, job)).toMatchObject({
       succeeded: 10,
@@ -105,22 +105,22 @@ export function unlocks(t: TestApp): void {
     const results = await resultsOf(customer, job);
     expect(results.map(({ item }) => item)).toEqual(idsOf(made.slice(5, 15).toReversed()));
     for (const { charged, result } of results) expect(charged).toBe(result!.work_email === '' ? 0 : 1);
-    expect(await booksOf(t, customer)).toEqual({ balance: 93, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 93, reserved: 0 });
   });
 
   test('a job that finds fewer prospects than requested completes with those and releases the unspent credits', async () => {
-    const customer = await customerWith(t, { subscription: 500 });
+    const customer = await customerWith(app, { subscription: 500 });
     const { filters } = await people(30);
     const job = await startUnlock(customer, { filters, total_records: 30 });
     const more = await startUnlock(customer, { filters, total_records: 30 });
     const [one, two] = [await ended(customer, job), await ended(customer, more)];
     expect([one.status, two.status]).toEqual(['COMPLETED', 'COMPLETED']);
     expect(one.succeeded + two.succeeded).toBe(30);
-    expect(await booksOf(t, customer)).toEqual({ balance: 470, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 470, reserved: 0 });
   });
 
   test('selected prospects are processed in the given order, each with its own result', async () => {
-    const customer = await customerWith(t, { subscription: 100 });
+    const customer = await customerWith(app, { subscription: 100 });
     const { made } = await people(4, (i) => (i === 2 ? { work_email: '' } : {}));
     const [one, two, free, four] = idsOf(made) as [string, string, string, string];
     await ended(customer, await startSelected(customer, [two]));
@@ -146,11 +146,11 @@ export function unlocks(t: TestApp): void {
       [free, 'succeeded', null, 0, free],
       [two, 'skipped', 'duplicate', 0, undefined],
     ]);
-    expect(await booksOf(t, customer)).toEqual({ balance: 97, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 97, reserved: 0 });
   });
 
   test('jobs of one customer that race for the same prospects charge for each once', async () => {
-    const customer = await customerWith(t, { subscription: 5_000 });
+    const customer = await customerWith(app, { subscription: 5_000 });
     const { made, filters } = await people(520);
     const jobs = await Promise.all([
       startUnlock(customer, { filters, total_records: 500 }),
@@ -164,14 +164,14 @@ export function unlocks(t: TestApp): void {
     const charged = results.filter(({ charged }) => charged > 0).map(({ item }) => item);
     expect(charged).toHaveLength(520);
     expect(new Set(charged)).toEqual(new Set(idsOf(made)));
-    expect(await booksOf(t, customer)).toEqual({ balance: 4_480, reserved: 0 });
+    expect(await booksOf(app, customer)).toEqual({ balance: 4_480, reserved: 0 });
     expect(await countOf(customer, { filters })).toBe(0);
     // The last job creates contacts for all prospects, whichever job unlocked them.
-    expect((await recount(t.owner, customer.id)).contacts).toEqual({ kept: 520, real: 520 });
+    expect((await recount(app.owner, customer.id)).contacts).toEqual({ kept: 520, real: 520 });
   });
 
   test('with sync_crm unlocked prospects become contacts with companies, list memberships and counts', async () => {
-    const customer = await customerWith(t, { subscription: 1_000 });
+    const customer = await customerWith(app, { subscription: 1_000 });
     const { made, filters } = await people(300, (i) => ({
       job_company_name: `Company ${i % 7}`,
       job_title: i % 2 ? 'Engineer' : 'Clerk',
@@ -207,7 +207,7 @@ export function unlocks(t: TestApp): void {
     expect((await customer.get(`/contacts/${own}`)).body).toMatchObject({ job_title: 'Owner', location_country: 'GB' });
     const filled = await customer.post('/contacts/metadata', { filters: { company_id: company } });
     expect(filled.body.pagination.total_records).toBe(40);
-    const { contacts, companies, lists } = await recount(t.owner, customer.id);
+    const { contacts, companies, lists } = await recount(app.owner, customer.id);
     expect([contacts, companies]).toEqual([
       { kept: 280, real: 280 },
       { kept: 7, real: 7 },
@@ -221,7 +221,7 @@ export function unlocks(t: TestApp): void {
   });
 
   test('an already unlocked prospect becomes a contact for free when it is requested again', async () => {
-    const customer = await customerWith(t, { subscription: 10 });
+    const customer = await customerWith(app, { subscription: 10 });
     const { made } = await people(1);
     await ended(customer, await startSelected(customer, idsOf(made)));
     const job = await startSelected(customer, idsOf(made), true);

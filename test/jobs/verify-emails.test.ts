@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { verifyEmails } from '../../src/jobs/verify-emails.ts';
-import { openVerifier } from '../../src/verification/verifier.ts';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
+import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import type { JobItem } from '../../src/schemas/jobs.ts';
 import type { Verification } from '../../src/schemas/verification.ts';
+import { openVerifier } from '../../src/verification/verifier.ts';
 import { recount } from '../queries/recount.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
@@ -32,13 +32,13 @@ const environment = {
   VERIFY_DOMAIN_INTERVAL_MS: '0',
 };
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 /** A domain with mailboxes whose names begin with ada, bob or eve. */
 let domain: string;
 
 beforeAll(async () => {
-  test = await startApp();
+  app = await startApp();
 });
 
 beforeEach(async () => {
@@ -48,10 +48,10 @@ beforeEach(async () => {
   customer = await funded();
 });
 
-const funded = (): Promise<TestCustomer> => customerWith(test, { verification: 10_000 });
+const funded = (): Promise<TestCustomer> => customerWith(app, { verification: 10_000 });
 
 const startWorker = (more: Record<string, string> = {}) =>
-  startServerProcess(test.url, { ...environment, ...more }, ['src/cli.ts', 'work', '--json']);
+  startServerProcess(app.url, { ...environment, ...more }, ['src/cli.ts', 'work', '--json']);
 
 const verify = (emails: Given[], sync_crm = false, by = customer): Promise<string> => startVerify(by, emails, sync_crm);
 
@@ -65,7 +65,7 @@ const results = async (id: string, by = customer): Promise<VerifiedItem[]> =>
 const outcomes = async (id: string) =>
   (await results(id)).map((one) => [one.item, one.status, one.reason ?? one.result!.status, one.charged]);
 
-const expectSettled = (id: string, by = customer): Promise<void> => expectJobSettled(test, by, id);
+const expectSettled = (id: string, by = customer): Promise<void> => expectJobSettled(app, by, id);
 
 /** Returns how often a mail server checked each of these emails. */
 const timesAsked = (addresses: string[]): number[] =>
@@ -78,7 +78,7 @@ describe('with a worker', () => {
   });
   afterAll(() => worker.stop());
 
-  it('every email gets the outcome of its checks, in the given order, and an unknown outcome is free', async () => {
+  test('every email gets the outcome of its checks, in the given order, and an unknown outcome is free', async () => {
     const unknown = names.name('servfail');
     const nowhere = names.name({ mx: [[0, '']] });
     const anybody = names.name({ mx: [[1, 'localhost.test']] });
@@ -118,7 +118,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('with sync_crm the outcome is written to the contact with this work email, and to no other', async () => {
+  test('with sync_crm the outcome is written to the contact with this work email, and to no other', async () => {
     const contact = (more: object) => make(customer, '/contacts', contactBody(more));
     const ada = await contact({ work_email: `Ada@${domain}` });
     const twin = await contact({ work_email: `ada@${domain}` });
@@ -150,19 +150,19 @@ describe('with a worker', () => {
     expect(await read(zoe)).toMatchObject({ verification_status: 'invalid' });
     expect(await read(bob)).toMatchObject({ verification_status: 'unverified', crm_synced_at: null });
     expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(2);
-    const { members, shouldBe, wrong } = (await recount(test.owner, customer.id)).lists.find((one) => one.id === list)!;
+    const { members, shouldBe, wrong } = (await recount(app.owner, customer.id)).lists.find((one) => one.id === list)!;
     expect([wrong, members]).toEqual([[], shouldBe]);
     expect((await results(id)).map((one) => one.contact_id)).toEqual([ada, twin, bob, zoe, null]);
   });
 
-  it('without sync_crm contacts do not change', async () => {
+  test('without sync_crm contacts do not change', async () => {
     const ada = await make(customer, '/contacts', contactBody({ work_email: `ada@${domain}` }));
     const before = (await customer.get(`/contacts/${ada}`)).body;
     await ended(await verify([{ email: `ada@${domain}`, contact_id: ada }]));
     expect((await customer.get(`/contacts/${ada}`)).body).toEqual(before);
   });
 
-  it('a contact that was deleted or has another email now is skipped', async () => {
+  test('a contact that was deleted or has another email now is skipped', async () => {
     let go = () => undefined as void;
     held = new Promise<void>((resolve) => (go = resolve));
     const [ada, bob] = [
@@ -185,7 +185,7 @@ describe('with a worker', () => {
     expect((await customer.get(`/contacts/${bob}`)).body).toMatchObject({ verification_status: 'unverified' });
   });
 
-  it('each email of a list is verified once, and the outcome is written to all its members', async () => {
+  test('each email of a list is verified once, and the outcome is written to all its members', async () => {
     const emails = [`ada@${domain}`, ` ADA@${domain}`.trim(), `zoe@${domain}`, `info@${domain}`];
     const contacts = [];
     for (const work_email of emails) contacts.push(await make(customer, '/contacts', contactBody({ work_email })));
@@ -204,7 +204,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('results can be read while other emails are in flight', async () => {
+  test('results can be read while other emails are in flight', async () => {
     let go = () => undefined as void;
     held = new Promise<void>((resolve) => (go = resolve));
     const id = await verify([`ada@${domain}`, 'nobody', `info@${domain}`]);
@@ -220,7 +220,7 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
-  it('the limits of a domain hold across the jobs of two customers', async () => {
+  test('the limits of a domain hold across the jobs of two customers', async () => {
     const other = await funded();
     crowd = gather(3);
     const of = (prefix: string) => Array.from({ length: 40 }, (_, i) => `${prefix}${i}@${domain}`);
@@ -237,11 +237,11 @@ describe('a worker that ends', () => {
   const addresses = () => Array.from({ length: 120 }, (_, i) => `ada${i}@${domain}`);
   /** Expires the lease and the heartbeat of a dead worker at once, instead of after their usual time. */
   const age = async () => {
-    await test.owner`update jobs set leased_until = leased_until - interval '1 minute' where lease is not null`;
-    await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    await app.owner`update jobs set leased_until = leased_until - interval '1 minute' where lease is not null`;
+    await app.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
   };
 
-  it.each(['SIGKILL', 'SIGTERM'] as const)(
+  test.each(['SIGKILL', 'SIGTERM'] as const)(
     'by %s in the middle has its job resumed, and nothing charged twice',
     { timeout: 120_000 },
     async (signal) => {
@@ -268,10 +268,10 @@ describe('a worker that ends', () => {
   );
 });
 
-it('emails that wait for a slow domain are left to later turns, and all are verified in the end', async () => {
+test('emails that wait for a slow domain are left to later turns, and all are verified in the end', async () => {
   const verifier = openVerifier(parseConfig({ ...environment, VERIFY_DOMAIN_INTERVAL_MS: '250' }));
   const stopping = new AbortController();
-  const context = { ...contextOf(test), verifier, stopping: stopping.signal };
+  const context = { ...contextOf(app), verifier, stopping: stopping.signal };
   const turn = verifyTurn(verifyEmails);
   const other = names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
   const addresses = [...Array.from({ length: 40 }, (_, i) => `ada${i}@${domain}`), `bob@${other}`];
@@ -289,12 +289,12 @@ it('emails that wait for a slow domain are left to later turns, and all are veri
   await verifier.close();
 });
 
-it('a stopping turn settles verified emails, and waits for the others no longer than its shutdown time', async () => {
+test('a stopping turn settles verified emails, and waits for the others no longer than its shutdown time', async () => {
   held = new Promise<void>(() => undefined);
   const verifier = openVerifier(parseConfig(environment));
   const stopping = new AbortController();
   const config = parseConfig({ ...environment, SHUTDOWN_MS: '500' });
-  const context = { ...contextOf(test), config, verifier, stopping: stopping.signal };
+  const context = { ...contextOf(app), config, verifier, stopping: stopping.signal };
   const id = await verify([`ada@${domain}`, 'nobody', `ada@${randomDomain()}`]);
   const turn = verifyTurn(verifyEmails)(context, { customerId: customer.id });
   await expect.poll(() => mail.recipients).toContain(`ada@${domain}`);

@@ -1,8 +1,8 @@
-import { beforeEach, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, expect, test, onTestFinished } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/db.ts';
+import { openDatabase } from '../../src/database/db.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
-import { retryJob } from '../../src/jobs/retry.ts';
+import { retryJob } from '../../src/jobs/retry-job.ts';
 import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
@@ -19,7 +19,7 @@ const patience = { timeout: 20_000 };
 // Each email gets one result and each mailbox is checked once, in whatever order the mail servers respond and however a
 // turn ends.
 
-const test = await startApp();
+const app = await startApp();
 const names = await startNameServer();
 /** Domains whose mail servers respond only after the promise resolves. */
 const held = new Map<string, Promise<void>>();
@@ -39,7 +39,7 @@ const environment = {
 
 let customer: TestCustomer;
 beforeEach(async () => {
-  customer = await customerWith(test, { verification: 10_000 });
+  customer = await customerWith(app, { verification: 10_000 });
 });
 
 const newDomain = (): string => names.name({ mx: [[1, names.name({ a: ['127.0.0.1'] })]] });
@@ -62,7 +62,7 @@ function newWorker(more: Record<string, string> = {}): {
   const verifier = openVerifier(config);
   const stopping = new AbortController();
   const context = {
-    ...contextOf(test),
+    ...contextOf(app),
     config,
     verifier,
     stopping: stopping.signal,
@@ -87,11 +87,11 @@ const statusOf = async (contact: string) => (await customer.get(`/contacts/${con
 
 async function expectDoneOnce(id: string, addresses: string[]): Promise<void> {
   expect(await readJob(id)).toMatchObject({ status: 'COMPLETED', succeeded: addresses.length });
-  await expectSettled(test, customer, id);
+  await expectSettled(app, customer, id);
   expect(timesAsked(addresses)).toEqual(addresses.map(() => 1));
 }
 
-it('a stopping worker waits for mailbox checks in flight and leaves the other emails to the next worker', async () => {
+test('a stopping worker waits for mailbox checks in flight and leaves the other emails to the next worker', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 6), ...addressesAt(fast, 2)];
   const id = await startVerify(customer, addresses);
@@ -107,7 +107,7 @@ it('a stopping worker waits for mailbox checks in flight and leaves the other em
   await expectDoneOnce(id, addresses);
 });
 
-it('a turn ends while a mail server does not respond; its response is settled when it arrives, and no mailbox is checked again', async () => {
+test('a turn ends while a mail server does not respond; its response is settled when it arrives, and no mailbox is checked again', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 3), ...addressesAt(fast, 2)];
   const id = await startVerify(customer, addresses);
@@ -121,12 +121,12 @@ it('a turn ends while a mail server does not respond; its response is settled wh
   answer();
   await Promise.all(context.background);
   expect(await processed(id)).toBe(4);
-  expect(await waitingMessages(test, 'verify', customer.id)).toBe(1);
+  expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
   await other.turn();
   await expectDoneOnce(id, addresses);
 });
 
-it('emails of a domain that does not respond do not block others', async () => {
+test('emails of a domain that does not respond do not block others', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const addresses = [...addressesAt(slow, 250), ...addressesAt(fast, 40)];
   const id = await startVerify(customer, addresses);
@@ -139,19 +139,19 @@ it('emails of a domain that does not respond do not block others', async () => {
   await expectDoneOnce(id, addresses);
 });
 
-it('responses that cannot be settled during a database outage stay in memory, and no mailbox is checked again', async () => {
+test('responses that cannot be settled during a database outage stay in memory, and no mailbox is checked again', async () => {
   const { slow, answer } = slowDomain();
   const addresses = addressesAt(slow, 8);
   const id = await startVerify(customer, addresses);
   const { context } = newWorker();
-  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '200' }), test.url);
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '200' }), app.url);
   onTestFinished(() => hurried.close());
   let turn: Promise<void> | undefined;
   const waits: string[] = [];
   const log = Object.assign(Object.create(context.log) as typeof context.log, {
     warn: (_: object, message: string) => void waits.push(message),
   });
-  await test.owner.begin(async (sql) => {
+  await app.owner.begin(async (sql) => {
     turn = verifyTurn(verifyEmails)({ ...context, db: hurried, log }, { customerId: customer.id });
     await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), patience).toBe(true);
     // The settling transaction waits for this lock until it times out.
@@ -163,7 +163,7 @@ it('responses that cannot be settled during a database outage stay in memory, an
   await expectDoneOnce(id, addresses);
 });
 
-it('a repeated email gets its result together with the first one; after a cancellation a retry verifies both, for both contacts', async () => {
+test('a repeated email gets its result together with the first one; after a cancellation a retry verifies both, for both contacts', async () => {
   const [{ slow, answer }, fast] = [slowDomain(), newDomain()];
   const [first, second] = [
     await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` })),
@@ -186,21 +186,21 @@ it('a repeated email gets its result together with the first one; after a cancel
   answer();
   await turn;
   expect([await statusOf(first), await statusOf(second)]).toEqual(['unverified', 'unverified']);
-  await expectSettled(test, customer, id);
-  const retry = await test.db.transaction((sql) => retryJob(sql, customer.id, id));
+  await expectSettled(app, customer, id);
+  const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, id));
   await newWorker().turn();
   expect(await readJob(retry.id)).toMatchObject({ status: 'COMPLETED', total: 2, succeeded: 1, skipped: 1 });
   expect([await statusOf(first), await statusOf(second)]).toEqual(['verified', 'verified']);
-  await expectSettled(test, customer, retry.id);
+  await expectSettled(app, customer, retry.id);
 });
 
-it('a turn that has lost its lease writes no results and no contacts', async () => {
+test('a turn that has lost its lease writes no results and no contacts', async () => {
   const { slow, answer } = slowDomain();
   const contact = await make(customer, '/contacts', contactBody({ work_email: `ada@${slow}` }));
   const id = await startVerify(customer, [{ email: `ada@${slow}`, contact_id: contact }], true);
   const turn = newWorker().turn();
   await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
-  await test.owner`update jobs set lease = gen_random_uuid() where id = ${id}`;
+  await app.owner`update jobs set lease = gen_random_uuid() where id = ${id}`;
   answer();
   await turn;
   expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 0, credits: { charged: 0 } });

@@ -18,8 +18,8 @@ export async function startVerify(customer: TestCustomer, emails: Given[], sync_
  * Expects one result for each input, and that results, job, ledger and balance agree: nothing was charged twice or
  * missed.
  */
-export async function expectSettled(test: TestApp, customer: TestCustomer, id: string): Promise<void> {
-  const [sums] = await test.owner`
+export async function expectSettled(app: TestApp, customer: TestCustomer, id: string): Promise<void> {
+  const [sums] = await app.owner`
     select
       j.total, j.reserved, j.charged, j.refunded,
       (select count(*) from job_inputs i where i.job_id = j.id) as inputs,

@@ -1,24 +1,24 @@
 import { pino } from 'pino';
-import { afterAll, expect, it, vi } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import { startApp } from '../setup/app.ts';
 
-const test = await startApp();
+const app = await startApp();
 const lines: string[] = [];
 const log = pino({}, { write: (line) => void lines.push(line) });
-const services = { config: test.config, db: test.db, catalog: test.catalog, url: test.url, log };
+const services = { config: app.config, db: app.db, catalog: app.catalog, url: app.url, log };
 
 let workers: Workers | undefined;
 afterAll(() => workers?.stop());
 
 /** Enqueues the jobs of all schedules, with the data that pg-boss stores for them. */
-const enqueueScheduled = () => test.owner<{ id: string; name: string }[]>`
+const enqueueScheduled = () => app.owner<{ id: string; name: string }[]>`
   insert into pgboss.job (name, data) select name, data from pgboss.schedule returning id, name`;
 
 const logged = () =>
   lines.map((line) => JSON.parse(line) as { msg: string; job?: string; kind?: string; level: number });
 
-it('a worker completes the jobs of every schedule', async () => {
+test('a worker completes the jobs of every schedule', async () => {
   const scheduled = await enqueueScheduled();
   expect(scheduled.map(({ name }) => name).sort()).toEqual(['remove-idempotency-records', 'sweep-jobs']);
   workers = await startWorkers(services);
@@ -31,7 +31,7 @@ it('a worker completes the jobs of every schedule', async () => {
   );
 });
 
-it('the error of a failed job is logged', async () => {
+test('the error of a failed job is logged', async () => {
   await workers?.stop();
   const fails = { handle: () => Promise.reject(new Error('no luck')), atOnce: 1 };
   workers = await startWorkers(services, { 'remove-idempotency-records': fails });

@@ -1,11 +1,11 @@
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import type { Handler, JobContext } from '../../src/jobs/handler.ts';
+import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { settle } from '../../src/jobs/settle.ts';
-import { slices } from '../../src/jobs/slices.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
-import { takeTurn, type Slice } from '../../src/jobs/turns.ts';
-import { nextInputs } from '../../src/queries/job-inputs.ts';
+import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
+import { findNextInputs } from '../../src/queries/job-inputs.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
@@ -23,8 +23,8 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
 });
 
 /** Creates a job of the verify queue with this many inputs, and grants the credits for them. */
-export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, items: number): Promise<string> {
-  await grant(test.app, id, 'verification', items);
+export async function begin(app: TestApp, { id }: Pick<TestCustomer, 'id'>, items: number): Promise<string> {
+  await grant(app.fastify, id, 'verification', items);
   const inputs = Array.from({ length: items }, (_, i) => ({
     position: i + 1,
     item: `${i}@example.com`,
@@ -32,7 +32,7 @@ export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, ite
     is_duplicate: false,
   }));
   const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
-  const begun = await test.db.transaction((sql) =>
+  const begun = await app.db.transaction((sql) =>
     startJob(sql, id, { ...given, total: items, reserved: items, inputs }),
   );
   return begun.id;
@@ -40,10 +40,10 @@ export async function begin(test: TestApp, { id }: Pick<TestCustomer, 'id'>, ite
 
 /** Creates a batch function that returns the next inputs unchanged as results, each charged at the job's cost. */
 export const echo =
-  (limit = 200): Slice =>
+  (limit = 200): JobBatch =>
   async (context, job) => {
     const { position: after } = (job.progress ?? { position: 0 }) as { position: number };
-    const inputs = await context.db.lookup((sql) => nextInputs(sql, job.customer_id, job.id, { after, limit }));
+    const inputs = await context.db.lookup((sql) => findNextInputs(sql, job.customer_id, job.id, { after, limit }));
     await settle(context, job, async () => ({
       results: inputs.map(({ position, item }) => ({ position, item, status: 'succeeded', charged: job.cost })),
       progress: { position: inputs.at(-1)!.position },
@@ -70,9 +70,9 @@ export async function jobRow({ owner }: TestApp, id: string) {
 }
 
 /** Waits until a job has ended. */
-export async function ended(test: TestApp, id: string): Promise<void> {
+export async function ended(app: TestApp, id: string): Promise<void> {
   await expect
-    .poll(async () => (await jobRow(test, id)).status, { timeout: 60_000, interval: 20 })
+    .poll(async () => (await jobRow(app, id)).status, { timeout: 60_000, interval: 20 })
     .toMatch(/COMPLETED|FAILED|CANCELLED/);
 }
 
@@ -92,5 +92,5 @@ export async function waitingMessages({ owner }: TestApp, queue: string, custome
 }
 
 /** Creates a handler whose turns run one batch of a verification job with this function. */
-export const verifyTurn = (slice: Slice): Handler<'verify'> =>
-  takeTurn('verify', { ...slices, verify_email: slice }, 0);
+export const verifyTurn = (slice: JobBatch): Handler<'verify'> =>
+  takeTurn('verify', { ...jobBatches, verify_email: slice }, 0);

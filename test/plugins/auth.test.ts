@@ -1,9 +1,8 @@
-import { connect } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import fastify from 'fastify';
 import { afterAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { openDatabase, type Database, type SharedDatabase } from '../../src/db.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../../src/database/db.ts';
 import auth from '../../src/plugins/auth.ts';
 import errorHandler from '../../src/plugins/error-handler.ts';
 import rateLimits from '../../src/plugins/rate-limits.ts';
@@ -14,7 +13,7 @@ import { startApp } from '../setup/app.ts';
 import { inject, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
-const { app, config, db, catalog, owner, customer } = await startApp();
+const { fastify: app, config, db, catalog, owner, customer } = await startApp();
 
 const summary = '/api/ext/customer/summary';
 const refusal = { statusCode: 401, message: 'The provided API key is invalid or unauthorized' };

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { appWithoutDatabase } from '../contract/declared.ts';
 import { answerClientError } from '../../src/plugins/client-error.ts';
+import { appWithoutDatabase } from '../contract/declared.ts';
 
 const app = appWithoutDatabase();
 app.get('/half', { config: { access: { public: true } } }, (_request, reply) => {

@@ -1,27 +1,27 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, unique, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  test = await startApp();
-  customer = await test.customer();
+  app = await startApp();
+  customer = await app.customer();
 });
 
 const create = (key: string, body: unknown = contactBody(), by = customer) =>
   by.post('/contacts', body, { 'idempotency-key': key });
 
 const countContacts = async (of = customer): Promise<number> => {
-  const [row] = await test.owner`select count(*)::int as contacts from contacts where customer_id = ${of.id}`;
+  const [row] = await app.owner`select count(*)::int as contacts from contacts where customer_id = ${of.id}`;
   return row!['contacts'];
 };
 
 describe('the same key', () => {
-  it('returns the first response again, byte for byte, and has one effect', async () => {
-    const own = await test.customer();
+  test('returns the first response again, byte for byte, and has one effect', async () => {
+    const own = await app.customer();
     const first = await create('k', contactBody(), own);
     const again = await create('k', contactBody(), own);
     expect(first.headers).not.toHaveProperty('idempotency-replayed');
@@ -29,33 +29,33 @@ describe('the same key', () => {
     expect(await countContacts(own)).toBe(1);
   });
 
-  it('belongs to one customer: another customer may use it too', async () => {
-    const [a, b] = await Promise.all([test.customer(), test.customer()]);
+  test('belongs to one customer: another customer may use it too', async () => {
+    const [a, b] = await Promise.all([app.customer(), app.customer()]);
     const [first, second] = [await create('shared', contactBody(), a), await create('shared', contactBody(), b)];
     expect([first.status, second.status]).toEqual([201, 201]);
     expect(second.headers).not.toHaveProperty('idempotency-replayed');
     expect(second.body.data.id).not.toBe(first.body.data.id);
   });
 
-  it('with a body that differs in any byte is a mismatch and writes nothing', async () => {
-    const own = await test.customer();
+  test('with a body that differs in any byte is a mismatch and writes nothing', async () => {
+    const own = await app.customer();
     await create('k', JSON.stringify(contactBody()), own);
     for (const body of [contactBody({ job_title: 'x' }), `${JSON.stringify(contactBody())} `])
       expect(await create('k', body, own)).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
     expect(await countContacts(own)).toBe(1);
   });
 
-  it('of a failed request runs again', async () => {
+  test('of a failed request runs again', async () => {
     const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
     const key = unique('key');
     expect((await create(key, contactBody({ assigned_to: absent }))).status).toBe(404);
     expect((await create(key, contactBody({ assigned_to: customer.adminId }))).status).toBe(201);
   });
 
-  it('counts as new after 24 hours, and the new response is stored', async () => {
+  test('counts as new after 24 hours, and the new response is stored', async () => {
     const key = unique('key');
     const first = await create(key);
-    await test.owner`
+    await app.owner`
       update idempotency_records set created_at = created_at - interval '24 hours 1 second'
       where customer_id = ${customer.id} and key = ${key}`;
     const second = await create(key, contactBody({ job_title: 'other' }));
@@ -63,9 +63,9 @@ describe('the same key', () => {
     expect((await create(key, contactBody({ job_title: 'other' }))).body).toEqual(second.body);
   });
 
-  it('while its first request still runs is a conflict', async () => {
+  test('while its first request still runs is a conflict', async () => {
     const key = unique('key');
-    const held = test.owner.begin(async (sql) => {
+    const held = app.owner.begin(async (sql) => {
       await sql`select pg_advisory_xact_lock(hashtextextended(${`idempotency:${customer.id}:${key}`}, 0))`;
       return create(key);
     });
@@ -74,13 +74,13 @@ describe('the same key', () => {
   });
 });
 
-it.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is rejected', async (key) => {
+test.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is rejected', async (key) => {
   const before = await countContacts();
   expect(await create(key)).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
   expect(await countContacts()).toBe(before);
 });
 
-it('a key is ignored by calls that create nothing', async () => {
+test('a key is ignored by calls that create nothing', async () => {
   const { body } = await customer.post('/contacts', contactBody());
   const path = `/contacts/${body.data.id}`;
   for (const title of ['a', 'b'])
@@ -103,8 +103,8 @@ describe('over several processes', () => {
     return { status: answer.status, body: await answer.text() };
   };
 
-  it('many callers with the same key have one effect and eventually get the same response', async () => {
-    const servers = await Promise.all([startServerProcess(test.url), startServerProcess(test.url)]);
+  test('many callers with the same key have one effect and eventually get the same response', async () => {
+    const servers = await Promise.all([startServerProcess(app.url), startServerProcess(app.url)]);
     const before = await countContacts();
     const keys = Array.from({ length: 5 }, () => unique('key'));
     const insist = async (server: ServerProcess, key: string): Promise<string> => {
@@ -119,9 +119,9 @@ describe('over several processes', () => {
     expect(await countContacts()).toBe(before + keys.length);
   });
 
-  it('a retry gets the stored response if the process died between commit and response', async () => {
-    const dying = await startServerProcess(test.url, {}, ['test/setup/dying-server.ts']);
-    const living = await startServerProcess(test.url);
+  test('a retry gets the stored response if the process died between commit and response', async () => {
+    const dying = await startServerProcess(app.url, {}, ['test/setup/dying-server.ts']);
+    const living = await startServerProcess(app.url);
     const before = await countContacts();
     const key = unique('key');
     await expect(post(dying, key, { 'x-die-before-answer': '1' })).rejects.toThrow('fetch failed');

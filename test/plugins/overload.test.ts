@@ -4,8 +4,8 @@ import { buildApp } from '../../src/app.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, inject, make, type TestCustomer } from '../setup/factories.ts';
 
-const t = await startApp();
-const app = buildApp({ config: { ...t.config, OVERLOAD_MS: 50 }, db: t.db, catalog: t.catalog });
+const testApp = await startApp();
+const app = buildApp({ config: { ...testApp.config, OVERLOAD_MS: 50 }, db: testApp.db, catalog: testApp.catalog });
 afterAll(() => app.close());
 
 const call = ({ key }: TestCustomer, method: string, path: string, body: object) =>
@@ -18,13 +18,13 @@ function stall(ms: number): void {
 }
 
 test('during an event loop stall only customers with other requests in flight are rejected', async () => {
-  const [busy, gentle] = [await t.customer(), await t.customer()];
+  const [busy, gentle] = [await testApp.customer(), await testApp.customer()];
   const id = await make(busy, '/contacts', contactBody());
-  const session = await t.owner.reserve();
+  const session = await testApp.owner.reserve();
   await session`begin`;
   await session`select from contacts where id = ${id} for update`;
-  const inHand = call(busy, 'PATCH', `/contacts/${id}`, { job_title: 'a' });
-  await expect.poll(() => app.inHand.heldBy(busy.id), { timeout: 10_000 }).toBe(1);
+  const inFlight = call(busy, 'PATCH', `/contacts/${id}`, { job_title: 'a' });
+  await expect.poll(() => app.inFlight.heldBy(busy.id), { timeout: 10_000 }).toBe(1);
 
   const refused = async () => {
     stall(300);
@@ -37,6 +37,6 @@ test('during an event loop stall only customers with other requests in flight ar
 
   await session`rollback`;
   session.release();
-  expect((await inHand).status).toBe(200);
+  expect((await inFlight).status).toBe(200);
   await expect.poll(async () => (await list(busy)).status, { timeout: 10_000 }).toBe(200);
 });

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import type { SharedDatabase } from '../../src/db.ts';
+import type { SharedDatabase } from '../../src/database/db.ts';
 import { mintToken } from '../../src/tokens.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { inject, type Answer } from '../setup/factories.ts';
@@ -17,7 +17,7 @@ const promptMs = 500;
 // test then proves nothing and is repeated.
 describe.skipIf(noRedis)(`the rate limits of two instances with one server ${needRedis}`, { retry: 3 }, () => {
   let redis: RedisProcess;
-  let t: TestApp;
+  let testApp: TestApp;
   let one: FastifyInstance;
   let other: FastifyInstance;
   /** Look-up statements of the other instance. */
@@ -25,7 +25,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
 
   beforeAll(async () => {
     redis = await RedisProcess.start();
-    t = await startApp({
+    testApp = await startApp({
       RATE_LIMITS: 'on',
       RATE_LIMIT_DEFAULT: '6',
       RATE_LIMIT_PROSPECTS: '4',
@@ -34,8 +34,11 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
       TRUST_PROXY: '127.0.0.1',
       REDIS_URL: redis.url,
     });
-    const counted: SharedDatabase = { ...t.db, credentials: (work) => ((statements += 1), t.db.credentials(work)) };
-    [one, other] = [t.app, buildApp({ ...t, db: counted })];
+    const counted: SharedDatabase = {
+      ...testApp.db,
+      credentials: (work) => ((statements += 1), testApp.db.credentials(work)),
+    };
+    [one, other] = [testApp.fastify, buildApp({ ...testApp, db: counted })];
     await other.ready();
   });
   afterAll(() => other?.close());
@@ -61,7 +64,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
 
   /** Returns a function that sends requests with a new key. */
   async function caller(): Promise<(app: FastifyInstance) => Promise<Answer>> {
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     return (app) => inject(app, 'GET', summary, undefined, { authorization: `X-API-Key ${key}` });
   }
 
@@ -90,7 +93,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
   });
 
   test('count a request under several policies', async () => {
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     const list = (app: FastifyInstance) => inject(app, 'POST', '/api/ext/prospect/list', {}, headers);
     expect(leftOf(await list(one))).toEqual({ default: 5, prospects: 3 });
@@ -124,7 +127,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
   });
 
   test('hold for failed logins; a successful login reverts its count', async () => {
-    const { email } = await makeLogin(t.app, (await t.customer()).id);
+    const { email } = await makeLogin(testApp.fastify, (await testApp.customer()).id);
     const headers = { 'x-forwarded-for': freshAddress() };
     const login = (secret: string) => (app: FastifyInstance) =>
       inject(app, 'POST', '/api/auth/login', { email, password: secret }, headers);
@@ -176,7 +179,7 @@ describe.skipIf(noRedis)(`the rate limits of two instances with one server ${nee
     const hurt = await RedisProcess.start();
     if (how === 'killed') await hurt.kill();
     else hurt.freeze();
-    const late = buildApp({ ...t, config: { ...t.config, REDIS_URL: hurt.url } });
+    const late = buildApp({ ...testApp, config: { ...testApp.config, REDIS_URL: hurt.url } });
     try {
       expect(await check(late)).toBe('degraded');
       const call = await caller();

@@ -1,8 +1,8 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
 import { Type } from '@sinclair/typebox';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/config.ts';
-import type { SharedDatabase } from '../../src/db.ts';
+import type { SharedDatabase } from '../../src/database/db.ts';
 import { ShortageBody } from '../../src/schemas/wire.ts';
 import { mintToken, sessionPrefix } from '../../src/tokens.ts';
 import { appWithoutDatabase, declaredRoutes } from '../contract/declared.ts';
@@ -21,8 +21,8 @@ const environment = {
   RATE_LIMIT_UNAUTHENTICATED: '5',
   TRUST_PROXY: '127.0.0.1',
 };
-const t = await startApp(environment);
-const { app, config, db, catalog } = t;
+const testApp = await startApp(environment);
+const { fastify: app, config, db, catalog } = testApp;
 const { documented, hidden } = await declaredRoutes();
 
 const nobody = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
@@ -49,7 +49,7 @@ function expectRefusal(answer: Answer, policy: string): void {
 
 describe('requests with a key', () => {
   test('get the remaining requests in headers, as structured fields', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const first = await customer.get('/customer/summary');
     expect(first.headers['ratelimit-policy']).toBe('"default";q=7;w=60');
     expect(first.headers['ratelimit']).toBe('"default";r=6;t=60');
@@ -59,7 +59,7 @@ describe('requests with a key', () => {
   });
 
   test('get these headers with errors too, and count whatever error they get', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const refused: [number, Answer][] = [
       [404, await customer.get(`/contacts/${nobody}`)],
       [400, await customer.get('/contacts/none')],
@@ -80,7 +80,7 @@ describe('requests with a key', () => {
   };
 
   test('above the limit are rejected until the window ends, with the remaining time', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     expect(await inTurn(8, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 1 });
     const refused = await customer.get('/customer/summary');
     expectRefusal(refused, 'default');
@@ -89,19 +89,19 @@ describe('requests with a key', () => {
   });
 
   test('are limited per key, not per customer', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const other = await customer.withScopes(['customer:read']);
     expect(await inTurn(8, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 1 });
     expect((await other.get('/customer/summary')).status).toBe(200);
   });
 
   test('are counted exactly when they are concurrent', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     expect(await atOnce(30, () => customer.get('/customer/summary'))).toEqual({ 200: 7, 429: 23 });
   });
 
   test('are rejected by the first policy of the table that is exceeded', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const list = () => customer.post('/prospect/list', {});
     expect(await inTurn(4, list)).toEqual({ 201: 4 });
     const refused = await list();
@@ -112,7 +112,7 @@ describe('requests with a key', () => {
   });
 
   test('are rejected before the scope is checked and the body is read', async () => {
-    const narrow = await (await t.customer()).withScopes(['contacts:read']);
+    const narrow = await (await testApp.customer()).withScopes(['contacts:read']);
     expect(await inTurn(8, () => narrow.get('/customer/summary'))).toEqual({ 403: 7, 429: 1 });
     expect(await firstLine(app, '/api/ext/contacts/list', { authorization: `X-API-Key ${narrow.key}` })).toMatch(
       /^HTTP\/1\.1 429 /,
@@ -120,7 +120,7 @@ describe('requests with a key', () => {
   });
 
   test('are not counted on routes that need no key', async () => {
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     for (const [method, path, status] of [
       ['GET', '/healthz', 200],
@@ -155,9 +155,9 @@ describe('each route', () => {
   });
 
   test.each(documented.filter(({ access }) => !('public' in access)))('$name documents its policies', async (route) => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const authorization = route.policies.includes('keys')
-      ? `Bearer ${await openSession(t, customer.id, customer.adminId)}`
+      ? `Bearer ${await openSession(testApp, customer.id, customer.adminId)}`
       : `X-API-Key ${customer.key}`;
     const answer = await inject(app, route.method, route.url.replace(':id', nobody), undefined, { authorization });
     expect(Object.keys(limitsOf(answer))).toEqual(route.policies);
@@ -174,7 +174,7 @@ describe('each route', () => {
   });
 
   test('that starts a job counts dry runs too', async () => {
-    const customer = await t.customer();
+    const customer = await testApp.customer();
     const dryRun = () => customer.post('/service-handler/unlock-contacts', { total_records: 1, dry_run: true });
     expect(await inTurn(3, dryRun)).toEqual({ 200: 3 });
     expectRefusal(await dryRun(), 'jobs');
@@ -184,7 +184,7 @@ describe('each route', () => {
 
 describe('requests with a session', () => {
   test('are counted per user under `keys`', async () => {
-    const { id } = await t.customer();
+    const { id } = await testApp.customer();
     const [one, other] = [await makeSession(app, id), await makeSession(app, id)];
     const list = () => one.call('GET', '/api/api-key');
     expect(leftOf(await list())).toEqual({ keys: 4 });
@@ -197,15 +197,16 @@ describe('requests with a session', () => {
   });
 
   test('of one user are counted together', async () => {
-    const session = await makeSession(app, (await t.customer()).id);
-    const second = await openSession(t, (await customerOf(session.userId))!, session.userId);
+    const session = await makeSession(app, (await testApp.customer()).id);
+    const second = await openSession(testApp, (await customerOf(session.userId))!, session.userId);
     await session.call('GET', '/api/api-key');
     const answer = await inject(app, 'GET', '/api/api-key', undefined, { authorization: `Bearer ${second}` });
     expect(leftOf(answer)).toEqual({ keys: 3 });
   });
 
   const customerOf = async (userId: string) =>
-    (await t.owner<{ customer_id: string }[]>`select customer_id from users where id = ${userId}`)[0]?.customer_id;
+    (await testApp.owner<{ customer_id: string }[]>`select customer_id from users where id = ${userId}`)[0]
+      ?.customer_id;
 });
 
 describe('an address that sends too many requests without a valid credential', () => {
@@ -227,8 +228,8 @@ describe('an address that sends too many requests without a valid credential', (
 
   test('is limited for revoked keys and unknown sessions too', async () => {
     const address = freshAddress();
-    const { key, keyId } = await t.customer();
-    await t.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
+    const { key, keyId } = await testApp.customer();
+    await testApp.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
     expect(await inTurn(6, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 401: 5, 429: 1 });
     const session = { 'x-forwarded-for': address, authorization: `Bearer ${mintToken(sessionPrefix).reveal()}` };
     expectRefusal(await inject(app, 'GET', '/api/api-key', undefined, session), 'unauthenticated');
@@ -236,7 +237,7 @@ describe('an address that sends too many requests without a valid credential', (
 
   test('is still served with a valid key', async () => {
     const address = freshAddress();
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     expect(await inTurn(9, () => callFrom(address))).toEqual({ 401: 5, 429: 4 });
     expect(await inTurn(7, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 200: 7 });
   });
@@ -261,7 +262,7 @@ describe('an address that sends too many requests without a valid credential', (
     const own = buildApp({ config, db: counted, catalog });
     onTestFinished(() => own.close());
     const address = freshAddress();
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     await inTurn(5, () => callFrom(address, undefined, own));
     const storm = atOnce(64, () => callFrom(address, unknownKey(), own));
     const valid = callFrom(address, `X-API-Key ${key}`, own);
@@ -290,7 +291,7 @@ describe('a limit', () => {
 
   test('of 0 is off, the others stay', async () => {
     const own = appWith({ RATE_LIMIT_DEFAULT: '0', RATE_LIMIT_UNAUTHENTICATED: '0' });
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     const answers = await inTurn(20, () => inject(own, 'GET', summary, undefined, headers));
     expect(answers).toEqual({ 200: 20 });
@@ -302,7 +303,7 @@ describe('a limit', () => {
 
   test('of any policy is off with RATE_LIMITS=off', async () => {
     const own = appWith({ RATE_LIMITS: 'off' });
-    const { key } = await t.customer();
+    const { key } = await testApp.customer();
     const headers = { authorization: `X-API-Key ${key}` };
     expect(await inTurn(20, () => inject(own, 'POST', '/api/ext/prospect/list', {}, headers))).toEqual({ 201: 20 });
     expect(limitsOf(await inject(own, 'GET', summary, undefined, headers))).toEqual({});

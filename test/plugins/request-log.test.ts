@@ -10,7 +10,7 @@ import { makeRecords, password } from '../contract/records.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, inject } from '../setup/factories.ts';
 
-const t = await startApp();
+const app = await startApp();
 const root = join(import.meta.dirname, '..', '..');
 
 describe('x-request-id', () => {
@@ -28,15 +28,15 @@ describe('x-request-id', () => {
   ];
 
   test.each(calls)('is in the response to %s %s', async (method, path, body) => {
-    const own = await inject(t.app, method, path, body);
+    const own = await inject(app.fastify, method, path, body);
     expect(own.headers['x-request-id']).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
-    const given = await inject(t.app, method, path, body, { 'x-request-id': 'Job_7.retry-2' });
+    const given = await inject(app.fastify, method, path, body, { 'x-request-id': 'Job_7.retry-2' });
     expect(given.headers['x-request-id']).toBe('Job_7.retry-2');
   });
 
   test('is a new one for each request', async () => {
     const ids = await Promise.all(
-      Array.from({ length: 20 }, async () => (await inject(t.app, 'GET', '/healthz')).headers['x-request-id']),
+      Array.from({ length: 20 }, async () => (await inject(app.fastify, 'GET', '/healthz')).headers['x-request-id']),
     );
     expect(new Set(ids).size).toBe(20);
   });
@@ -44,21 +44,21 @@ describe('x-request-id', () => {
   test("is the caller's only if it is well-formed", async () => {
     const harmful = ['', 'x'.repeat(65), 'a b', 'a\tb', 'ä', '<script>', 'a,b', '{}', 'a;b'];
     for (const given of harmful) {
-      const { headers } = await inject(t.app, 'GET', '/healthz', undefined, { 'x-request-id': given });
+      const { headers } = await inject(app.fastify, 'GET', '/healthz', undefined, { 'x-request-id': given });
       expect(headers['x-request-id'], given).toMatch(/^[0-9a-f-]{36}$/);
     }
     const longest = 'x'.repeat(64);
-    const { headers } = await inject(t.app, 'GET', '/healthz', undefined, { 'x-request-id': longest });
+    const { headers } = await inject(app.fastify, 'GET', '/healthz', undefined, { 'x-request-id': longest });
     expect(headers['x-request-id']).toBe(longest);
   });
 });
 
 describe('the log', () => {
   test('has a JSON line for every response, and no secret', async () => {
-    const { customer, adminEmail } = await makeRecords(t);
+    const { customer, adminEmail } = await makeRecords(app);
     const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
       cwd: root,
-      env: { PATH: process.env['PATH'], LOG_LEVEL: 'trace', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: t.url },
+      env: { PATH: process.env['PATH'], LOG_LEVEL: 'trace', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: app.url },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));

@@ -5,12 +5,12 @@ import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type SharedDatabase } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
 
-const t = await startApp();
+const testApp = await startApp();
 const limits = {
   LOG_LEVEL: 'silent',
   OVERLOAD_MS: '0',
@@ -25,10 +25,10 @@ let db: SharedDatabase;
 let app: FastifyInstance;
 
 beforeAll(async () => {
-  customer = await t.customer();
-  const config = parseConfig({ ...limits, DATABASE_URL: t.url });
-  db = openDatabase(config, t.url);
-  app = buildApp({ config, db, catalog: t.catalog });
+  customer = await testApp.customer();
+  const config = parseConfig({ ...limits, DATABASE_URL: testApp.url });
+  db = openDatabase(config, testApp.url);
+  app = buildApp({ config, db, catalog: testApp.catalog });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });
 afterAll(async () => {
@@ -38,7 +38,7 @@ afterAll(async () => {
 
 /** Locks a table against readers until the returned function is called. */
 async function lockTable(table: string): Promise<() => Promise<void>> {
-  const session = await t.owner.reserve();
+  const session = await testApp.owner.reserve();
   await session`begin`;
   await session`lock table ${session(table)} in access exclusive mode`;
   return async () => {
@@ -52,7 +52,7 @@ async function waiting(): Promise<number> {
   const { count } = await asSuperuser(
     (sql) => sql`
       select from pg_stat_activity
-      where datname = ${new URL(t.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
+      where datname = ${new URL(testApp.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
   );
   return count;
 }
@@ -143,8 +143,8 @@ describe('a caller that hangs up', () => {
   let other: FastifyInstance;
 
   beforeAll(async () => {
-    const patient = parseConfig({ ...limits, REQUEST_TIMEOUT_MS: '60000', DATABASE_URL: t.url });
-    other = buildApp({ config: patient, db, catalog: t.catalog });
+    const patient = parseConfig({ ...limits, REQUEST_TIMEOUT_MS: '60000', DATABASE_URL: testApp.url });
+    other = buildApp({ config: patient, db, catalog: testApp.catalog });
     await other.listen({ host: '127.0.0.1', port: 0 });
   });
   afterAll(() => other.close());
@@ -155,7 +155,7 @@ describe('a caller that hangs up', () => {
     await expect.poll(waiting, patience).toBe(1);
     for (const socket of sockets) socket.destroy();
     await expect.poll(waiting, patience).toBe(0);
-    await expect.poll(() => other.inHand.taken, patience).toBe(0);
+    await expect.poll(() => other.inFlight.taken, patience).toBe(0);
     await release();
     expect((await customer.post('/contacts/list', filtered)).status).toBe(200);
   });
@@ -175,7 +175,7 @@ describe('a caller that hangs up', () => {
     const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Late' }));
     await expect.poll(waiting, patience).toBe(1);
     socket.destroy();
-    await expect.poll(() => app.inHand.taken, patience).toBe(0);
+    await expect.poll(() => app.inFlight.taken, patience).toBe(0);
     await expect.poll(waiting, patience).toBe(0);
     await release();
     expect((await customer.post('/contacts/list', { filters: { last_name: 'Late' } })).body).toEqual([]);

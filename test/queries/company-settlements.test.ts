@@ -1,9 +1,9 @@
 import { randomInt } from 'node:crypto';
-import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { settleCompanies } from '../../src/jobs/settle-companies.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { settleBatch } from '../../src/queries/company-settlements.ts';
-import { changeContact } from '../../src/queries/contacts.ts';
+import { updateContact } from '../../src/queries/contacts.ts';
 import { syncProspects } from '../../src/queries/crm-sync.ts';
 import { person } from '../catalog/people.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
@@ -24,14 +24,14 @@ import { recount } from './recount.ts';
 // Tests companies that are too large to be changed or deleted with all their contacts in one transaction. No worker
 // runs unless a test starts one, and reads must be exact until a worker settles the contacts.
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  test = await startApp({ RATE_LIMITS: 'off' });
+  app = await startApp({ RATE_LIMITS: 'off' });
 });
 beforeEach(async () => {
-  customer = await test.customer();
+  customer = await app.customer();
 });
 
 /** Number of contacts of a large company. A small company has up to 500. */
@@ -61,13 +61,13 @@ const rulesets = [
  */
 async function companyOf(contacts: number, body: object = {}): Promise<string> {
   const id = await make(customer, '/company', companyBody({ company_name: 'Acme', industry: 'Mining', ...body }));
-  await test.owner`
+  await app.owner`
     insert into contacts (customer_id, first_name, last_name, work_email, job_title, company_id, updated_at, folded)
     select ${customer.id}, 'Ada', 'Lovelace', 'ada' || n || '@example.com', title, ${id}, ${long}::timestamptz + n * interval '-1 second',
       jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada' || n || '@example.com', 'job_title', lower(title),
         'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
     from (select n, (${titles}::text[])[1 + n % 3] as title from generate_series(1, ${contacts}::int) n) one`;
-  await test.owner`
+  await app.owner`
     insert into counters values (${customer.id}, 'contacts', 0, ${contacts})
     on conflict (customer_id, counted, shard) do update set records = counters.records + excluded.records`;
   return id;
@@ -81,11 +81,11 @@ async function makeLists(): Promise<string[]> {
 
 const contactsOf = async (company: string): Promise<string[]> =>
   (
-    await test.owner`select id from contacts where customer_id = ${customer.id} and company_id = ${company} order by id`
+    await app.owner`select id from contacts where customer_id = ${customer.id} and company_id = ${company} order by id`
   ).map(({ id }) => id as string);
 const isSettling = async (): Promise<boolean> =>
-  (await test.owner`select from company_settlements where customer_id = ${customer.id}`).count > 0;
-const settleSome = (size: number, by = customer) => test.db.transaction((sql) => settleBatch(sql, by.id, size));
+  (await app.owner`select from company_settlements where customer_id = ${customer.id}`).count > 0;
+const settleSome = (size: number, by = customer) => app.db.transaction((sql) => settleBatch(sql, by.id, size));
 
 async function settleAll(size: number, by = customer): Promise<void> {
   let outcome = await settleSome(size, by);
@@ -120,7 +120,7 @@ const sorted = (some: readonly string[]): string[] => some.toSorted().toReversed
  * meanwhile.
  */
 async function expectExact(): Promise<void> {
-  const { lists, contacts, companies } = await recount(test.owner, customer.id);
+  const { lists, contacts, companies } = await recount(app.owner, customer.id);
   expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
   const shown = new Map<string, number>(
     (await customer.post('/list-contact/list', { limit: 100 })).body.map(
@@ -157,7 +157,7 @@ async function expectOrderedByTime(all: number): Promise<void> {
 /** Expects that the rows themselves are right after all contacts are settled. */
 async function expectSettled(): Promise<void> {
   expect(await isSettling()).toBe(false);
-  for (const { kept, members, shouldBe, wrong, isFilling } of (await recount(test.owner, customer.id)).lists) {
+  for (const { kept, members, shouldBe, wrong, isFilling } of (await recount(app.owner, customer.id)).lists) {
     if (isFilling) continue;
     expect(wrong).toEqual([]);
     expect(members).toEqual(shouldBe);
@@ -167,11 +167,11 @@ async function expectSettled(): Promise<void> {
 }
 
 describe('a change of a large company', () => {
-  it('waits for no lock on its contacts, and every read is exact while they are settled', async () => {
+  test('waits for no lock on its contacts, and every read is exact while they are settled', async () => {
     const company = await companyOf(large);
     await makeLists();
     const [first] = await contactsOf(company);
-    const writer = await test.owner.reserve();
+    const writer = await app.owner.reserve();
     await writer`begin`;
     await writer`select from contacts where id = ${first!} for update`;
     const renamed = await customer.patch(`/company/${company}`, { company_name: 'Globex', industry: 'Food' });
@@ -188,24 +188,24 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('is settled for a contact only after an earlier write of this contact has ended', async () => {
+  test('is settled for a contact only after an earlier write of this contact has ended', async () => {
     const company = await companyOf(large);
     await makeLists();
     const [first] = await contactsOf(company);
     let settling: Promise<void> | undefined;
-    await test.db.transaction(async (sql) => {
-      await changeContact(sql, customer.id, first!, { job_title: 'Engineer' });
+    await app.db.transaction(async (sql) => {
+      await updateContact(sql, customer.id, first!, { job_title: 'Engineer' });
       expect((await customer.patch(`/company/${company}`, { company_name: 'Globex', industry: 'Food' })).status).toBe(
         200,
       );
       settling = settleAll(300);
-      await somebodyWaitsFor(sql, test.owner);
+      await somebodyWaitsFor(sql, app.owner);
     });
     await settling;
     await expectSettled();
   });
 
-  it('leaves nothing to settle if no list uses the changed fields', async () => {
+  test('leaves nothing to settle if no list uses the changed fields', async () => {
     const company = await companyOf(large);
     await customer.post('/list-contact', { name: 'By title', rules: rulesets[5] });
     await customer.post('/list-contact', { name: 'By industry', rules: rulesets[1] });
@@ -217,7 +217,7 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('is exact in the counts of manual members and members by rule while contacts are written', async () => {
+  test('is exact in the counts of manual members and members by rule while contacts are written', async () => {
     const company = await companyOf(large);
     const lists = await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
@@ -239,7 +239,7 @@ describe('a change of a large company', () => {
     await expectSettled();
   });
 
-  it('stays exact while rules change and lists are duplicated or deleted', async () => {
+  test('stays exact while rules change and lists are duplicated or deleted', async () => {
     const company = await companyOf(2_500); // so many that a worker also fills lists whose rules change
     const lists = await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
@@ -254,7 +254,7 @@ describe('a change of a large company', () => {
     await expectExact();
   });
 
-  it('changes the tags of lists at once, and settling does not change them again', async () => {
+  test('changes the tags of lists at once, and settling does not change them again', async () => {
     const company = await companyOf(large);
     const [list] = await makeLists();
     const tag = async () => (await customer.get(`/list-contact/${list!}`)).headers['etag'] as string;
@@ -269,10 +269,10 @@ describe('a change of a large company', () => {
     expect((await change(meanwhile)).status).toBe(200);
   });
 
-  it('lets a verification of a list cover exactly the members that the list shows', async () => {
+  test('lets a verification of a list cover exactly the members that the list shows', async () => {
     const company = await companyOf(large);
     const lists = await makeLists();
-    await grant(test.app, customer.id, 'verification', 10_000);
+    await grant(app.fastify, customer.id, 'verification', 10_000);
     await customer.patch(`/company/${company}`, { industry: 'Food' });
     await make(
       customer,
@@ -290,7 +290,7 @@ describe('a change of a large company', () => {
 });
 
 describe('a deletion of a large company', () => {
-  it('waits for no lock on its contacts, and is complete for every reader at once', async () => {
+  test('waits for no lock on its contacts, and is complete for every reader at once', async () => {
     const company = await companyOf(large);
     await companyOf(3, { company_name: 'Globex' });
     await makeLists();
@@ -301,7 +301,7 @@ describe('a deletion of a large company', () => {
       await opportunityBody(customer, { company_id: company }),
     );
     const before = (await customer.get(`/contacts/${second!}`)).headers['etag'] as string;
-    const writer = await test.owner.reserve();
+    const writer = await app.owner.reserve();
     await writer`begin`;
     await writer`select from contacts where id = ${first!} for update`;
     expect((await customer.delete(`/company/${company}`)).status).toBe(200);
@@ -341,11 +341,11 @@ describe('a deletion of a large company', () => {
     }
     await settleAll(150);
     await expectSettled();
-    expect((await test.owner`select from companies where id = ${company}`).count).toBe(0);
+    expect((await app.owner`select from companies where id = ${company}`).count).toBe(0);
     expect((await customer.get(`/opportunities/${opportunity}`)).body.company_id).toBeNull();
   });
 
-  it('shows each contact and opportunity in its final state at once: settling changes no tag', async () => {
+  test('shows each contact and opportunity in its final state at once: settling changes no tag', async () => {
     const company = await companyOf(large);
     const opportunity = await make(
       customer,
@@ -367,11 +367,11 @@ describe('a deletion of a large company', () => {
     expect(changed.status).toBe(200);
   });
 
-  it('detaches all of many opportunities', async () => {
+  test('detaches all of many opportunities', async () => {
     const company = await companyOf(1);
     const body = await opportunityBody(customer, { company_id: company });
     const first = await make(customer, '/opportunities', body);
-    await test.owner`
+    await app.owner`
       insert into opportunities (customer_id, name, priority, stage_id, company_id, user_id_assigned, estimated_closing_date, close_date)
       select customer_id, name, priority, stage_id, company_id, user_id_assigned, estimated_closing_date, close_date
       from opportunities, generate_series(1, 600)
@@ -383,11 +383,11 @@ describe('a deletion of a large company', () => {
     expect(meanwhile.every(({ company_id }: { company_id: string | null }) => company_id === null)).toBe(true);
     await settleAll(100);
     expect(await list()).toEqual(meanwhile);
-    expect((await test.owner`select from opportunities where company_id = ${company}`).count).toBe(0);
+    expect((await app.owner`select from opportunities where company_id = ${company}`).count).toBe(0);
     await expectSettled();
   });
 
-  it('after an unsettled change settles both', async () => {
+  test('after an unsettled change settles both', async () => {
     const company = await companyOf(large);
     await makeLists();
     await customer.patch(`/company/${company}`, { company_name: 'Globex' });
@@ -398,13 +398,13 @@ describe('a deletion of a large company', () => {
     await expectSettled();
   });
 
-  it('leaves its contacts without a company when prospects are synchronised', async () => {
+  test('leaves its contacts without a company when prospects are synchronised', async () => {
     const company = await companyOf(large);
     const [first] = await contactsOf(company);
     const { work_email } = (await customer.get(`/contacts/${first!}`)).body;
     await customer.delete(`/company/${company}`);
     const prospect = person({ work_email, emails: [work_email], job_company_name: 'Other' });
-    const synced = await test.db.transaction((sql) => syncProspects(sql, customer.id, [prospect]));
+    const synced = await app.db.transaction((sql) => syncProspects(sql, customer.id, [prospect]));
     expect(synced.get(prospect._id)).toBe(first);
     expect((await customer.get(`/contacts/${first!}`)).body.company.company_name).toBe('Other');
     await settleAll(300);
@@ -412,7 +412,7 @@ describe('a deletion of a large company', () => {
     await expectSettled();
   });
 
-  it('keeps pages by time exact for a cursor from before the deletion', async () => {
+  test('keeps pages by time exact for a cursor from before the deletion', async () => {
     const company = await companyOf(large);
     const order_by = { updated_at: 'DESC' };
     const first = await customer.post('/contacts/list', { order_by, paginate: { limit: 100 } });
@@ -429,8 +429,8 @@ describe('a deletion of a large company', () => {
 });
 
 describe('workers', () => {
-  const startWorker = () => startServerProcess(test.url, {}, ['src/cli.ts', 'work', '--json']);
-  it('settle the contacts of a deleted company, and resume where a worker was killed in the middle of a batch', async () => {
+  const startWorker = () => startServerProcess(app.url, {}, ['src/cli.ts', 'work', '--json']);
+  test('settle the contacts of a deleted company, and resume where a worker was killed in the middle of a batch', async () => {
     const company = await companyOf(1_500);
     const list = (await customer.post('/list-contact', { name: 'None', rules: [rulesets[2]![0]!] })).body.id;
     const count = async (): Promise<number> => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
@@ -439,19 +439,19 @@ describe('workers', () => {
     const late = (await contactsOf(company)).at(-1)!;
     await customer.delete(`/company/${company}`);
     expect(await count()).toBe(1_500);
-    const writer = await test.owner.reserve();
+    const writer = await app.owner.reserve();
     await writer`begin`;
     await writer`select from contacts where id = ${late} for update`;
     const [us] = await writer<[{ pid: number }]>`select pg_backend_pid() as pid`;
     const worker = await startWorker();
-    const waiting = () => test.owner`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;
+    const waiting = () => app.owner`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;
     await vi.waitFor(async () => expect((await waiting()).count).toBeGreaterThan(0), { timeout: 60_000, interval: 20 });
     expect(await attached()).toBeLessThan(1_500);
     await worker.stop('SIGKILL');
     await writer`rollback`;
     writer.release();
     expect(await count()).toBe(1_500);
-    await test.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    await app.owner`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
     const next = await startWorker();
     await vi.waitFor(async () => expect(await isSettling()).toBe(false), { timeout: 60_000, interval: 50 });
     expect(await next.stop()).toBe(0);
@@ -459,25 +459,25 @@ describe('workers', () => {
     await expectSettled();
   });
 
-  it('get a turn from the sweep if none is queued', async () => {
+  test('get a turn from the sweep if none is queued', async () => {
     const company = await companyOf(large);
     await customer.delete(`/company/${company}`);
-    await test.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
-    await sweepJobs(contextOf(test), {});
-    await sweepJobs(contextOf(test), {});
-    expect(await waitingMessages(test, 'settle-companies', customer.id)).toBe(1);
-    await settleCompanies()(contextOf(test), { customerId: customer.id });
+    await app.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
+    await sweepJobs(contextOf(app), {});
+    await sweepJobs(contextOf(app), {});
+    expect(await waitingMessages(app, 'settle-companies', customer.id)).toBe(1);
+    await settleCompanies()(contextOf(app), { customerId: customer.id });
     await expectSettled();
   });
 
-  it('leave the remaining work of a long turn to another turn, and never settle the same customer at once', async () => {
+  test('leave the remaining work of a long turn to another turn, and never settle the same customer at once', async () => {
     const company = await companyOf(large);
     await customer.delete(`/company/${company}`);
-    await test.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
-    await settleCompanies(0)(contextOf(test), { customerId: customer.id });
+    await app.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
+    await settleCompanies(0)(contextOf(app), { customerId: customer.id });
     expect(await isSettling()).toBe(true);
-    expect(await waitingMessages(test, 'settle-companies', customer.id)).toBe(1);
-    await test.db.transaction(async (sql) => {
+    expect(await waitingMessages(app, 'settle-companies', customer.id)).toBe(1);
+    await app.db.transaction(async (sql) => {
       await settleBatch(sql, customer.id, 10);
       expect(await settleSome(10)).toBe('busy');
     });
@@ -508,7 +508,7 @@ describe('racing', () => {
     return customer.patch(`/list-contact/${pick(world.lists)}`, { rules: pick(rulesets) });
   }
 
-  it('writes of companies, contacts and rules leave every read exact while workers settle', async () => {
+  test('writes of companies, contacts and rules leave every read exact while workers settle', async () => {
     const companies = [await companyOf(large), await companyOf(large), await companyOf(large), await companyOf(20)];
     const lists = await makeLists();
     const contacts = (await Promise.all(companies.map(contactsOf))).flatMap((some) => some.slice(0, 40));

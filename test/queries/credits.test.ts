@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import type { Transaction } from '../../src/database/db.ts';
 import {
   adjustCredits,
   chargeCredits,
@@ -7,19 +8,18 @@ import {
   reserveCredits,
 } from '../../src/queries/credits.ts';
 import { insertJob } from '../../src/queries/jobs.ts';
-import type { Transaction } from '../../src/db.ts';
 import { patient, startApp } from '../setup/app.ts';
 import { grant } from '../setup/factories.ts';
 
-const test = await startApp(patient);
+const app = await startApp(patient);
 const pool = 'subscription';
 
-const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => test.db.transaction(work);
+const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => app.db.transaction(work);
 
 /** Creates a customer with this many credits and a job that has reserved nothing. */
 async function spender(amount: number): Promise<{ id: string; job: string }> {
-  const { id } = await test.customer();
-  if (amount > 0) await grant(test.app, id, pool, amount);
+  const { id } = await app.customer();
+  if (amount > 0) await grant(app.fastify, id, pool, amount);
   return { id, job: await jobOf(id) };
 }
 
@@ -40,20 +40,20 @@ const reserve = (id: string, job: string, amount: number) =>
   inTransaction((sql) => reserveCredits(sql, id, job, { pool, amount }));
 
 async function balanceOf(id: string): Promise<{ available: number; reserved: number }> {
-  const [row] = await test.owner<[{ available: number; reserved: number }]>`
+  const [row] = await app.owner<[{ available: number; reserved: number }]>`
     select available::integer, reserved::integer from credit_balances where customer_id = ${id} and pool = ${pool}`;
   return { ...row };
 }
 
 /** Returns the ledger as text, oldest entry first: `kind amount → balance/reserved`. */
 async function ledgerOf(id: string): Promise<string[]> {
-  const entries = await test.owner`
+  const entries = await app.owner`
     select kind, amount, balance_after, reserved_after from credit_entries where customer_id = ${id} order by number`;
   return entries.map((one) => `${one['kind']} ${one['amount']} → ${one['balance_after']}/${one['reserved_after']}`);
 }
 
 describe('the ledger', () => {
-  it('has an entry for every change of a balance, with the balances after it', async () => {
+  test('has an entry for every change of a balance, with the balances after it', async () => {
     const { id, job } = await spender(100);
     await reserve(id, job, 30);
     await inTransaction(async (sql) => {
@@ -71,7 +71,7 @@ describe('the ledger', () => {
     expect(await balanceOf(id)).toEqual({ available: 80, reserved: 0 });
   });
 
-  it('has no entry for an amount of 0', async () => {
+  test('has no entry for an amount of 0', async () => {
     const { id, job } = await spender(1);
     await reserve(id, job, 0);
     await inTransaction(async (sql) => {
@@ -81,14 +81,14 @@ describe('the ledger', () => {
     expect(await ledgerOf(id)).toHaveLength(1);
   });
 
-  it('of one customer or pool is not changed by another customer or pool', async () => {
+  test('of one customer or pool is not changed by another customer or pool', async () => {
     const [{ id }, other] = [await spender(5), await spender(7)];
-    await grant(test.app, id, 'verification', 9);
+    await grant(app.fastify, id, 'verification', 9);
     expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
     expect(await balanceOf(other.id)).toEqual({ available: 7, reserved: 0 });
   });
 
-  it('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
+  test('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
     const { id } = await spender(1_000);
     const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
     await Promise.all(
@@ -100,7 +100,7 @@ describe('the ledger', () => {
         });
       }),
     );
-    const broken = await test.owner`
+    const broken = await app.owner`
       select number
       from (
         select number, kind, amount, balance_after, reserved_after,
@@ -118,7 +118,7 @@ describe('the ledger', () => {
     expect(await balanceOf(id)).toEqual({ available: 1_000 - 3 * 45, reserved: 0 });
   });
 
-  it('cannot be updated, deleted from or truncated by the service', async () => {
+  test('cannot be updated, deleted from or truncated by the service', async () => {
     const { id } = await spender(5);
     const forbidden = [
       `update credit_entries set amount = 6 where customer_id = '${id}'`,
@@ -136,7 +136,7 @@ describe('the ledger', () => {
 });
 
 describe('a reservation', () => {
-  it('of more than the available credits is rejected with the available amount, and writes nothing', async () => {
+  test('of more than the available credits is rejected with the available amount, and writes nothing', async () => {
     const { id, job } = await spender(5);
     const shortage = { required: 6, available: 5, pool };
     await expect(reserve(id, job, 6)).rejects.toMatchObject({ code: 'insufficient_credits', shortage });
@@ -144,7 +144,7 @@ describe('a reservation', () => {
     expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
   });
 
-  it('never takes the same credits twice: of concurrent reservations only as many succeed as there are credits for', async () => {
+  test('never takes the same credits twice: of concurrent reservations only as many succeed as there are credits for', async () => {
     const { id } = await spender(20);
     const jobs = await Promise.all(Array.from({ length: 50 }, () => jobOf(id)));
     const outcomes = await Promise.allSettled(jobs.map((job) => reserve(id, job, 1)));
@@ -152,7 +152,7 @@ describe('a reservation', () => {
     expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
   });
 
-  it('is made once and released once per job, by constraint', async () => {
+  test('is made once and released once per job, by constraint', async () => {
     const { id, job } = await spender(50);
     await reserve(id, job, 20);
     await expect(reserve(id, job, 20)).rejects.toThrow(/credit_entries_once_a_job/);
@@ -162,7 +162,7 @@ describe('a reservation', () => {
     expect(await balanceOf(id)).toEqual({ available: 35, reserved: 15 });
   });
 
-  it('cannot be overdrawn, by constraint', async () => {
+  test('cannot be overdrawn, by constraint', async () => {
     const { id, job } = await spender(50);
     await reserve(id, job, 20);
     const charge = inTransaction((sql) => chargeCredits(sql, id, job, { pool, amount: 21 }));
@@ -172,7 +172,7 @@ describe('a reservation', () => {
 });
 
 describe('an adjustment', () => {
-  it('takes only available credits', async () => {
+  test('takes only available credits', async () => {
     const { id, job } = await spender(50);
     await reserve(id, job, 20);
     const adjust = (amount: number) => inTransaction((sql) => adjustCredits(sql, id, { pool, amount, note: null }));
@@ -181,7 +181,7 @@ describe('an adjustment', () => {
     expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
   });
 
-  it('or a grant leaves no entry when its transaction rolls back', async () => {
+  test('or a grant leaves no entry when its transaction rolls back', async () => {
     const { id } = await spender(50);
     const undone = inTransaction(async (sql) => {
       await grantCredits(sql, id, { pool, amount: 5, note: null });

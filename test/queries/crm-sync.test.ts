@@ -7,16 +7,16 @@ import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { recount } from './recount.ts';
 
-let t: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 beforeAll(async () => {
-  t = await startApp();
+  app = await startApp();
 });
 beforeEach(async () => {
-  customer = await t.customer();
+  customer = await app.customer();
 });
 
-const sync = (prospects: Prospect[]) => t.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
+const sync = (prospects: Prospect[]) => app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
 /** Synchronises one prospect and returns its contact. */
 const synced = async (prospect: Prospect) => read((await sync([prospect])).get(prospect._id)!);
 const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
@@ -25,7 +25,7 @@ const count = async (what: 'contacts' | 'company'): Promise<number> =>
 
 /** Expects that all counts and memberships equal those computed anew from the rows. */
 async function expectExact(): Promise<void> {
-  const { contacts, companies, lists } = await recount(t.owner, customer.id);
+  const { contacts, companies, lists } = await recount(app.owner, customer.id);
   expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
   for (const { kept, members, shouldBe, wrong } of lists) {
     expect(wrong).toEqual([]);
@@ -151,7 +151,7 @@ test('of several contacts with the same email the oldest is used', async () => {
 });
 
 test('a contact of another customer does not change', async () => {
-  const other = await t.customer();
+  const other = await app.customer();
   const theirs = await make(other, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
   const before = (await other.get(`/contacts/${theirs}`)).body;
   await synced(person());
@@ -257,7 +257,7 @@ test('lists with rules and all counts are right after each batch', async () => {
   await expectExact();
   await sync(prospects);
   await expectExact();
-  const { lists, contacts } = await recount(t.owner, customer.id);
+  const { lists, contacts } = await recount(app.owner, customer.id);
   expect(contacts.real).toBe(31);
   for (const { members } of lists) expect(members.length).toBeGreaterThan(3);
 });

@@ -1,4 +1,4 @@
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { fillLists } from '../../src/jobs/fill-list.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { contextOf } from '../jobs/working.ts';
@@ -9,7 +9,7 @@ import { recount } from './recount.ts';
 // Lists that are too large to be deleted or copied in one transaction. No worker runs unless a test starts one: all
 // reads must be exact even if no worker ever runs.
 
-let test: TestApp;
+let app: TestApp;
 let customer: TestCustomer;
 let contacts: string[];
 let list: string;
@@ -18,14 +18,14 @@ let list: string;
 const large = 2_150;
 
 beforeAll(async () => {
-  test = await startApp({ RATE_LIMITS: 'off' });
+  app = await startApp({ RATE_LIMITS: 'off' });
 });
 const makeList = async (name: string): Promise<string> => (await customer.post('/list-contact', { name })).body.id;
 
 beforeEach(async () => {
-  customer = await test.customer();
+  customer = await app.customer();
   list = await makeList('Large');
-  const made = await test.owner<{ id: string }[]>`
+  const made = await app.owner<{ id: string }[]>`
     insert into contacts (customer_id, first_name, last_name, work_email, job_title, folded)
     select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', title,
       jsonb_build_object('first_name', 'ada', 'last_name', 'lovelace', 'work_email', 'ada@example.com', 'job_title', lower(title),
@@ -33,16 +33,16 @@ beforeEach(async () => {
     from (select (array['Engineer', 'Clerk'])[1 + n % 2] as title from generate_series(1, ${large}::int) n) one
     returning id`;
   contacts = made.map(({ id }) => id).toSorted();
-  await test.owner`
+  await app.owner`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
     select ${customer.id}, ${list}, unnest(${contacts}::uuid[]), true, false`;
-  await test.owner`
+  await app.owner`
     insert into counters (customer_id, counted, shard, records)
     values (${customer.id}, 'contacts', 0, ${large}), (${customer.id}, ${list}, 0, ${large})`;
 });
 
 /** Fills all lists, as a worker does. */
-const work = (): Promise<void> => fillLists(60)(contextOf(test), { customerId: customer.id });
+const work = (): Promise<void> => fillLists(60)(contextOf(app), { customerId: customer.id });
 
 const duplicate = async (id = list): Promise<string> => {
   const answer = await customer.post('/list-contact/duplicate', { list_id: id, new_name: 'Copy' });
@@ -78,20 +78,20 @@ const countOf = async (filters: object): Promise<number> =>
 
 /** Expects stored members and counts to be exact, no list to be filling, and no copied members to wait. */
 async function expectSettled(): Promise<void> {
-  const { lists, orphans } = await recount(test.owner, customer.id);
+  const { lists, orphans } = await recount(app.owner, customer.id);
   expect(orphans).toEqual([]);
   for (const { isFilling, kept, members, shouldBe } of lists) {
     expect([isFilling, kept]).toEqual([false, shouldBe.length]);
     expect(members).toEqual(shouldBe);
   }
-  expect(await test.owner`select from copied_members where customer_id = ${customer.id}`).toHaveLength(0);
+  expect(await app.owner`select from copied_members where customer_id = ${customer.id}`).toHaveLength(0);
 }
 
 describe('a copy of a large list', () => {
-  it('has all members at once, and the same members after a worker has written them', async () => {
+  test('has all members at once, and the same members after a worker has written them', async () => {
     const copy = await duplicate();
     expect(await membersOf(copy)).toEqual(contacts);
-    expect(await test.owner`select from list_members where list_id = ${copy}`).toHaveLength(0);
+    expect(await app.owner`select from list_members where list_id = ${copy}`).toHaveLength(0);
     expect(await listsOf(contacts[0]!)).toEqual([list, copy].toSorted());
     await work();
     expect(await membersOf(copy)).toEqual(contacts);
@@ -99,7 +99,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('is independent of the original at once: each changes alone, and changes of contacts reach both', async () => {
+  test('is independent of the original at once: each changes alone, and changes of contacts reach both', async () => {
     const copy = await duplicate();
     const [removed, deleted, left, again, kept, ...others] = contacts.toReversed() as [
       string,
@@ -127,7 +127,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('has the original’s rules too', async () => {
+  test('has the original’s rules too', async () => {
     await customer.patch(`/list-contact/${list}`, {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
     });
@@ -144,7 +144,7 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('accepts new rules and loses rules while its members are written', async () => {
+  test('accepts new rules and loses rules while its members are written', async () => {
     const copy = await duplicate();
     for (const value of ['Engineer', 'Baker'])
       await customer.patch(`/list-contact/${copy}`, { rules: [{ field: 'job_title', operator: 'equals', value }] });
@@ -156,17 +156,17 @@ describe('a copy of a large list', () => {
     await expectSettled();
   });
 
-  it('is verified with all its members', async () => {
+  test('is verified with all its members', async () => {
     const copy = await duplicate();
-    await grant(test.app, customer.id, 'verification', 10);
+    await grant(app.fastify, customer.id, 'verification', 10);
     const job = (await customer.post(`/list-contact/verify-contacts/${copy}`)).body.data.id;
-    const [input] = await test.owner<
+    const [input] = await app.owner<
       { contact_ids: string[] }[]
     >`select contact_ids from job_inputs where job_id = ${job}`;
     expect(input!.contact_ids.toSorted()).toEqual(contacts);
   });
 
-  it('stays exact when contacts are deleted, removed and added while workers write its members', async () => {
+  test('stays exact when contacts are deleted, removed and added while workers write its members', async () => {
     const copy = await duplicate();
     const removed = new Set<string>();
     const chosen = contacts.filter((_, i) => i % 50 === 0);
@@ -182,7 +182,7 @@ describe('a copy of a large list', () => {
     await Promise.all([
       write(),
       ...[1, 2].map(async () => {
-        while ((await test.db.transaction((sql) => fillNextBatch(sql, customer.id))) !== 'done');
+        while ((await app.db.transaction((sql) => fillNextBatch(sql, customer.id))) !== 'done');
       }),
     ]);
     await work();
@@ -192,7 +192,7 @@ describe('a copy of a large list', () => {
 });
 
 describe('a large list that is deleted', () => {
-  it('disappears from all reads at once, and a worker removes its rows', async () => {
+  test('disappears from all reads at once, and a worker removes its rows', async () => {
     const other = await makeList('Other');
     await change('add', other, contacts.slice(0, 3));
     const etag = (await customer.get(`/list-contact/${list}`)).headers['etag'] as string;
@@ -221,24 +221,24 @@ describe('a large list that is deleted', () => {
     await work();
     await seen();
     await expectSettled();
-    expect(await test.owner`select from lists where customer_id = ${customer.id}`).toHaveLength(1);
-    expect(await test.owner`select from list_members where list_id = ${list}`).toHaveLength(0);
+    expect(await app.owner`select from lists where customer_id = ${customer.id}`).toHaveLength(1);
+    expect(await app.owner`select from list_members where list_id = ${list}`).toHaveLength(0);
   });
 
-  it('gets no new members by its rules', async () => {
+  test('gets no new members by its rules', async () => {
     await customer.patch(`/list-contact/${list}`, {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
     });
     await work();
     await customer.delete(`/list-contact/${list}`);
     const fresh = await make(customer, '/contacts', contactBody({ job_title: 'Baker' }));
-    expect(await test.owner`select from list_members where contact_id = ${fresh}`).toHaveLength(0);
+    expect(await app.owner`select from list_members where contact_id = ${fresh}`).toHaveLength(0);
     expect((await customer.delete(`/contacts/${contacts[0]}`)).status).toBe(200);
     await work();
     await expectSettled();
   });
 
-  it('disappears too if it was a copy whose members were not written yet', async () => {
+  test('disappears too if it was a copy whose members were not written yet', async () => {
     const copy = await duplicate();
     expect((await customer.delete(`/list-contact/${copy}`)).status).toBe(200);
     expect(await countOf({ list_id: copy })).toBe(0);

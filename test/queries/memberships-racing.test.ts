@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { beforeAll, expect, it, vi } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { patient, startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
@@ -13,9 +13,9 @@ const longEnough = 15_000;
 const fewWrites = 300;
 const writersEach = 6;
 
-let test: TestApp;
+let app: TestApp;
 beforeAll(async () => {
-  test = await startApp(patient);
+  app = await startApp(patient);
 });
 
 const pick = <T>(from: readonly T[]): T => from[randomInt(from.length)]!;
@@ -140,64 +140,69 @@ async function fillWorld(customer: TestCustomer): Promise<World> {
     const answer = await customer.post('/company', { type: 'customer', company_name, industry: pick(industries) });
     world.companies.push(answer.body.data.id);
   }
-  const rows = await test.owner<{ id: string }[]>`
+  const rows = await app.owner<{ id: string }[]>`
     insert into contacts (customer_id, first_name, last_name, work_email, company_id, folded)
     select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com', case when n % 10 = 0 then (${world.companies}::uuid[])[1 + (n / 10) % 6] end,
       '{"first_name": "ada", "last_name": "lovelace", "work_email": "ada@example.com", "industry": "", "job_title": "", "location_locality": "", "location_country": "", "location_region": ""}'
     from generate_series(1, 4500) n
     returning id`;
-  await test.owner`insert into counters values (${customer.id}, 'contacts', 0, 4500)`;
+  await app.owner`insert into counters values (${customer.id}, 'contacts', 0, 4500)`;
   world.contacts.push(...rows.slice(-300).map(({ id }) => id));
   for (const rules of rulesets)
     world.lists.push((await customer.post('/list-contact', { name: 'First', rules })).body.id);
   return world;
 }
 
-it('concurrent writes through two processes keep every membership and count exact', { timeout: 120_000 }, async () => {
-  const customer = await test.customer();
-  const world = await fillWorld(customer);
-  const server = await startServerProcess(test.url, { RATE_LIMITS: 'off' }, [
-    'src/cli.ts',
-    'serve',
-    '--with-worker',
-    '--json',
-  ]);
-  const clients = [customer, over(server.url, customer.key)];
-  const statuses = new Map<number, number>();
-  let begun = 0;
-  const end = performance.now() + longEnough;
-  const isEnough = () => begun >= mostWrites || (begun > fewWrites && performance.now() > end);
-  const writer = async (by: Client) => {
-    while (!isEnough()) {
-      begun += 1;
-      const { status, body } = await write(by, world);
-      statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      if (status >= 500) throw new Error(`${status} ${JSON.stringify(body)}`);
-    }
-  };
-  await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
+test(
+  'concurrent writes through two processes keep every membership and count exact',
+  { timeout: 120_000 },
+  async () => {
+    const customer = await app.customer();
+    const world = await fillWorld(customer);
+    const server = await startServerProcess(app.url, { RATE_LIMITS: 'off' }, [
+      'src/cli.ts',
+      'serve',
+      '--with-worker',
+      '--json',
+    ]);
+    const clients = [customer, over(server.url, customer.key)];
+    const statuses = new Map<number, number>();
+    let begun = 0;
+    const end = performance.now() + longEnough;
+    const isEnough = () => begun >= mostWrites || (begun > fewWrites && performance.now() > end);
+    const writer = async (by: Client) => {
+      while (!isEnough()) {
+        begun += 1;
+        const { status, body } = await write(by, world);
+        statuses.set(status, (statuses.get(status) ?? 0) + 1);
+        if (status >= 500) throw new Error(`${status} ${JSON.stringify(body)}`);
+      }
+    };
+    await Promise.all(clients.flatMap((by) => Array.from({ length: writersEach }, () => writer(by))));
 
-  expect(statuses.values().reduce((sum, count) => sum + count, 0)).toBeGreaterThan(fewWrites);
-  // All writes have ended. The worker may still be filling lists, but reads are exact already.
-  const early = await recount(test.owner, customer.id);
-  for (const { id, shouldBe } of early.lists) {
-    expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(shouldBe.length);
-    const { body } = await customer.post('/contacts/metadata', { filters: { list_id: id } });
-    expect(body.pagination.total_records).toBe(shouldBe.length);
-  }
-  await vi.waitFor(
-    async () => expect((await recount(test.owner, customer.id)).lists.filter(({ isFilling }) => isFilling)).toEqual([]),
-    { timeout: 60_000, interval: 250 },
-  );
-  const { contacts, companies: firms, lists, orphans } = await recount(test.owner, customer.id);
-  expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404]));
-  expect(contacts.kept).toBe(contacts.real);
-  expect(firms.kept).toBe(firms.real);
-  expect(orphans).toEqual([]);
-  for (const { kept, members, shouldBe, wrong } of lists) {
-    expect(wrong).toEqual([]);
-    expect(members).toEqual(shouldBe);
-    expect(kept).toBe(members.length);
-  }
-  expect(await server.stop()).toBe(0);
-});
+    expect(statuses.values().reduce((sum, count) => sum + count, 0)).toBeGreaterThan(fewWrites);
+    // All writes have ended. The worker may still be filling lists, but reads are exact already.
+    const early = await recount(app.owner, customer.id);
+    for (const { id, shouldBe } of early.lists) {
+      expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(shouldBe.length);
+      const { body } = await customer.post('/contacts/metadata', { filters: { list_id: id } });
+      expect(body.pagination.total_records).toBe(shouldBe.length);
+    }
+    await vi.waitFor(
+      async () =>
+        expect((await recount(app.owner, customer.id)).lists.filter(({ isFilling }) => isFilling)).toEqual([]),
+      { timeout: 60_000, interval: 250 },
+    );
+    const { contacts, companies: firms, lists, orphans } = await recount(app.owner, customer.id);
+    expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404]));
+    expect(contacts.kept).toBe(contacts.real);
+    expect(firms.kept).toBe(firms.real);
+    expect(orphans).toEqual([]);
+    for (const { kept, members, shouldBe, wrong } of lists) {
+      expect(wrong).toEqual([]);
+      expect(members).toEqual(shouldBe);
+      expect(kept).toBe(members.length);
+    }
+    expect(await server.stop()).toBe(0);
+  },
+);

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { insertUnlocks, markTold, untoldUnlocks, type UnlockKey } from '../../src/queries/unlocks.ts';
+import { insertUnlocks, markIndexed, findUnindexedUnlocks, type UnlockKey } from '../../src/queries/unlocks.ts';
 import { patient, startApp } from '../setup/app.ts';
 
 const { db } = await startApp(patient);
@@ -10,10 +10,10 @@ test('callers that mark the same unlocks concurrently, in any order, never deadl
   for (let round = 0; round < 8; round += 1) {
     const prospects = Array.from({ length: 150 }, () => randomUUID());
     for (const customer of customers) await db.transaction((sql) => insertUnlocks(sql, customer, prospects));
-    const unlocks = await db.lookup((sql) => untoldUnlocks(sql, prospects));
+    const unlocks = await db.lookup((sql) => findUnindexedUnlocks(sql, prospects));
     expect(unlocks).toHaveLength(450);
     const shuffled = (): UnlockKey[] => unlocks.toSorted(() => Math.random() - 0.5);
-    await Promise.all(Array.from({ length: 6 }, () => db.transaction((sql) => markTold(sql, shuffled()))));
-    expect(await db.lookup((sql) => untoldUnlocks(sql, prospects))).toEqual([]);
+    await Promise.all(Array.from({ length: 6 }, () => db.transaction((sql) => markIndexed(sql, shuffled()))));
+    expect(await db.lookup((sql) => findUnindexedUnlocks(sql, prospects))).toEqual([]);
   }
 });

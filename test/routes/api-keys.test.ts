@@ -6,7 +6,7 @@ import { dbOf, inject, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { makeSession } from '../setup/sessions.ts';
 
-const { app, owner, customer } = await startApp();
+const { fastify: app, owner, customer } = await startApp();
 
 const isoInstant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -1,16 +1,16 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody, unique, type Answer } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 
 const create = (more: object = {}, by = customer): Promise<string> => make(by, '/company', companyBody(more));
 const read = async (id: string, by = customer) => (await by.get(`/company/${id}`)).body;
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created company', () => {
-  it('is returned with every field of the contract, empty fields as the contract types them', async () => {
+  test('is returned with every field of the contract, empty fields as the contract types them', async () => {
     const answer = await customer.post('/company', companyBody());
     expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
     const { id } = answer.body.data;
@@ -40,7 +40,7 @@ describe('a created company', () => {
     });
   });
 
-  it('stores every writable field as given, with the name trimmed and the country in upper case', async () => {
+  test('stores every writable field as given, with the name trimmed and the country in upper case', async () => {
     const given = {
       type: 'partner',
       size: '11-50',
@@ -60,12 +60,12 @@ describe('a created company', () => {
     expect(await read(id)).toMatchObject({ ...given, company_name: 'Engines', location_country: 'GB' });
   });
 
-  it('may have the same name as another company', async () => {
+  test('may have the same name as another company', async () => {
     const company_name = unique('Twice');
     expect(await create({ company_name })).not.toBe(await create({ company_name }));
   });
 
-  it('is created once by a retry with the same Idempotency-Key', async () => {
+  test('is created once by a retry with the same Idempotency-Key', async () => {
     const key = { 'idempotency-key': unique('key') };
     const [first, again] = [
       await customer.post('/company', companyBody(), key),
@@ -75,7 +75,7 @@ describe('a created company', () => {
     expect(again.headers['idempotency-replayed']).toBe('true');
   });
 
-  it.each([
+  test.each([
     [{}, ['/company_name', '/type']],
     [{ type: '', company_name: ' ' }, ['/company_name', '/type']],
     [{ type: 't'.repeat(65), company_name: 'n'.repeat(256) }, ['/company_name', '/type']],
@@ -95,11 +95,11 @@ const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
 describe('an unknown company', () => {
-  it("is 200 null when read, the same for another customer's company and an unknown id", async () => {
+  test("is 200 null when read, the same for another customer's company and an unknown id", async () => {
     const answers = [];
     for (const id of [absent, await create({}, other)])
       answers.push(
-        await test.app.inject({
+        await app.fastify.inject({
           url: `/api/ext/company/${id}`,
           headers: { authorization: `X-API-Key ${customer.key}` },
         }),
@@ -115,7 +115,7 @@ describe('an unknown company', () => {
     }
   });
 
-  it("is 404 when updated or deleted, the same for another customer's company and an unknown id", async () => {
+  test("is 404 when updated or deleted, the same for another customer's company and an unknown id", async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.patch(`/company/${id}`, { size: 'x' }),
@@ -128,14 +128,14 @@ describe('an unknown company', () => {
     expect((await read(foreign, other)).size).toBe('');
   });
 
-  it('is 400 when its id is not a UUID', async () => {
+  test('is 400 when its id is not a UUID', async () => {
     expect((await customer.get('/company/5')).status).toBe(400);
   });
 });
 
 describe('a list of companies', () => {
-  it('is newest first, complete by pages and by cursors, and counted', async () => {
-    const own = await test.customer();
+  test('is newest first, complete by pages and by cursors, and counted', async () => {
+    const own = await app.customer();
     const ids: string[] = [];
     for (let i = 0; i < 5; i += 1) ids.unshift(await create({ company_name: `C${i}` }, own));
     const pages = [1, 2, 3, 4].map((page) => own.post('/company/list', { paginate: { page, limit: 2 } }));
@@ -155,8 +155,8 @@ describe('a list of companies', () => {
     expect((await own.post('/company/metadata', { paginate: { cursor } })).status).toBe(400);
   });
 
-  it('contains the companies that match its filters, in the requested order', async () => {
-    const own = await test.customer();
+  test('contains the companies that match its filters, in the requested order', async () => {
+    const own = await app.customer();
     await create({ company_name: 'Éclair', industry: 'Food', type: 'lead', custom_fields: { seats: 3 } }, own);
     await create({ company_name: 'Straße GmbH', industry: 'Roads', location_country: 'de' }, own);
     await create({ company_name: 'apple', industry: 'Food', location_locality: 'Paris' }, own);
@@ -180,8 +180,8 @@ describe('a list of companies', () => {
     });
   });
 
-  it('finds a company created through a contact by negated filters too', async () => {
-    const own = await test.customer();
+  test('finds a company created through a contact by negated filters too', async () => {
+    const own = await app.customer();
     await make(own, '/contacts', contactBody({ company: { name: 'Named' } }));
     const { body } = await own.post('/company/list', {
       filters: { type: { ne: 'x' }, size: { not_contains: 'x' }, location_country: { not_in: ['DE'] } },
@@ -191,7 +191,7 @@ describe('a list of companies', () => {
 });
 
 describe('an update', () => {
-  it('changes only the fields that are sent, and what filters find', async () => {
+  test('changes only the fields that are sent, and what filters find', async () => {
     const name = unique('Before');
     const id = await create({ company_name: name, industry: 'Old', custom_fields: { a: 1, b: 'x' } });
     const before = await read(id);
@@ -214,7 +214,7 @@ describe('an update', () => {
     expect([await found(name), await found(renamed.replace('Ü', 'u'))]).toEqual([0, 1]);
   });
 
-  it('without fields changes nothing', async () => {
+  test('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     expect([
@@ -224,7 +224,7 @@ describe('an update', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears nullable fields with null, and rejects null in others', async () => {
+  test('clears nullable fields with null, and rejects null in others', async () => {
     const nullable =
       'social2_url profnet_url social1_url location_locality location_metro location_region location_street_address location_address_line_2 location_postal_code'.split(
         ' ',
@@ -238,7 +238,7 @@ describe('an update', () => {
     expect([answer.status, faultPaths(answer)]).toEqual([400, others.map((name) => `/${name}`)]);
   });
 
-  it('concurrent with others is never lost', async () => {
+  test('concurrent with others is never lost', async () => {
     const id = await create();
     await Promise.all(
       Array.from({ length: 20 }, (_, i) => customer.patch(`/company/${id}`, { custom_fields: { [`k${i}`]: i } })),
@@ -248,7 +248,7 @@ describe('an update', () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('allow an update only while the company is unchanged since it was read', async () => {
+  test('allow an update only while the company is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/company/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -263,7 +263,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/company/${id}`, { 'if-match': '*' })).status).toBe(404);
   });
 
-  it('the tag of a contact changes when its company is renamed', async () => {
+  test('the tag of a contact changes when its company is renamed', async () => {
     const id = await create();
     const contact = await make(customer, '/contacts', contactBody({ company: { id } }));
     const { etag } = (await customer.get(`/contacts/${contact}`)).headers as { etag: string };
@@ -271,7 +271,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.patch(`/contacts/${contact}`, { job_title: 'x' }, { 'if-match': etag })).status).toBe(412);
   });
 
-  it('allow one of many writers with the same tag', async () => {
+  test('allow one of many writers with the same tag', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/company/${id}`)).headers as { etag: string };
     const writes = Array.from({ length: 10 }, (_, i) =>
@@ -283,7 +283,7 @@ describe('ETag and If-Match', () => {
 });
 
 describe('a deletion', () => {
-  it('detaches contacts and opportunities and keeps them', async () => {
+  test('detaches contacts and opportunities and keeps them', async () => {
     const id = await create();
     const contact = await make(customer, '/contacts', contactBody({ company: { id } }));
     const opportunity = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: id }));
@@ -301,8 +301,8 @@ describe('a deletion', () => {
     expect((await customer.delete(`/company/${id}`)).status).toBe(404);
   });
 
-  it('racing with writes that name the company leaves no record attached, and no request fails', async () => {
-    const own = await test.customer();
+  test('racing with writes that name the company leaves no record attached, and no request fails', async () => {
+    const own = await app.customer();
     const opportunity = await opportunityBody(own);
     const contacts = await Promise.all(Array.from({ length: 5 }, () => make(own, '/contacts', contactBody())));
     for (let round = 0; round < 20; round += 1) {
@@ -318,7 +318,7 @@ describe('a deletion', () => {
       ]);
       expect(answers.filter(({ status }) => ![200, 201, 404].includes(status))).toEqual([]);
     }
-    const [left] = await test.owner`
+    const [left] = await app.owner`
       select (select count(*) from contacts where customer_id = ${own.id} and company_id is not null)
         + (select count(*) from opportunities where customer_id = ${own.id} and company_id is not null)
         + (select count(*) from companies where customer_id = ${own.id}) as attached`;

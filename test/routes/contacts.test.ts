@@ -1,9 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeList, makeUser, unique } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 
 const create = async (more: object = {}, by = customer): Promise<string> => {
   const answer = await by.post('/contacts', contactBody(more));
@@ -14,7 +14,7 @@ const read = async (id: string, by = customer) => (await by.get(`/contacts/${id}
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created contact', () => {
-  it('is returned with every field of the contract, empty fields as the contract types them', async () => {
+  test('is returned with every field of the contract, empty fields as the contract types them', async () => {
     const id = await create();
     const contact = await read(id);
     expect(contact).toEqual({
@@ -52,9 +52,9 @@ describe('a created contact', () => {
     expect(contact.updated_at >= contact.created_at).toBe(true);
   });
 
-  it('stores every writable field as given, with names trimmed and the country in upper case', async () => {
-    const user = await makeUser(test.app, customer.id);
-    const list = await makeList(test.app, customer);
+  test('stores every writable field as given, with names trimmed and the country in upper case', async () => {
+    const user = await makeUser(app.fastify, customer.id);
+    const list = await makeList(app.fastify, customer);
     const given = {
       middle_name: 'King',
       gender: 'f',
@@ -90,8 +90,8 @@ describe('a created contact', () => {
     });
   });
 
-  it('appears in lists without its list_ids, newest first', async () => {
-    const own = await test.customer();
+  test('appears in lists without its list_ids, newest first', async () => {
+    const own = await app.customer();
     const ids = [];
     for (let i = 0; i < 3; i += 1) ids.unshift(await create({}, own));
     const { body } = await own.post('/contacts/list');
@@ -101,8 +101,8 @@ describe('a created contact', () => {
 });
 
 describe('paging', () => {
-  it('returns each contact on one page, an empty page past the end, and the count', async () => {
-    const own = await test.customer();
+  test('returns each contact on one page, an empty page past the end, and the count', async () => {
+    const own = await app.customer();
     const ids = new Set<string>();
     for (let i = 0; i < 7; i += 1) ids.add(await create({}, own));
     const pages = await Promise.all(
@@ -114,8 +114,8 @@ describe('paging', () => {
     expect(body).toEqual({ pagination: { current_page: 2, total_records: 7, total_pages: 3 } });
   });
 
-  it('reports no pages when there are no contacts, and has a default limit of 25', async () => {
-    const own = await test.customer();
+  test('reports no pages when there are no contacts, and has a default limit of 25', async () => {
+    const own = await app.customer();
     expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
       current_page: 1,
       total_records: 0,
@@ -126,7 +126,7 @@ describe('paging', () => {
     expect((await own.post('/contacts/metadata', {})).body.pagination.total_pages).toBe(2);
   });
 
-  it.each([0, -1, 101, 1.5, '5', null])('rejects the limit %j', async (limit) => {
+  test.each([0, -1, 101, 1.5, '5', null])('rejects the limit %j', async (limit) => {
     const answer = await customer.post('/contacts/list', { paginate: { limit } });
     expect(answer).toMatchObject({
       status: 400,
@@ -136,7 +136,7 @@ describe('paging', () => {
 });
 
 describe('the company of a contact', () => {
-  it('is the oldest with the same folded name, or created when there is none', async () => {
+  test('is the oldest with the same folded name, or created when there is none', async () => {
     const name = unique('Straße & Söhne');
     const first = await read(await create({ company: { name: ` ${name} `, industry: 'Roads' } }));
     expect(first.company).toEqual({ id: expect.any(String), company_name: name, industry: 'Roads' });
@@ -144,17 +144,17 @@ describe('the company of a contact', () => {
     expect(second.company).toEqual(first.company);
   });
 
-  it('is created once by many concurrent callers', async () => {
+  test('is created once by many concurrent callers', async () => {
     const name = unique('Racing');
     const ids = await Promise.all(Array.from({ length: 20 }, () => create({ company: { name } })));
     const contacts = await Promise.all(ids.map((id) => read(id)));
     expect(new Set(contacts.map(({ company }) => company.id)).size).toBe(1);
     const [row] =
-      await test.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
+      await app.owner`select count(*)::int as companies from companies where customer_id = ${customer.id} and company_name = ${name}`;
     expect(row!['companies']).toBe(1);
   });
 
-  it('is set by id, detached by null or {}, and absent after a create with {}', async () => {
+  test('is set by id, detached by null or {}, and absent after a create with {}', async () => {
     const id = await create({ company: { name: unique('Co') } });
     const { company } = await read(id);
     const again = await create({ company: { id: company.id } });
@@ -167,7 +167,7 @@ describe('the company of a contact', () => {
     expect((await read(await create({ company: {} }))).company.id).toBeNull();
   });
 
-  it.each([
+  test.each([
     { id: absent, name: 'x' },
     { industry: 'x' },
     { id: absent, industry: 'x' },
@@ -180,16 +180,15 @@ describe('the company of a contact', () => {
 });
 
 describe('references', () => {
-  it('to records of another customer are 404, exactly like unknown ids, and nothing is written', async () => {
+  test('to records of another customer are 404, exactly like unknown ids, and nothing is written', async () => {
     const foreign = {
       company: { id: (await read(await create({ company: { name: unique('Foreign') } }, other), other)).company.id },
       assigned_to: other.adminId,
-      list_ids: [await makeList(test.app, other)],
+      list_ids: [await makeList(app.fastify, other)],
     };
     const pointers = { company: '/company/id', assigned_to: '/assigned_to', list_ids: '/list_ids/0' };
     const unknown = { company: { id: absent }, assigned_to: absent, list_ids: [absent] };
-    const [before] =
-      await test.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
+    const [before] = await app.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
     for (const name of ['company', 'assigned_to', 'list_ids'] as const) {
       const answers = [];
       for (const value of [foreign[name], unknown[name]])
@@ -200,11 +199,11 @@ describe('references', () => {
       });
       expect(answers[0]!.body).toEqual(answers[1]!.body);
     }
-    const [after] = await test.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
+    const [after] = await app.owner`select count(*)::int as contacts from contacts where customer_id = ${customer.id}`;
     expect(after).toEqual(before);
   });
 
-  it('by id in the path are 404 too, for every method', async () => {
+  test('by id in the path are 404 too, for every method', async () => {
     const foreign = await create({}, other);
     for (const id of [foreign, absent]) {
       for (const answer of [
@@ -219,7 +218,7 @@ describe('references', () => {
 });
 
 describe('an update', () => {
-  it('changes only the fields that are sent', async () => {
+  test('changes only the fields that are sent', async () => {
     const id = await create({ job_title: 'Analyst', custom_fields: { a: 1, b: 'x' }, birth_year: 1815 });
     const before = await read(id);
     const answer = await customer.patch(`/contacts/${id}`, {
@@ -237,7 +236,7 @@ describe('an update', () => {
     expect(after.updated_at >= before.updated_at).toBe(true);
   });
 
-  it('without fields changes nothing', async () => {
+  test('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     expect((await customer.patch(`/contacts/${id}`, {})).status).toBe(200);
@@ -245,7 +244,7 @@ describe('an update', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears nullable fields with null, and rejects null in others', async () => {
+  test('clears nullable fields with null, and rejects null in others', async () => {
     const nullable = {
       middle_name: 'x',
       gender: 'x',
@@ -274,8 +273,8 @@ describe('an update', () => {
       });
   });
 
-  it('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
-    const lists = await Promise.all([1, 2, 3].map(() => makeList(test.app, customer)));
+  test('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
+    const lists = await Promise.all([1, 2, 3].map(() => makeList(app.fastify, customer)));
     const [a, b, c] = lists as [string, string, string];
     const id = await create({ list_ids: [a, b, a] });
     expect((await read(id)).list_ids).toEqual([a, b].toSorted());
@@ -287,7 +286,7 @@ describe('an update', () => {
     expect((await read(id)).list_ids).toEqual([]);
   });
 
-  it('that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
+  test('that would exceed the limit of custom_fields is rejected and leaves them unchanged', async () => {
     const fields = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`k${i}`, i]));
     const id = await create({ custom_fields: fields });
     const answer = await customer.patch(`/contacts/${id}`, { custom_fields: { one_more: 1 } });
@@ -296,7 +295,7 @@ describe('an update', () => {
     expect((await customer.patch(`/contacts/${id}`, { custom_fields: { k0: null, one_more: 1 } })).status).toBe(200);
   });
 
-  it('concurrent with others is never lost', async () => {
+  test('concurrent with others is never lost', async () => {
     const id = await create();
     await Promise.all(
       Array.from({ length: 20 }, (_, i) => customer.patch(`/contacts/${id}`, { custom_fields: { [`k${i}`]: i } })),
@@ -306,8 +305,8 @@ describe('an update', () => {
 });
 
 describe('a deletion', () => {
-  it('is permanent, removes the contact from its lists, and is 404 the second time', async () => {
-    const list = await makeList(test.app, customer);
+  test('is permanent, removes the contact from its lists, and is 404 the second time', async () => {
+    const list = await makeList(app.fastify, customer);
     const id = await create({ list_ids: [list] });
     expect(await customer.delete(`/contacts/${id}`)).toMatchObject({
       status: 200,
@@ -316,13 +315,13 @@ describe('a deletion', () => {
     expect((await customer.get(`/contacts/${id}`)).status).toBe(404);
     expect((await customer.delete(`/contacts/${id}`)).status).toBe(404);
     expect(
-      await test.owner`select from list_members where customer_id = ${customer.id} and list_id = ${list}`,
+      await app.owner`select from list_members where customer_id = ${customer.id} and list_id = ${list}`,
     ).toHaveLength(0);
   });
 });
 
 describe('ETag and If-Match', () => {
-  it('allow an update only while the contact is unchanged since it was read', async () => {
+  test('allow an update only while the contact is unchanged since it was read', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
     expect(etag).toMatch(/^"[^"]+"$/);
@@ -339,13 +338,13 @@ describe('ETag and If-Match', () => {
     expect((await customer.patch(`/contacts/${absent}`, {}, { 'if-match': '*' })).status).toBe(404);
   });
 
-  it('cover everything that the response shows: memberships and the company count', async () => {
+  test('cover everything that the response shows: memberships and the company count', async () => {
     const id = await create({ company: { name: unique('Tagged') } });
     const tag = async () => (await customer.get(`/contacts/${id}`)).headers['etag'];
     const first = await tag();
-    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(test.app, customer)] });
+    await customer.patch(`/contacts/${id}`, { list_ids: [await makeList(app.fastify, customer)] });
     const second = await tag();
-    await test.owner`update companies set company_name = 'Renamed' where customer_id = ${customer.id} and id = ${(await read(id)).company.id}`;
+    await app.owner`update companies set company_name = 'Renamed' where customer_id = ${customer.id} and id = ${(await read(id)).company.id}`;
     expect(new Set([first, second, await tag()]).size).toBe(3);
   });
 });

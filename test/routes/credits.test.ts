@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { creditsOf, customerWith, select } from '../jobs/calls.ts';
 import { startApp } from '../setup/app.ts';
 
-const test = await startApp({ UNLOCK_COST: '3' });
+const app = await startApp({ UNLOCK_COST: '3' });
 
 describe('credits', () => {
-  it('are shown by pool and in the summary, without the reserved ones', async () => {
-    const customer = await customerWith(test, { subscription: 100, verification: 50 });
+  test('are shown by pool and in the summary, without the reserved ones', async () => {
+    const customer = await customerWith(app, { subscription: 100, verification: 50 });
     await select(customer, { ids: [randomUUID()] });
     expect(await creditsOf(customer)).toEqual({
       subscription: { balance: 97, reserved: 3 },
@@ -16,13 +16,13 @@ describe('credits', () => {
     expect((await customer.get('/customer/summary')).body.subscription.balance).toBe(97);
   });
 
-  it('of a new customer are zero', async () => {
+  test('of a new customer are zero', async () => {
     const none = { balance: 0, reserved: 0 };
-    expect(await creditsOf(await test.customer())).toEqual({ subscription: none, verification: none });
+    expect(await creditsOf(await app.customer())).toEqual({ subscription: none, verification: none });
   });
 
-  it('have a ledger, newest first, page by page', async () => {
-    const customer = await customerWith(test, { subscription: 100, verification: 50 });
+  test('have a ledger, newest first, page by page', async () => {
+    const customer = await customerWith(app, { subscription: 100, verification: 50 });
     const { id } = (await select(customer, { ids: [randomUUID()] })).body;
     await customer.post(`/service-handler/${id}/cancel`);
     const ledger = (paginate: object) => customer.post('/customer/credits/ledger', { paginate });
@@ -39,7 +39,7 @@ describe('credits', () => {
     expect((await ledger({ limit: 3, page: 2 })).body).toEqual(rest.body);
     expect(
       (
-        await test
+        await app
           .customer()
           .then((other) => other.post('/customer/credits/ledger', { paginate: { cursor: headers['x-next-cursor'] } }))
       ).status,

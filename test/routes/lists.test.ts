@@ -1,10 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { contactFilterFields, type FieldType } from '../../src/schemas/filters.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 const makeContact = async (more: object = {}, by = customer): Promise<string> =>
@@ -30,7 +30,7 @@ const rule = (field: string, operator: string, value: string, logic_operator?: s
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe('a created list', () => {
-  it('is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
+  test('is returned as {id, name} with 201, and shows every field of the contract when read', async () => {
     const answer = await customer.post('/list-contact', {
       name: ' Engineers  ',
       description: 'All of them',
@@ -53,14 +53,14 @@ describe('a created list', () => {
     });
   });
 
-  it('needs only a name, and belongs to the user who created the API key', async () => {
+  test('needs only a name, and belongs to the user who created the API key', async () => {
     const id = await makeList({ name: 'Only a name' });
     expect(await read(id)).toMatchObject({ description: '', rules: [], owner_id: customer.adminId });
     const answer = await customer.post('/list-contact', { description: 'x' });
     expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/name' }] } });
   });
 
-  it('shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
+  test('shows its rules with defaults filled in (AND for the first), and the source RULES while it has rules', async () => {
     const id = await makeList({
       rules: [rule('job_title', 'is_empty', '', 'OR'), rule('score', 'equals', '7')],
     });
@@ -75,7 +75,7 @@ describe('a created list', () => {
     expect(await read(id)).toMatchObject({ source: 'MANUAL', rules: [] });
   });
 
-  it('is created once per Idempotency-Key', async () => {
+  test('is created once per Idempotency-Key', async () => {
     const body = { name: unique('Once'), rules: [rule('job_title', 'equals', 'x')] };
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/list-contact', body, key);
@@ -123,7 +123,7 @@ describe('invalid rules are rejected with a pointer to every fault:', () => {
     ['more than fifty', Array.from({ length: 51 }, () => rule('score', 'equals', '1')), [{ path: '/rules' }]],
   ];
 
-  it.each(refused)('%s', async (_, rules, errors) => {
+  test.each(refused)('%s', async (_, rules, errors) => {
     const answer = await customer.post('/list-contact', { name: 'Refused', rules });
     expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
     expect(answer.body.errors).toEqual(errors.map((error) => ({ message: expect.any(String), ...error })));
@@ -131,7 +131,7 @@ describe('invalid rules are rejected with a pointer to every fault:', () => {
     expect((await customer.patch(`/list-contact/${list}`, { rules })).status).toBe(400);
   });
 
-  it('but fifty rules are accepted', async () => {
+  test('but fifty rules are accepted', async () => {
     const rules = Array.from({ length: 50 }, (_, i) => rule('birth_year', 'equals', `${i + 1}`, 'OR'));
     expect((await read(await makeList({ rules }))).rules).toHaveLength(50);
   });
@@ -175,8 +175,8 @@ describe('rules choose members', () => {
     ],
   ];
 
-  it.each(cases)('%s', async (_, rules, names) => {
-    const by = await test.customer();
+  test.each(cases)('%s', async (_, rules, names) => {
+    const by = await app.customer();
     const before = await makeList({ rules }, by);
     const ids = {
       ada: await makeContact(
@@ -233,8 +233,8 @@ const texts = [
   'mobile_phone',
 ];
 
-it('a rule about any field matches the same contacts, whether it was created before or after them', async () => {
-  const by = await test.customer();
+test('a rule about any field matches the same contacts, whether it was created before or after them', async () => {
+  const by = await app.customer();
   const { list_id: _lists, search: _search, ...types } = contactFilterFields.types;
   const rules = Object.keys({ ...types, 'custom_fields.plan': 'custom' }).flatMap((field) => [
     rule(field, 'is_not_empty', ''),
@@ -263,7 +263,7 @@ it('a rule about any field matches the same contacts, whether it was created bef
 describe('membership follows every write', () => {
   const engineers = [rule('job_title', 'equals', 'Engineer')];
 
-  it('a contact is added or removed by the write that changes whether it matches', async () => {
+  test('a contact is added or removed by the write that changes whether it matches', async () => {
     const list = await makeList({ rules: engineers });
     const id = await makeContact({ job_title: 'engineer' });
     expect(await membersOf(list)).toEqual([id]);
@@ -275,7 +275,7 @@ describe('membership follows every write', () => {
     expect(await count(list)).toBe(0);
   });
 
-  it('a manual member stays, and is removed manually only if no rule matches it', async () => {
+  test('a manual member stays, and is removed manually only if no rule matches it', async () => {
     const list = await makeList({ rules: engineers });
     const id = await makeContact({ job_title: 'Engineer', list_ids: [list] });
     expect(await count(list)).toBe(1);
@@ -290,7 +290,7 @@ describe('membership follows every write', () => {
     await customer.delete(`/contacts/${id}`);
   });
 
-  it('membership changes when rules change or are removed', async () => {
+  test('membership changes when rules change or are removed', async () => {
     const clerk = await makeContact({ job_title: unique('Clerk') });
     const { job_title } = (await customer.get(`/contacts/${clerk}`)).body;
     const list = await makeList({ rules: engineers });
@@ -303,8 +303,8 @@ describe('membership follows every write', () => {
     expect(await count(list)).toBe(1);
   });
 
-  it('a contact in no list is found by list_id null', async () => {
-    const by = await test.customer();
+  test('a contact in no list is found by list_id null', async () => {
+    const by = await app.customer();
     const list = await makeList({ rules: engineers }, by);
     await makeContact({ job_title: 'Engineer' }, by);
     await makeContact({ list_ids: [list] }, by);
@@ -315,7 +315,7 @@ describe('membership follows every write', () => {
 });
 
 describe('add-contacts and remove-contacts', () => {
-  it('count the changed members; adding a member twice is not an error', async () => {
+  test('count the changed members; adding a member twice is not an error', async () => {
     const list = await makeList();
     const ids = [await makeContact(), await makeContact()];
     const add = (contact_ids: string[]) =>
@@ -333,7 +333,7 @@ describe('add-contacts and remove-contacts', () => {
     expect(await count(list)).toBe(0);
   });
 
-  it('count a member by rule as an existing member', async () => {
+  test('count a member by rule as an existing member', async () => {
     const list = await makeList({ rules: [rule('job_title', 'equals', 'Ranger')] });
     const id = await makeContact({ job_title: 'Ranger' });
     const answer = await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [id] });
@@ -342,7 +342,7 @@ describe('add-contacts and remove-contacts', () => {
     expect(await membersOf(list)).toEqual([id]);
   });
 
-  it.each(['add-contacts', 'remove-contacts'])(
+  test.each(['add-contacts', 'remove-contacts'])(
     '%s lists every unknown id, also those of other customers, and writes nothing',
     async (call) => {
       const list = await makeList();
@@ -366,7 +366,7 @@ describe('add-contacts and remove-contacts', () => {
 });
 
 describe('a duplicate', () => {
-  it('has the rules and the manual members, and belongs to the user who duplicated it', async () => {
+  test('has the rules and the manual members, and belongs to the user who duplicated it', async () => {
     const list = await makeList({ description: 'Original', rules: [rule('job_title', 'equals', 'Diver')] });
     const [hand, diver] = [await makeContact({ list_ids: [list] }), await makeContact({ job_title: 'Diver' })];
     const answer = await customer.post('/list-contact/duplicate', { list_id: list, new_name: ' Copy ' });
@@ -384,7 +384,7 @@ describe('a duplicate', () => {
     await customer.delete(`/contacts/${diver}`);
   });
 
-  it('needs only the read scope; an unknown list is 404', async () => {
+  test('needs only the read scope; an unknown list is 404', async () => {
     const list = await makeList();
     const reader = await customer.withScopes(['list_contacts:read']);
     expect((await reader.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' })).status).toBe(200);
@@ -395,7 +395,7 @@ describe('a duplicate', () => {
     expect(answer).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
   });
 
-  it('is created once per Idempotency-Key', async () => {
+  test('is created once per Idempotency-Key', async () => {
     const body = { list_id: await makeList(), new_name: 'Copy' };
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/list-contact/duplicate', body, key);
@@ -404,7 +404,7 @@ describe('a duplicate', () => {
 });
 
 describe('an updated list', () => {
-  it('keeps the fields that are not sent; an empty update changes nothing', async () => {
+  test('keeps the fields that are not sent; an empty update changes nothing', async () => {
     const id = await makeList({ description: 'Kept' });
     expect(await customer.patch(`/list-contact/${id}`, { name: ' New ' })).toMatchObject({
       status: 200,
@@ -416,7 +416,7 @@ describe('an updated list', () => {
     expect(await read(id)).toEqual(changed);
   });
 
-  it('gets a new tag with every visible change, also of its count', async () => {
+  test('gets a new tag with every visible change, also of its count', async () => {
     const id = await makeList();
     const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
     const first = await tag();
@@ -433,7 +433,7 @@ describe('an updated list', () => {
     expect((await customer.delete(`/list-contact/${id}`, { 'if-match': await tag() })).status).toBe(200);
   });
 
-  it('is gone once deleted, but its members still exist', async () => {
+  test('is gone once deleted, but its members still exist', async () => {
     const id = await makeList({ rules: [rule('job_title', 'equals', 'Pilot')] });
     const contact = await makeContact({ job_title: 'Pilot', list_ids: [id] });
     expect(await customer.delete(`/list-contact/${id}`)).toMatchObject({ status: 200, body: { data: { id } } });
@@ -445,7 +445,7 @@ describe('an updated list', () => {
     expect((await customer.patch(`/contacts/${contact}`, { job_title: 'Pilot again' })).status).toBe(200);
   });
 
-  it('of another customer is 404, exactly like an unknown id', async () => {
+  test('of another customer is 404, exactly like an unknown id', async () => {
     const foreign = await makeList({}, other);
     const answers = (id: string) =>
       Promise.all([
@@ -460,14 +460,14 @@ describe('an updated list', () => {
 
 describe('the list of lists', () => {
   const setUp = async (): Promise<[TestCustomer, string[]]> => {
-    const by = await test.customer();
+    const by = await app.customer();
     const ids: string[] = [];
     for (let i = 0; i < 7; i += 1) ids.unshift(await makeList({}, by));
     return [by, ids];
   };
   const idsOf = (body: { id: string }[]) => body.map(({ id }) => id);
 
-  it('is newest first, paged by page and limit at the root of the body', async () => {
+  test('is newest first, paged by page and limit at the root of the body', async () => {
     const [by, ids] = await setUp();
     const page = async (body: object) => idsOf((await by.post('/list-contact/list', body)).body);
     expect(await page({})).toEqual(ids);
@@ -476,7 +476,7 @@ describe('the list of lists', () => {
     expect((await by.post('/list-contact/list', { paginate: { page: 1 } })).status).toBe(400);
   });
 
-  it('is complete by cursor, with each list once', async () => {
+  test('is complete by cursor, with each list once', async () => {
     const [by, ids] = await setUp();
     const seen: string[] = [];
     let cursor: string | undefined;
@@ -488,7 +488,7 @@ describe('the list of lists', () => {
     expect(seen).toEqual(ids);
   });
 
-  it('rejects a cursor together with a page, of another customer, or made up', async () => {
+  test('rejects a cursor together with a page, of another customer, or made up', async () => {
     const [by] = await setUp();
     const first = await by.post('/list-contact/list', { limit: 3 });
     const cursor = first.headers['x-next-cursor'];
@@ -500,11 +500,11 @@ describe('the list of lists', () => {
     expect((await by.post('/list-contact/list', { cursor: 'abc' })).status).toBe(400);
   });
 
-  it("shows each list's owner by name, and its count", async () => {
-    const by = await test.customer();
-    const user = await makeUser(test.app, by.id);
+  test("shows each list's owner by name, and its count", async () => {
+    const by = await app.customer();
+    const user = await makeUser(app.fastify, by.id);
     const list = await makeList({}, by);
-    await test.owner`update lists set owner_id = ${user} where customer_id = ${by.id}`;
+    await app.owner`update lists set owner_id = ${user} where customer_id = ${by.id}`;
     await makeContact({ list_ids: [list] }, by);
     const [only] = (await by.post('/list-contact/list', {})).body;
     expect(only).toMatchObject({ id: list, owner_id: user, owner_name: 'User', contacts_count: 1 });

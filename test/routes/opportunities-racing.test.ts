@@ -1,5 +1,5 @@
-import { describe, expect, it } from 'vitest';
-import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { describe, expect, test } from 'vitest';
+import { createPipeline, salesStages } from '../../src/queries/pipelines.ts';
 import { patient, startApp } from '../setup/app.ts';
 import {
   companyBody,
@@ -12,7 +12,7 @@ import {
   type TestCustomer,
 } from '../setup/factories.ts';
 
-const test = await startApp(patient);
+const app = await startApp(patient);
 
 const line = (id: string, price = 1, quantity = 1) => ({ id, price, quantity });
 
@@ -59,8 +59,8 @@ async function makeFray(by: TestCustomer) {
     products: new Pool('/products'),
     opportunities: new Pool('/opportunities'),
   };
-  const second = await test.db.transaction((sql) =>
-    insertPipeline(sql, by.id, {
+  const second = await app.db.transaction((sql) =>
+    createPipeline(sql, by.id, {
       name: 'P',
       description: '',
       currency: 'USD',
@@ -119,8 +119,8 @@ async function makeFray(by: TestCustomer) {
 }
 
 describe('thousands of racing writes', () => {
-  it('never fail, leave no orphans, and every total and count equals an independent recount', async () => {
-    const customer = await test.customer();
+  test('never fail, leave no orphans, and every total and count equals an independent recount', async () => {
+    const customer = await app.customer();
     const fray = await makeFray(customer);
     const strange: Answer[] = [];
     const writer = async () => {
@@ -138,7 +138,7 @@ describe('thousands of racing writes', () => {
 
 /** Checks the tables directly, without the service's statements. */
 async function recount({ id }: TestCustomer): Promise<unknown> {
-  const [row] = await test.owner`
+  const [row] = await app.owner`
     with totals as (
       select o.id, o.price, coalesce(sum(l.price * l.quantity), 0) as recounted
       from opportunities o
@@ -201,8 +201,8 @@ async function expectCounts(customer: TestCustomer): Promise<void> {
 }
 
 describe('two concurrent callers', () => {
-  it('that add the same product: one succeeds, the other gets a conflict', async () => {
-    const customer = await test.customer();
+  test('that add the same product: one succeeds, the other gets a conflict', async () => {
+    const customer = await app.customer();
     const id = await make(customer, '/opportunities', await opportunityBody(customer));
     const product = await make(customer, '/products', productBody());
     const add = (price: number) =>
@@ -214,8 +214,8 @@ describe('two concurrent callers', () => {
     expect(price).toBe(details[0].price);
   });
 
-  it('that update different lines: both updates are kept, and the total includes both', async () => {
-    const customer = await test.customer();
+  test('that update different lines: both updates are kept, and the total includes both', async () => {
+    const customer = await app.customer();
     const products = await Promise.all(Array.from({ length: 10 }, () => make(customer, '/products', productBody())));
     const body = await opportunityBody(customer, { products: products.map((id) => line(id)) });
     const id = await make(customer, '/opportunities', body);
@@ -227,8 +227,8 @@ describe('two concurrent callers', () => {
     expect((await customer.get(`/opportunities/${id}`)).body.price).toBe(50);
   });
 
-  it('that write with the same tag: one succeeds', async () => {
-    const customer = await test.customer();
+  test('that write with the same tag: one succeeds', async () => {
+    const customer = await app.customer();
     const id = await make(customer, '/opportunities', await opportunityBody(customer));
     const { etag } = (await customer.get(`/opportunities/${id}`)).headers as { etag: string };
     const writes = Array.from({ length: 10 }, (_, i) =>
@@ -239,8 +239,8 @@ describe('two concurrent callers', () => {
 });
 
 describe('a contact deleted while opportunities add it again', () => {
-  it('is in none of them afterwards, and there is no deadlock', async () => {
-    const customer = await test.customer();
+  test('is in none of them afterwards, and there is no deadlock', async () => {
+    const customer = await app.customer();
     const stays = await make(customer, '/contacts', contactBody());
     const body = await opportunityBody(customer, { contacts_ids: [stays] });
     const ids = await Promise.all(Array.from({ length: 3 }, () => make(customer, '/opportunities', body)));

@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody } from '../setup/factories.ts';
 
-const test = await startApp();
-const customer = await test.customer();
+const app = await startApp();
+const customer = await app.customer();
 const products = await Promise.all(Array.from({ length: 4 }, () => make(customer, '/products', productBody())));
 
 /** Money in the model: an integer number of ten-thousandths, so that sums are exact. */
@@ -75,7 +75,7 @@ const asDetail = (one: ModelLine) => ({
 });
 
 describe('an opportunity after any sequence of changes of its products', () => {
-  it('has the lines in order and the exact total that the contract requires', async () => {
+  test('has the lines in order and the exact total that the contract requires', async () => {
     const body = await opportunityBody(customer);
     await fc.assert(
       fc.asyncProperty(patches, async (sequence) => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import {
   companyBody,
@@ -13,8 +13,8 @@ import {
   type TestCustomer,
 } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 
 const create = async (more: object = {}, by = customer): Promise<string> =>
   make(by, '/opportunities', await opportunityBody(by, more));
@@ -31,7 +31,7 @@ const faultPaths = ({ body }: Answer): string[] =>
   body.errors.map(({ path }: { path: string }) => path).toSorted((a: string, b: string) => (a < b ? -1 : 1));
 
 describe('a created opportunity', () => {
-  it('is returned with every field of the contract, empty fields as decided', async () => {
+  test('is returned with every field of the contract, empty fields as decided', async () => {
     const body = await opportunityBody(customer);
     const answer = await customer.post('/opportunities', body);
     expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
@@ -55,14 +55,14 @@ describe('a created opportunity', () => {
     });
   });
 
-  it('stores its references in the given order, and repeated contacts once', async () => {
+  test('stores its references in the given order, and repeated contacts once', async () => {
     const [a, b] = [await makeContact(), await makeContact()];
     const [p, q] = await makeProducts(2);
     const given = {
       description: 'd'.repeat(5000),
       company_id: await makeCompany(),
       source_id: absent,
-      user_id_assigned: await makeUser(test.app, customer.id),
+      user_id_assigned: await makeUser(app.fastify, customer.id),
       stage_id: (await stagesOf(customer))[3]!.id,
       priority: 'HIGHT',
     };
@@ -88,7 +88,7 @@ describe('a created opportunity', () => {
     });
   });
 
-  it('is created once by a retry with the same Idempotency-Key', async () => {
+  test('is created once by a retry with the same Idempotency-Key', async () => {
     const body = await opportunityBody(customer);
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/opportunities', body, key);
@@ -96,7 +96,7 @@ describe('a created opportunity', () => {
     expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
   });
 
-  it('is rejected without its required fields, and every missing field is listed', async () => {
+  test('is rejected without its required fields, and every missing field is listed', async () => {
     const answer = await customer.post('/opportunities', {});
     expect(answer.status).toBe(400);
     expect(faultPaths(answer)).toEqual(
@@ -106,7 +106,7 @@ describe('a created opportunity', () => {
     );
   });
 
-  it.each([
+  test.each([
     [{ priority: 'HIGH' }, '/priority'],
     [{ name: ' ' }, '/name'],
     [{ description: 'd'.repeat(5001) }, '/description'],
@@ -133,8 +133,8 @@ describe('a created opportunity', () => {
 });
 
 describe('the list of opportunities', () => {
-  it('is 201, newest first, in pages, with each item as when read alone', async () => {
-    const own = await test.customer();
+  test('is 201, newest first, in pages, with each item as when read alone', async () => {
+    const own = await app.customer();
     const product = await makeProduct({}, own);
     const ids: string[] = [];
     for (let i = 0; i < 3; i += 1)
@@ -164,8 +164,8 @@ describe('references', () => {
   const unknown = { company_id: absent, contacts_ids: [absent], stage_id: absent, user_id_assigned: absent };
   const pointers = ['/company_id', '/contacts_ids/0', '/stage_id', '/user_id_assigned'];
 
-  it('to records of another customer are 404, exactly like unknown ids, all listed, and nothing is written', async () => {
-    const own = await test.customer();
+  test('to records of another customer are 404, exactly like unknown ids, all listed, and nothing is written', async () => {
+    const own = await app.customer();
     const foreign = { ...(await referable(other)), products: [line(await makeProduct({}, other))] };
     const answers = [];
     for (const references of [foreign, { ...unknown, products: [line(absent)] }])
@@ -182,7 +182,7 @@ describe('references', () => {
     expect((await own.post('/opportunities/list')).body).toEqual([]);
   });
 
-  it('are checked in the same way on an update', async () => {
+  test('are checked in the same way on an update', async () => {
     const mine = await makeProduct();
     const id = await create({ products: [line(mine)] });
     const before = await read(id);
@@ -197,7 +197,7 @@ describe('references', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('must be of the right kind: the id of a contact is not valid as a product', async () => {
+  test('must be of the right kind: the id of a contact is not valid as a product', async () => {
     const answer = await customer.post(
       '/opportunities',
       await opportunityBody(customer, { products: [line(await makeContact())], contacts_ids: [await makeProduct()] }),
@@ -205,12 +205,12 @@ describe('references', () => {
     expect([answer.status, faultPaths(answer)]).toEqual([404, ['/contacts_ids/0', '/products/0/id']]);
   });
 
-  it('across customers are rejected by the database itself', async () => {
+  test('across customers are rejected by the database itself', async () => {
     const id = await create();
     const foreign = await referable(other);
     const product = await makeProduct({}, other);
     const { pipeline_id } = (await stagesOf(customer))[0]!;
-    const { owner } = test;
+    const { owner } = app;
     for (const column of ['company_id', 'stage_id', 'user_id_assigned'] as const)
       await expect(
         owner`update opportunities set ${owner({ [column]: foreign[column] })} where customer_id = ${customer.id} and id = ${id}`,
@@ -223,7 +223,7 @@ describe('references', () => {
     ).rejects.toMatchObject({ code: '23503' });
   });
 
-  it('by id in the path are 404 too, for every method', async () => {
+  test('by id in the path are 404 too, for every method', async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.get(`/opportunities/${id}`),
@@ -239,7 +239,7 @@ describe('references', () => {
 });
 
 describe('an update', () => {
-  it('changes only the fields that are sent', async () => {
+  test('changes only the fields that are sent', async () => {
     const [contact, next] = [await makeContact(), await makeContact()];
     const product = await makeProduct();
     const id = await create({ contacts_ids: [contact], products: [line(product, 2, 2)], description: 'd' });
@@ -263,7 +263,7 @@ describe('an update', () => {
     expect((await read(id)).contacts_ids).toEqual([]);
   });
 
-  it('without fields changes nothing', async () => {
+  test('without fields changes nothing', async () => {
     const id = await create();
     const before = await read(id);
     for (const body of [undefined, {}, { products: {} }, { products: { add: [], remove: [], update: [] } }])
@@ -271,7 +271,7 @@ describe('an update', () => {
     expect(await read(id)).toEqual(before);
   });
 
-  it('clears company and source with null, and rejects null in other fields', async () => {
+  test('clears company and source with null, and rejects null in other fields', async () => {
     const id = await create({ company_id: await makeCompany(), source_id: absent, description: 'd' });
     const cleared = { company_id: null, source_id: null };
     expect((await customer.patch(`/opportunities/${id}`, { ...cleared, description: '' })).status).toBe(200);
@@ -285,7 +285,7 @@ describe('an update', () => {
 });
 
 describe('an update of products', () => {
-  it('removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
+  test('removes, updates and adds lines, keeps their order, and sums up exactly', async () => {
     const [a, b, c, d] = (await makeProducts(4)) as [string, string, string, string];
     const id = await create({ products: [line(a, 0.1, 1), line(b, 0.2, 1), line(c, 5, 1)] });
     const update = [
@@ -315,7 +315,7 @@ describe('an update of products', () => {
   };
   type Ids = Awaited<ReturnType<typeof refusals>>;
 
-  it.each<[string, number, (ids: Ids) => object, string[]]>([
+  test.each<[string, number, (ids: Ids) => object, string[]]>([
     [
       'adds an existing line',
       409,
@@ -362,7 +362,7 @@ describe('an update of products', () => {
 });
 
 describe('the total', () => {
-  it('stays below 10^11 on create and update, and is exact up to that', async () => {
+  test('stays below 10^11 on create and update, and is exact up to that', async () => {
     const [a, b] = (await makeProducts(2)) as [string, string];
     const most = [line(a, 99_999.9999, 1_000_000), line(b, 99.9999, 1)];
     const id = await create({ products: most });
@@ -377,8 +377,8 @@ describe('the total', () => {
 });
 
 describe('a deletion', () => {
-  it('is permanent, deletes its lines, and is 404 the second time', async () => {
-    const own = await test.customer();
+  test('is permanent, deletes its lines, and is 404 the second time', async () => {
+    const own = await app.customer();
     const product = await makeProduct({}, own);
     const id = await create({ contacts_ids: [await makeContact(own)], products: [line(product)] }, own);
     expect(await own.delete(`/opportunities/${id}`)).toMatchObject({
@@ -387,11 +387,11 @@ describe('a deletion', () => {
     });
     expect((await own.get(`/opportunities/${id}`)).status).toBe(404);
     expect((await own.delete(`/opportunities/${id}`)).status).toBe(404);
-    expect(await test.owner`select from opportunity_lines where customer_id = ${own.id}`).toHaveLength(0);
-    expect(await test.owner`select from opportunity_contacts where customer_id = ${own.id}`).toHaveLength(0);
+    expect(await app.owner`select from opportunity_lines where customer_id = ${own.id}`).toHaveLength(0);
+    expect(await app.owner`select from opportunity_contacts where customer_id = ${own.id}`).toHaveLength(0);
   });
 
-  it('of a contact removes it from its opportunities and keeps the order of the others', async () => {
+  test('of a contact removes it from its opportunities and keeps the order of the others', async () => {
     const contacts = [await makeContact(), await makeContact(), await makeContact()];
     const id = await create({ contacts_ids: contacts });
     const before = await read(id);
@@ -402,7 +402,7 @@ describe('a deletion', () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('allow an update only while the opportunity is unchanged since it was read', async () => {
+  test('allow an update only while the opportunity is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/opportunities/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -414,7 +414,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/opportunities/${id}`, { 'if-match': await etag() })).status).toBe(200);
   });
 
-  it('cover everything that the response shows: lines, product names, contacts, the company', async () => {
+  test('cover everything that the response shows: lines, product names, contacts, the company', async () => {
     const [contact, company, product] = [await makeContact(), await makeCompany(), await makeProduct()];
     const id = await create({ contacts_ids: [contact], company_id: company, products: [line(product)] });
     const tags = [];
@@ -432,7 +432,7 @@ describe('ETag and If-Match', () => {
     expect(new Set(tags).size).toBe(5);
   });
 
-  it('give 404 before 412, and 412 before 409', async () => {
+  test('give 404 before 412, and 412 before 409', async () => {
     const [here, elsewhere] = (await makeProducts(2)) as [string, string];
     const id = await create({ products: [line(here)] });
     const patch = async (products: object) =>

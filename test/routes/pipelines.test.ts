@@ -1,16 +1,16 @@
-import { describe, expect, it } from 'vitest';
-import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { describe, expect, test } from 'vitest';
+import { createPipeline, salesStages } from '../../src/queries/pipelines.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
-  test.db.transaction((sql) =>
-    insertPipeline(sql, by.id, {
+  app.db.transaction((sql) =>
+    createPipeline(sql, by.id, {
       name,
       description: 'd',
       currency: 'EUR',
@@ -20,7 +20,7 @@ const makePipeline = (by: TestCustomer, name: string): Promise<string> =>
   );
 
 describe('pipelines', () => {
-  it('are listed newest first, with exactly the fields of a list item', async () => {
+  test('are listed newest first, with exactly the fields of a list item', async () => {
     const id = await makePipeline(customer, 'Second');
     const { status, body } = await customer.get('/pipelines');
     expect(status).toBe(200);
@@ -30,8 +30,8 @@ describe('pipelines', () => {
     ]);
   });
 
-  it('are returned with their stages in order', async () => {
-    const own = await test.customer();
+  test('are returned with their stages in order', async () => {
+    const own = await app.customer();
     const [{ id }] = (await own.get('/pipelines')).body;
     const answer = await own.get(`/pipelines/${id}`);
     expect(answer).toMatchObject({ status: 200, headers: { etag: expect.stringMatching(/^"[^"]+"$/) } });
@@ -63,7 +63,7 @@ describe('pipelines', () => {
     });
   });
 
-  it('of another customer are 404, exactly like unknown ids', async () => {
+  test('of another customer are 404, exactly like unknown ids', async () => {
     const [{ id }] = (await other.get('/pipelines')).body;
     const answers = [await customer.get(`/pipelines/${id}`), await customer.get(`/pipelines/${absent}`)];
     expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
@@ -73,8 +73,8 @@ describe('pipelines', () => {
 });
 
 describe('the stage list', () => {
-  it('is 201 with the stages in order and the number of opportunities in each', async () => {
-    const own = await test.customer();
+  test('is 201 with the stages in order and the number of opportunities in each', async () => {
+    const own = await app.customer();
     const stages = await stagesOf(own);
     const body = await opportunityBody(own);
     const ids = [];
@@ -89,8 +89,8 @@ describe('the stage list', () => {
     );
   });
 
-  it('has pages, and contains one pipeline only', async () => {
-    const own = await test.customer();
+  test('has pages, and contains one pipeline only', async () => {
+    const own = await app.customer();
     const pipeline_id = await makePipeline(own, 'Second');
     const page = async (page: number) =>
       (await own.post('/stages/list', { pipeline_id, paginate: { page, limit: 1 } })).body.map(
@@ -99,7 +99,7 @@ describe('the stage list', () => {
     expect([await page(1), await page(2), await page(3)]).toEqual([['Lead'], ['Qualified'], []]);
   });
 
-  it("of an unknown pipeline or another customer's is 404 with a pointer to the id", async () => {
+  test("of an unknown pipeline or another customer's is 404 with a pointer to the id", async () => {
     const [{ id }] = (await other.get('/pipelines')).body;
     const answers = [
       await customer.post('/stages/list', { pipeline_id: id }),
@@ -109,7 +109,7 @@ describe('the stage list', () => {
     expect(answers[0]!.body).toEqual(answers[1]!.body);
   });
 
-  it.each([
+  test.each([
     [{}, '/pipeline_id'],
     [{ pipeline_id: '5' }, '/pipeline_id'],
     [{ pipeline_id: absent, paginate: { limit: 101 } }, '/paginate/limit'],
@@ -118,7 +118,7 @@ describe('the stage list', () => {
     expect(await customer.post('/stages/list', body)).toMatchObject({ status: 400, body: { errors: [{ path }] } });
   });
 
-  it('needs a scope of its own', async () => {
+  test('needs a scope of its own', async () => {
     const { pipeline_id } = (await stagesOf(customer))[0]!;
     const reader = await customer.withScopes(['pipelines:read']);
     expect((await reader.get('/pipelines')).status).toBe(200);

@@ -1,19 +1,19 @@
-import { describe, expect, it } from 'vitest';
-import { insertPipeline, salesStages } from '../../src/queries/pipelines.ts';
+import { describe, expect, test } from 'vitest';
+import { createPipeline, salesStages } from '../../src/queries/pipelines.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody, stagesOf, unique } from '../setup/factories.ts';
 
-const test = await startApp();
-const [customer, other] = await Promise.all([test.customer(), test.customer()]);
+const app = await startApp();
+const [customer, other] = await Promise.all([app.customer(), app.customer()]);
 
 const create = (more: object = {}, by = customer): Promise<string> => make(by, '/products', productBody(more));
 const read = async (id: string, by = customer) => (await by.get(`/products/${id}`)).body;
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 describe('a created product', () => {
-  it("is returned with every field of the contract, active and in the subscription's currency", async () => {
-    const own = await test.customer();
-    await test.owner`update subscriptions set currency = 'CHF' where customer_id = ${own.id}`;
+  test("is returned with every field of the contract, active and in the subscription's currency", async () => {
+    const own = await app.customer();
+    await app.owner`update subscriptions set currency = 'CHF' where customer_id = ${own.id}`;
     const answer = await own.post('/products', { name: ' Engine ', price: 19.99, unit: 'piece' });
     expect(answer).toMatchObject({ status: 201, body: { success: true, message: expect.any(String) } });
     const { id } = answer.body.data;
@@ -29,19 +29,19 @@ describe('a created product', () => {
     });
   });
 
-  it('stores its fields as given, with the currency in upper case', async () => {
+  test('stores its fields as given, with the currency in upper case', async () => {
     const given = { name: 'N', price: 0, unit: 'hour', active: false };
     expect(await read(await create({ ...given, currency: 'eur' }))).toMatchObject({ ...given, currency: 'EUR' });
   });
 
-  it.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.35])(
+  test.each([0, 0.0001, 19.99, 0.1, 1e-4, 123456789.1234, 999999999.9999, 100, 4.35])(
     'stores the price %j exactly',
     async (price) => {
       expect((await read(await create({ price }))).price).toBe(price);
     },
   );
 
-  it.each([-0.01, 1e9, 0.00001, 19.99999, 1e-7, 1e308, '5', null, true])(
+  test.each([-0.01, 1e9, 0.00001, 19.99999, 1e-7, 1e308, '5', null, true])(
     'is rejected with the price %j',
     async (price) => {
       const answer = await customer.post('/products', productBody({ price }));
@@ -52,12 +52,12 @@ describe('a created product', () => {
     },
   );
 
-  it.each(['EURO', 'ZZZ', '', 'EU', '\u0131dr'])('is rejected with the currency %j', async (currency) => {
+  test.each(['EURO', 'ZZZ', '', 'EU', '\u0131dr'])('is rejected with the currency %j', async (currency) => {
     const answer = await customer.post('/products', productBody({ currency }));
     expect(answer).toMatchObject({ status: 400, body: { errors: [{ path: '/currency' }] } });
   });
 
-  it('is rejected with all faults at once', async () => {
+  test('is rejected with all faults at once', async () => {
     const answer = await customer.post('/products', { unit: '', opportunities_count: 1 });
     expect(answer.status).toBe(400);
     expect(answer.body.errors.map(({ path }: { path: string }) => path)).toEqual(
@@ -65,7 +65,7 @@ describe('a created product', () => {
     );
   });
 
-  it('is created once by a retry with the same Idempotency-Key', async () => {
+  test('is created once by a retry with the same Idempotency-Key', async () => {
     const key = { 'idempotency-key': unique('key') };
     const first = await customer.post('/products', productBody(), key);
     expect((await customer.post('/products', productBody(), key)).body).toEqual(first.body);
@@ -74,8 +74,8 @@ describe('a created product', () => {
 });
 
 describe('the list of products', () => {
-  it('is 201, newest first, in pages, with the fields of an item', async () => {
-    const own = await test.customer();
+  test('is 201, newest first, in pages, with the fields of an item', async () => {
+    const own = await app.customer();
     const ids: string[] = [];
     for (let i = 0; i < 3; i += 1) ids.unshift(await create({}, own));
     const all = await own.post('/products/list');
@@ -96,12 +96,12 @@ describe('the list of products', () => {
     });
   });
 
-  it('counts the opportunities that use a product and their pipelines', async () => {
-    const own = await test.customer();
+  test('counts the opportunities that use a product and their pipelines', async () => {
+    const own = await app.customer();
     const [used, unused] = [await create({}, own), await create({}, own)];
     const [lead, won] = await stagesOf(own);
-    const second = await test.db.transaction((sql) =>
-      insertPipeline(sql, own.id, {
+    const second = await app.db.transaction((sql) =>
+      createPipeline(sql, own.id, {
         name: 'P',
         description: '',
         currency: 'USD',
@@ -133,7 +133,7 @@ describe('the list of products', () => {
 });
 
 describe('an update', () => {
-  it('changes only the fields that are sent', async () => {
+  test('changes only the fields that are sent', async () => {
     const id = await create({ currency: 'EUR' });
     const before = await read(id);
     const answer = await customer.patch(`/products/${id}`, { price: 20.5, name: ' Bigger ', currency: 'usd' });
@@ -145,7 +145,7 @@ describe('an update', () => {
     expect(await read(id)).toEqual(after);
   });
 
-  it('rejects null and unknown fields', async () => {
+  test('rejects null and unknown fields', async () => {
     const id = await create();
     for (const name of ['name', 'price', 'unit', 'currency', 'active', 'id'])
       expect(await customer.patch(`/products/${id}`, { [name]: null })).toMatchObject({
@@ -154,7 +154,7 @@ describe('an update', () => {
       });
   });
 
-  it('of the price does not change the lines of opportunities; of the name shows in them', async () => {
+  test('of the price does not change the lines of opportunities; of the name shows in them', async () => {
     const id = await create({ price: 5, name: 'Old' });
     const opportunity = await make(
       customer,
@@ -171,18 +171,18 @@ describe('an update', () => {
 });
 
 describe('a deletion', () => {
-  it('removes the product, and is 404 the second time', async () => {
-    const own = await test.customer();
+  test('removes the product, and is 404 the second time', async () => {
+    const own = await app.customer();
     const id = await create({}, own);
     expect(await own.delete(`/products/${id}`)).toMatchObject({ status: 200, body: { success: true, data: { id } } });
     expect((await own.get(`/products/${id}`)).status).toBe(404);
     expect((await own.delete(`/products/${id}`)).status).toBe(404);
     expect((await own.post('/products/list')).body).toEqual([]);
-    expect(await test.owner`select from products where customer_id = ${own.id}`).toHaveLength(0);
+    expect(await app.owner`select from products where customer_id = ${own.id}`).toHaveLength(0);
   });
 
-  it('of a used product keeps its lines readable and editable, but it cannot be added again', async () => {
-    const own = await test.customer();
+  test('of a used product keeps its lines readable and editable, but it cannot be added again', async () => {
+    const own = await app.customer();
     const [gone, kept] = [await create({ name: 'Gone' }, own), await create({ name: 'Kept' }, own)];
     const body = await opportunityBody(own, { products: [{ id: gone, price: 2.5, quantity: 2 }] });
     const opportunity = await make(own, '/opportunities', body);
@@ -210,8 +210,8 @@ describe('a deletion', () => {
     expect(await details()).toMatchObject([{ product_id: kept }]);
   });
 
-  it('racing with added lines leaves no line without a name, and no request fails', async () => {
-    const own = await test.customer();
+  test('racing with added lines leaves no line without a name, and no request fails', async () => {
+    const own = await app.customer();
     const body = await opportunityBody(own);
     const opportunities = await Promise.all(Array.from({ length: 4 }, () => make(own, '/opportunities', body)));
     for (let round = 0; round < 20; round += 1) {
@@ -225,7 +225,7 @@ describe('a deletion', () => {
       ]);
       expect(answers.filter(({ status }) => ![200, 201, 404].includes(status))).toEqual([]);
     }
-    const [count] = await test.owner`
+    const [count] = await app.owner`
       select
         (select count(*) from products p where customer_id = ${own.id} and deleted_at is null)::int as listed,
         (select count(*) from products p where customer_id = ${own.id} and not exists (
@@ -241,7 +241,7 @@ describe('a deletion', () => {
 });
 
 describe("another customer's product", () => {
-  it('is 404, exactly like an unknown id, and nothing is written', async () => {
+  test('is 404, exactly like an unknown id, and nothing is written', async () => {
     const foreign = await create({}, other);
     for (const send of [
       (id: string) => customer.get(`/products/${id}`),
@@ -257,7 +257,7 @@ describe("another customer's product", () => {
 });
 
 describe('ETag and If-Match', () => {
-  it('allow an update only while the product is unchanged since it was read', async () => {
+  test('allow an update only while the product is unchanged since it was read', async () => {
     const id = await create();
     const etag = async () => (await customer.get(`/products/${id}`)).headers['etag'] as string;
     const first = await etag();
@@ -268,7 +268,7 @@ describe('ETag and If-Match', () => {
     expect((await customer.delete(`/products/${id}`, { 'if-match': await etag() })).status).toBe(200);
   });
 
-  it('allow one of many writers with the same tag', async () => {
+  test('allow one of many writers with the same tag', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/products/${id}`)).headers as { etag: string };
     const writes = Array.from({ length: 10 }, (_, i) =>

@@ -4,7 +4,11 @@ import { inject, unique, type Answer } from '../setup/factories.ts';
 import { atOnce, firstLine, freshAddress, inTurn, limitsOf } from '../setup/limits.ts';
 import { makeLogin, makeSession, password } from '../setup/sessions.ts';
 
-const { app, owner, customer } = await startApp({
+const {
+  fastify: app,
+  owner,
+  customer,
+} = await startApp({
   RATE_LIMITS: 'on',
   RATE_LIMIT_LOGIN: '2',
   RATE_LIMIT_UNAUTHENTICATED: '3',

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { listEvents, mostAddresses, nobody, recordFailedLogin } from '../../src/queries/audit.ts';
+import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/audit.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { login, makeLogin, makeSession, openSession, password } from '../setup/sessions.ts';
 
-const { app, db, owner, customer } = await startApp();
+const { fastify: app, db, owner, customer } = await startApp();
 
 const isoInstant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 const wrong = { statusCode: 401, message: 'The provided e-mail or password is wrong' };
@@ -259,13 +259,13 @@ describe('the audit log', () => {
   test('stays bounded however many addresses fail, and counts every attempt', async () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
-    const addresses = Array.from({ length: mostAddresses + 20 }, (_, i) => `192.0.2.${i}`);
+    const addresses = Array.from({ length: maxAddresses + 20 }, (_, i) => `192.0.2.${i}`);
     for (const address of [...addresses, ...addresses])
       await db.transaction((sql) => recordFailedLogin(sql, id, { userId, reason: 'wrong_password', address }));
     await login(app, email, 'wrong horse battery');
     const events = await db.lookup((sql) => listEvents(sql, id, 1_000));
     const failed = events.filter(({ event }) => event === 'user.login_failed');
-    expect(failed).toHaveLength(mostAddresses + 1);
+    expect(failed).toHaveLength(maxAddresses + 1);
     expect(failed.filter(({ address }) => address === null)).toMatchObject([{ details: { attempts: '41' } }]);
     const attempts = failed.reduce((sum, { details }) => sum + Number(details['attempts']), 0);
     expect(attempts).toBe(2 * addresses.length + 1);

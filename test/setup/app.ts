@@ -5,7 +5,7 @@ import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig, type Config } from '../../src/config.ts';
-import { openDatabase, type SharedDatabase } from '../../src/db.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { watchAnswers } from './conformance.ts';
 import { createDatabase } from './database.ts';
@@ -13,7 +13,7 @@ import { makeCustomer, type TestCustomer } from './factories.ts';
 
 /** The real app on its own database, with direct access to what is behind it. */
 export interface TestApp {
-  app: FastifyInstance;
+  fastify: FastifyInstance;
   config: Config;
   db: SharedDatabase;
   catalog: Catalog;
@@ -32,7 +32,7 @@ const opened: { test: TestApp; drop: () => Promise<void>; faultyAnswers: string[
 // At the top level, so that the hook belongs to the importing file: Vitest drops hooks registered inside `beforeAll`.
 afterAll(async () => {
   for (const { test, drop } of opened) {
-    await test.app.close();
+    await test.fastify.close();
     await test.catalog.close();
     await test.verifier.close();
     await test.db.close();
@@ -63,7 +63,7 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   const faultyAnswers = watchAnswers(app);
   await app.ready();
   const owner = postgres(database.ownerUrl, { max: 2, onnotice: () => {} });
-  const test = { app, config, db, catalog, verifier, owner, ...database, customer: () => makeCustomer(app) };
+  const test = { fastify: app, config, db, catalog, verifier, owner, ...database, customer: () => makeCustomer(app) };
   opened.push({ test, drop, faultyAnswers });
   return test;
 }

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import type { Database } from '../../src/db.ts';
-import { insertKey } from '../../src/queries/api-keys.ts';
-import { grantCredits } from '../../src/queries/credits.ts';
-import { insertCustomer } from '../../src/queries/customers.ts';
-import { insertUser } from '../../src/queries/users.ts';
+import type { Database } from '../../src/database/db.ts';
 import { decoy } from '../../src/passwords.ts';
+import { createApiKey } from '../../src/queries/api-keys.ts';
+import { grantCredits } from '../../src/queries/credits.ts';
+import { createCustomer } from '../../src/queries/customers.ts';
+import { createUser } from '../../src/queries/users.ts';
 import { serviceItself } from '../../src/requester.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Pool } from '../../src/schemas/credits.ts';
@@ -45,14 +45,14 @@ export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).to
 /** Creates a customer as the command line does, with an admin and a key with every scope. */
 export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> {
   const { id, adminId } = await dbOf(app).transaction(async (sql) => {
-    const customer = await insertCustomer(sql, { business_name: unique('Customer'), country: null, city: null });
+    const customer = await createCustomer(sql, { business_name: unique('Customer'), country: null, city: null });
     const admin = {
       email: `${unique('admin')}@example.com`,
       name: 'Admin',
       role: 'admin' as const,
       passwordHash: decoy,
     };
-    const user = await insertUser(sql, customer.id, admin, commandLine);
+    const user = await createUser(sql, customer.id, admin, commandLine);
     return { id: customer.id, adminId: user!.id };
   });
   return clientOf(app, id, adminId, [...scopes]);
@@ -69,7 +69,7 @@ export async function makeUser(
   role: 'admin' | 'member' = 'member',
 ): Promise<string> {
   const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: decoy };
-  return (await dbOf(app).transaction((sql) => insertUser(sql, customerId, given, commandLine)))!.id;
+  return (await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine)))!.id;
 }
 
 /** Creates an empty list of a customer. */
@@ -95,7 +95,7 @@ export async function clientOf(
 ): Promise<TestCustomer> {
   const token = mintToken('sda');
   const given = { name: 'test', expiration: 7 as const, permissions, createdBy: adminId };
-  const { id: keyId } = await dbOf(app).transaction((sql) => insertKey(sql, id, given, token, commandLine));
+  const { id: keyId } = await dbOf(app).transaction((sql) => createApiKey(sql, id, given, token, commandLine));
   const key = token.reveal();
   const call: TestCustomer['call'] = (method, path, body, headers) =>
     inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}`, ...headers });

@@ -1,5 +1,5 @@
-import { createServer, type Server } from 'node:http';
 import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import type { TestProject } from 'vitest/node';
 import { SearchCluster } from '../search-cluster/cluster.ts';

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import type { TestProject } from 'vitest/node';
-import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres.ts';
-import { migrate } from '../../src/migrate.ts';
+import { migrate } from '../../src/database/migrate.ts';
+import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres/server.ts';
 
 /** Values that every test file can `inject`. */
 declare module 'vitest' {

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { hashPassword } from '../../src/passwords.ts';
-import { insertUser } from '../../src/queries/users.ts';
+import { createUser } from '../../src/queries/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Role } from '../../src/schemas/users.ts';
 import { dbOf, inject, unique, type Answer } from './factories.ts';
@@ -23,7 +23,7 @@ export async function makeLogin(app: FastifyInstance, customerId: string, role: 
   const email = `${unique(role)}@example.com`;
   const passwordHash = await (hashed ??= hashPassword(password));
   const given = { email, name: 'Grace Hopper', role, passwordHash };
-  const user = await dbOf(app).transaction((sql) => insertUser(sql, customerId, given, commandLine));
+  const user = await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine));
   return { userId: user!.id, email, password };
 }
 

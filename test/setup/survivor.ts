@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/db.ts';
+import { openDatabase } from '../../src/database/db.ts';
 import { DomainError } from '../../src/errors.ts';
 import { startFaultyProxy } from './faulty-proxy.ts';
 

@@ -1,8 +1,8 @@
-import { expect, it } from 'vitest';
+import { expect, test } from 'vitest';
 import { parseAddress, SyntaxFault } from '../../src/verification/address.ts';
 import { isPublic } from '../../src/verification/public-address.ts';
 
-it.each([
+test.each([
   ['ada@example.com', 'ada', 'example.com'],
   ['Ada.Lovelace+tag@Example.COM', 'Ada.Lovelace+tag', 'example.com'],
   ["o'neil!#$%&*/=?^_`{|}~-@sub.example.co.uk", "o'neil!#$%&*/=?^_`{|}~-", 'sub.example.co.uk'],
@@ -19,7 +19,7 @@ it.each([
   expect(parseAddress(text)).toMatchObject({ local, domain });
 });
 
-it.each([
+test.each([
   '',
   'nobody',
   'postmaster',
@@ -62,11 +62,14 @@ it.each([
   expect(() => parseAddress(text)).toThrow(SyntaxFault);
 });
 
-it.each(['8.8.8.8', '1.1.1.1', '2001:4860:4860::8888', '2a00:1450:4001::1'])('%s is a public IP address', (address) => {
-  expect(isPublic(address)).toBe(true);
-});
+test.each(['8.8.8.8', '1.1.1.1', '2001:4860:4860::8888', '2a00:1450:4001::1'])(
+  '%s is a public IP address',
+  (address) => {
+    expect(isPublic(address)).toBe(true);
+  },
+);
 
-it.each([
+test.each([
   '0.0.0.0',
   '0.1.2.3',
   '10.0.0.1',

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
-import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { gather, scripted, startMailServer, startRudeServer, type Crowd } from '../setup/mail-server.ts';
+import { randomDomain, startNameServer } from '../setup/name-server.ts';
 
 const names = await startNameServer();
 const loopback = { a: ['127.0.0.1'] };
@@ -44,7 +44,7 @@ describe('without SMTP checks', () => {
   const impatient = open({ VERIFY_DNS_TIMEOUT_MS: '200' });
   const status = async (address: string) => (await verifier.verify(address)).status;
 
-  it('an address is verified if its domain has a mail host; case and surrounding white space are ignored', async () => {
+  test('an address is verified if its domain has a mail host; case and surrounding white space are ignored', async () => {
     const { domain, host } = mailDomain();
     expect(await verifier.verify(` Ada@${domain.toUpperCase()} `)).toEqual({
       status: 'verified',
@@ -58,7 +58,7 @@ describe('without SMTP checks', () => {
     });
   });
 
-  it('the host with the lowest MX preference comes first', async () => {
+  test('the host with the lowest MX preference comes first', async () => {
     const domain = names.name({
       mx: [
         [20, 'second.test'],
@@ -68,7 +68,7 @@ describe('without SMTP checks', () => {
     expect((await verifier.verify(`a@${domain}`)).checks.mx).toEqual({ status: 'passed', host: 'first.test' });
   });
 
-  it.each([{ a: ['127.0.0.1'] }, { aaaa: ['::1'] }])(
+  test.each([{ a: ['127.0.0.1'] }, { aaaa: ['::1'] }])(
     'a domain with an IP address and without MX is its own mail host: %j',
     async (answer) => {
       const domain = names.name(answer);
@@ -79,7 +79,7 @@ describe('without SMTP checks', () => {
     },
   );
 
-  it('a domain with an empty MX accepts no mail, even if it has an IP address (RFC 7505)', async () => {
+  test('a domain with an empty MX accepts no mail, even if it has an IP address (RFC 7505)', async () => {
     const domain = names.name({ mx: [[0, '']], ...loopback });
     expect(await verifier.verify(`a@${domain}`)).toMatchObject({
       status: 'invalid',
@@ -87,13 +87,13 @@ describe('without SMTP checks', () => {
     });
   });
 
-  it('a domain that does not exist, or has neither MX nor IP address, accepts no mail', async () => {
+  test('a domain that does not exist, or has neither MX nor IP address, accepts no mail', async () => {
     expect((await verifier.verify(`a@${randomDomain()}`)).checks.mx).toEqual({ status: 'failed', reason: 'no_domain' });
     const empty = await verifier.verify(`a@${names.name({})}`);
     expect(empty).toMatchObject({ status: 'invalid', checks: { mx: { status: 'failed', reason: 'no_records' } } });
   });
 
-  it.each(['silent', 'servfail', 'refused', 'garbage'] as const)(
+  test.each(['silent', 'servfail', 'refused', 'garbage'] as const)(
     'if the name server is %s, the result is unknown, never invalid',
     async (answer) => {
       const { status, checks } = await impatient.verify(`a@${names.name(answer)}`);
@@ -102,12 +102,12 @@ describe('without SMTP checks', () => {
     },
   );
 
-  it('if the name server refuses connections, the result is unknown', async () => {
+  test('if the name server refuses connections, the result is unknown', async () => {
     const alone = open({ VERIFY_DNS_SERVERS: '127.0.0.1:1' });
     expect((await alone.verify(`a@${randomDomain()}`)).status).toBe('unknown');
   });
 
-  it('if the name server takes longer than the deadline, the result is unknown', async () => {
+  test('if the name server takes longer than the deadline, the result is unknown', async () => {
     const hurried = open({ VERIFY_DNS_TIMEOUT_MS: '60000', VERIFY_DEADLINE_MS: '100' });
     expect(await hurried.verify(`a@${names.name('silent')}`)).toMatchObject({
       status: 'unknown',
@@ -115,7 +115,7 @@ describe('without SMTP checks', () => {
     });
   });
 
-  it('a text that is not an address is invalid, and no server is asked', async () => {
+  test('a text that is not an address is invalid, and no server is asked', async () => {
     const { status, checks } = await verifier.verify('no address');
     expect(status).toBe('invalid');
     expect(checks).toMatchObject({
@@ -124,21 +124,21 @@ describe('without SMTP checks', () => {
     });
   });
 
-  it('an address with an IP address instead of a domain is invalid', async () => {
+  test('an address with an IP address instead of a domain is invalid', async () => {
     expect(await verifier.verify('a@[127.0.0.1]')).toMatchObject({
       status: 'invalid',
       checks: { syntax: { status: 'passed' }, mx: { status: 'failed', reason: 'address_literal' } },
     });
   });
 
-  it('a domain with non-ASCII characters is looked up in its ASCII form', async () => {
+  test('a domain with non-ASCII characters is looked up in its ASCII form', async () => {
     const name = randomDomain();
     const ascii = new URL(`http://bü${name}`).hostname;
     names.name({ mx: [[10, 'mail.test']] }, ascii);
     expect(await status(`a@bü${name}`)).toBe('verified');
   });
 
-  it('a disposable domain and its subdomains are recognised, whatever the DNS says', async () => {
+  test('a disposable domain and its subdomains are recognised, whatever the DNS says', async () => {
     expect(await verifier.verify('info@mailinator.com')).toMatchObject({
       status: 'disposable',
       checks: { disposable: { status: 'failed', domain: 'mailinator.com' }, mx: { status: 'failed' } },
@@ -147,7 +147,7 @@ describe('without SMTP checks', () => {
     expect(await status(`ada@${randomDomain().replace('.test', '')}mailinator.com`)).toBe('invalid');
   });
 
-  it('a role account is do_not_mail, whatever its case and tag, and whether or not its domain accepts mail', async () => {
+  test('a role account is do_not_mail, whatever its case and tag, and whether or not its domain accepts mail', async () => {
     const { domain } = mailDomain();
     for (const local of ['info', 'INFO', 'sales+spring', 'postmaster', 'abuse', 'no-reply', '"admin"'])
       expect(await status(`${local}@${domain}`), local).toBe('do_not_mail');
@@ -158,14 +158,14 @@ describe('without SMTP checks', () => {
     expect(await status(`informant@${domain}`)).toBe('verified');
   });
 
-  it('many addresses of one domain cause a single DNS query, concurrently and afterwards', async () => {
+  test('many addresses of one domain cause a single DNS query, concurrently and afterwards', async () => {
     const { domain } = mailDomain();
     await Promise.all(Array.from({ length: 1_000 }, (_, i) => verifier.verify(`a${i}@${domain}`)));
     await verifier.verify(`b@${domain}`);
     expect(names.asked(domain)).toEqual(['MX']);
   });
 
-  it('concurrent verifications share the failure of a DNS query', async () => {
+  test('concurrent verifications share the failure of a DNS query', async () => {
     const domain = names.name('silent');
     const all = await Promise.all(Array.from({ length: 1_000 }, (_, i) => impatient.verify(`a${i}@${domain}`)));
     expect(new Set(all.map(({ status }) => status))).toEqual(new Set(['unknown']));
@@ -174,7 +174,7 @@ describe('without SMTP checks', () => {
 });
 
 describe('with a mail server that follows the protocol', () => {
-  it('an existing mailbox is verified, another one is invalid, and no mail is sent', async () => {
+  test('an existing mailbox is verified, another one is invalid, and no mail is sent', async () => {
     const server = await startMailServer(takeAda);
     const verifier = asking(server.port, {
       VERIFY_SMTP_SENDER: 'probe@example.org',
@@ -197,13 +197,13 @@ describe('with a mail server that follows the protocol', () => {
     expect(server.gotMail).toBe(false);
   });
 
-  it('without a configured name and sender, EHLO has the local IP address and MAIL FROM is empty', async () => {
+  test('without a configured name and sender, EHLO has the local IP address and MAIL FROM is empty', async () => {
     const server = await startMailServer(takeAda);
     expect((await asking(server.port).verify(`ada@${mailDomain().domain}`)).status).toBe('verified');
     expect([server.senders, server.names]).toEqual([[''], ['[127.0.0.1]']]);
   });
 
-  it('a domain that accepts any mailbox is accept_all, and the server is called only once', async () => {
+  test('a domain that accepts any mailbox is accept_all, and the server is called only once', async () => {
     const server = await startMailServer(() => undefined);
     const verifier = asking(server.port);
     const { domain } = mailDomain();
@@ -215,7 +215,7 @@ describe('with a mail server that follows the protocol', () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it('a domain that does not accept any mailbox gets the catch-all check only once', async () => {
+  test('a domain that does not accept any mailbox gets the catch-all check only once', async () => {
     const server = await startMailServer((one) =>
       /^[a-z]{3}@/.test(one) ? undefined : { code: 550, text: 'No such user' },
     );
@@ -226,7 +226,7 @@ describe('with a mail server that follows the protocol', () => {
     expect(server.recipients).toHaveLength(4);
   });
 
-  it('the mail server is not called for role accounts and for domains that accept no mail', async () => {
+  test('the mail server is not called for role accounts and for domains that accept no mail', async () => {
     const server = await startMailServer(() => undefined);
     const verifier = asking(server.port);
     const { domain } = mailDomain();
@@ -235,7 +235,7 @@ describe('with a mail server that follows the protocol', () => {
     expect(server.calls).toHaveLength(0);
   });
 
-  it.each([
+  test.each([
     [450, 'Greylisted, come back later'],
     [451, '4.7.1 Greylisting in action'],
     [421, 'Too busy'],
@@ -253,7 +253,7 @@ describe('with a mail server that follows the protocol', () => {
     expect(checks.smtp).toMatchObject({ status: 'unknown', code });
   });
 
-  it.each([
+  test.each([
     [550, 'No such user'],
     [550, '<ada@blocklist.example> user unknown'],
     [550, '5.4.1 Recipient address rejected: Access denied'],
@@ -265,13 +265,13 @@ describe('with a mail server that follows the protocol', () => {
     expect((await asking(server.port).verify(`ada@${mailDomain().domain}`)).status).toBe('invalid');
   });
 
-  it('an accepted mailbox is unknown if the reply for a random mailbox is undecided', async () => {
+  test('an accepted mailbox is unknown if the reply for a random mailbox is undecided', async () => {
     const server = await startMailServer((one) => (one.startsWith('ada@') ? undefined : { code: 451, text: 'Later' }));
     const { status, checks } = await asking(server.port).verify(`ada@${mailDomain().domain}`);
     expect([status, checks.smtp.reason]).toEqual(['unknown', 'catch_all_undecided']);
   });
 
-  it('a local part with non-ASCII characters is checked if the server supports SMTPUTF8, otherwise it is unknown', async () => {
+  test('a local part with non-ASCII characters is checked if the server supports SMTPUTF8, otherwise it is unknown', async () => {
     const { domain } = mailDomain();
     const deaf = await startMailServer(() => undefined, { hideSMTPUTF8: true });
     expect(await asking(deaf.port).verify(`δοκιμή@${domain}`)).toMatchObject({
@@ -284,7 +284,7 @@ describe('with a mail server that follows the protocol', () => {
     expect((await asking(server.port).verify(`δοκιμή@${domain}`)).status).toBe('verified');
   });
 
-  it('if a server does not respond, the next one is asked', async () => {
+  test('if a server does not respond, the next one is asked', async () => {
     const server = await startMailServer(takeAda);
     const [first, second, third] = [names.name('servfail'), names.name({ a: ['127.0.0.2'] }), names.name(loopback)];
     const domain = names.name({
@@ -300,7 +300,7 @@ describe('with a mail server that follows the protocol', () => {
     });
   });
 
-  it('after a temporary rejection by one server, the next one is asked', async () => {
+  test('after a temporary rejection by one server, the next one is asked', async () => {
     const server = await startRudeServer((socket, call) =>
       scripted('220 hi\r\n', {
         EHLO: '250 hi\r\n',
@@ -318,7 +318,7 @@ describe('with a mail server that follows the protocol', () => {
     expect(server.calls).toBe(2);
   });
 
-  it('a server that does not know EHLO is greeted with HELO', async () => {
+  test('a server that does not know EHLO is greeted with HELO', async () => {
     const server = await startRudeServer(
       scripted('220-well\r\n220 met\r\n', {
         EHLO: '502 what?\r\n',
@@ -333,7 +333,7 @@ describe('with a mail server that follows the protocol', () => {
 });
 
 describe('IP addresses that are not public', () => {
-  it.each([
+  test.each([
     { a: ['127.0.0.1'] },
     { a: ['10.0.0.1', '192.168.0.1'] },
     { a: ['169.254.169.254'] },
@@ -350,7 +350,7 @@ describe('IP addresses that are not public', () => {
     expect(server.calls).toHaveLength(0);
   });
 
-  it('are not connected to if they stand in an MX record either', async () => {
+  test('are not connected to if they stand in an MX record either', async () => {
     const server = await startMailServer(() => undefined);
     const domain = names.name({ mx: [[1, '127.0.0.1']] });
     expect((await asking(server.port).verify(`ada@${domain}`)).status).toBe('unknown');
@@ -426,23 +426,26 @@ describe('a mail server', () => {
     'with an endless reply': ['garbage', scripted('220 hi\r\n', { ...good, RCPT: endless('250-yes\r\n') })],
   };
 
-  it.each(Object.entries(cases))('%s makes the result unknown within the timeout', async (_name, [reason, behave]) => {
-    const server = await startRudeServer(behave);
-    const verifier = asking(server.port, { VERIFY_SMTP_TIMEOUT_MS: '300' });
-    const { status, checks } = await verifier.verify(`ada@${mailDomain().domain}`);
-    expect([status, checks.smtp.status, checks.smtp.reason]).toEqual(['unknown', 'unknown', reason]);
-    expect(server.heard.join('')).not.toContain('DATA');
-    await expect.poll(() => server.callers.size).toBe(0);
-  });
+  test.each(Object.entries(cases))(
+    '%s makes the result unknown within the timeout',
+    async (_name, [reason, behave]) => {
+      const server = await startRudeServer(behave);
+      const verifier = asking(server.port, { VERIFY_SMTP_TIMEOUT_MS: '300' });
+      const { status, checks } = await verifier.verify(`ada@${mailDomain().domain}`);
+      expect([status, checks.smtp.status, checks.smtp.reason]).toEqual(['unknown', 'unknown', reason]);
+      expect(server.heard.join('')).not.toContain('DATA');
+      await expect.poll(() => server.callers.size).toBe(0);
+    },
+  );
 
-  it('that refuses connections makes the result unknown', async () => {
+  test('that refuses connections makes the result unknown', async () => {
     expect(await asking(1).verify(`ada@${mailDomain().domain}`)).toMatchObject({
       status: 'unknown',
       checks: { smtp: { reason: 'refused' } },
     });
   });
 
-  it('without an IP address, or whose look-up fails, makes the result unknown', async () => {
+  test('without an IP address, or whose look-up fails, makes the result unknown', async () => {
     const verifier = asking(1);
     for (const [answer, reason] of [
       ['nxdomain', 'no_address'],
@@ -454,7 +457,7 @@ describe('a mail server', () => {
       });
   });
 
-  it('that does not reply costs no more time than the deadline', async () => {
+  test('that does not reply costs no more time than the deadline', async () => {
     const server = await startRudeServer(
       scripted('220 hi\r\n', { EHLO: '250 hi\r\n', MAIL: '250 ok\r\n', RCPT: () => undefined }),
     );
@@ -473,7 +476,7 @@ describe('the limits of a domain', () => {
     return takeAda(recipient);
   };
 
-  it('apply to all concurrent verifications', async () => {
+  test('apply to all concurrent verifications', async () => {
     const crowd = gather(3);
     const server = await startMailServer(takeAdaWith(crowd));
     const verifier = asking(server.port, { VERIFY_DOMAIN_CONNECTIONS: '3', VERIFY_SMTP_TIMEOUT_MS: '20000' });
@@ -483,7 +486,7 @@ describe('the limits of a domain', () => {
     expect(crowd.mostAtOnce).toBe(3);
   });
 
-  it('include a limit for all domains together', async () => {
+  test('include a limit for all domains together', async () => {
     const crowd = gather(4);
     const server = await startMailServer(takeAdaWith(crowd));
     const verifier = asking(server.port, { VERIFY_CONNECTIONS: '4', VERIFY_SMTP_TIMEOUT_MS: '20000' });
@@ -492,7 +495,7 @@ describe('the limits of a domain', () => {
     expect(crowd.mostAtOnce).toBe(4);
   });
 
-  it('are shared fairly: owners who wait for the same domain take turns', async () => {
+  test('are shared fairly: owners who wait for the same domain take turns', async () => {
     const { promise: asked, resolve: answer } = Promise.withResolvers<void>();
     const server = await startMailServer(async () => {
       await asked;
@@ -517,7 +520,7 @@ describe('the limits of a domain', () => {
     ]);
   });
 
-  it('keep an interval between calls, also after a pause', async () => {
+  test('keep an interval between calls, also after a pause', async () => {
     const server = await startMailServer(takeAda);
     const verifier = asking(server.port, { VERIFY_DOMAIN_INTERVAL_MS: '300' });
     const { domain } = mailDomain();
@@ -528,7 +531,7 @@ describe('the limits of a domain', () => {
     expect(distances.reduce((sum, one) => sum + one, 0)).toBeGreaterThan(5 * 300 - 100);
   });
 
-  it('let a waiting verification be aborted, but not a running one', async () => {
+  test('let a waiting verification be aborted, but not a running one', async () => {
     let answer = () => undefined as void;
     const asked = new Promise<void>((resolve) => (answer = resolve));
     const server = await startMailServer(async () => {
@@ -549,7 +552,7 @@ describe('the limits of a domain', () => {
     expect((await verifier.verify(`eve@${domain}`)).status).toBe('invalid');
   });
 
-  it('do not delay close: it ends running checks as unknown', async () => {
+  test('do not delay close: it ends running checks as unknown', async () => {
     const server = await startRudeServer(() => undefined);
     const verifier = asking(server.port, { VERIFY_SMTP_TIMEOUT_MS: '60000' });
     const under = verifier.verify(`ada@${mailDomain().domain}`);

@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { unavailable } from '../../errors.ts';
+import { concatenate } from '../import/arena.ts';
+import { importPatienceMs, type SearchNodes } from './cluster.ts';
+import { meaningOf, ClusterRefusal, type Meaning } from './errors.ts';
+
+/** One operation of a bulk request: its one or two lines of NDJSON, as they are sent. */
+export interface Operation {
+  id: string;
+  bytes: Buffer;
+}
+
+/** Returns the lines of a bulk operation. A delete has no `source`. */
+export const operationText = (action: object, source?: object): string =>
+  source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
+
+/** Builds a bulk operation for the document with this id. */
+export const toOperation = (id: string, action: object, source?: object): Operation => ({
+  id,
+  bytes: Buffer.from(operationText(action, source)),
+});
+
+/** The cluster's result for one bulk operation. */
+interface ItemResult {
+  status: number;
+  result?: string | undefined;
+  /** The type of the error, if it failed. */
+  type?: string | undefined;
+}
+
+/**
+ * Classifies an operation's error. Returns undefined if there is none. Deleting a missing document (404) and a version
+ * conflict (409) are results, not errors.
+ */
+const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
+  status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
+
+/**
+ * Sends operations to the cluster. Retries those that fail because the cluster is busy or the index is blocked.
+ * @param alias of the index to write to. It must be an alias: for an unknown index name the cluster would create an
+ *   index with default settings
+ * @param patienceMs how long to retry (ms)
+ * @returns the result of each operation, by document id
+ * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
+ * @throws Refusal if the cluster rejects an operation and a retry would not help
+ */
+export async function bulk(
+  nodes: SearchNodes,
+  alias: string,
+  operations: Operation[],
+  patienceMs = importPatienceMs,
+): Promise<Map<string, ItemResult>> {
+  const deadline = performance.now() + patienceMs;
+  const results = new Map<string, ItemResult>();
+  if (operations.length === 0) return results;
+  let left = operations;
+  for (let pause = 100; ; pause = Math.min(2 * pause, 5_000)) {
+    const answers = await bulkOnce(nodes, alias, left, patienceMs);
+    for (const [i, { id }] of left.entries()) results.set(id, answers[i]!);
+    const isPutOff = answers.map((answer) => meaningOfItem(answer) === 'wait');
+    const reason = answers[isPutOff.indexOf(true)];
+    if (!reason) return results;
+    left = left.filter((_, i) => isPutOff[i]);
+    if (performance.now() + pause > deadline)
+      throw unavailable(`The prospect catalog rejects writes at the moment (${reason.status} ${reason.type ?? ''})`);
+    await sleep(pause * (0.5 + Math.random()));
+  }
+}
+
+/**
+ * Sends one bulk request. Returns one result for each operation, in the same order.
+ * @throws Refusal if an operation failed in a way that a retry cannot help
+ */
+async function bulkOnce(
+  nodes: SearchNodes,
+  index: string,
+  operations: Operation[],
+  patienceMs: number,
+): Promise<ItemResult[]> {
+  const request = {
+    index,
+    require_alias: true,
+    // The client sends buffers unchanged, but its types only allow objects.
+    operations: concatenate(operations.map(({ bytes }) => bytes)) as unknown as object[],
+    filter_path: 'items.*.status,items.*.result,items.*.error.type',
+  };
+  const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);
+  return items.map((item) => {
+    const { status, result, error } = Object.values(item)[0]!;
+    const answer = { status, result, type: error?.type };
+    const meaning = meaningOfItem(answer);
+    if (meaning === 'missing' || meaning === 'refused')
+      throw new ClusterRefusal(meaning, `The search cluster rejected a document: ${status} ${error?.type}`);
+    return answer;
+  });
+}

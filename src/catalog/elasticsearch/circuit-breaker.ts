@@ -1,0 +1,61 @@
+import { unavailable } from '../../errors.ts';
+
+/**
+ * A circuit breaker for a remote service. After a failure that shows the service is down, the breaker is open: it
+ * rejects callers at once. After a while it lets one caller try. A success closes it.
+ */
+export class CircuitBreaker {
+  readonly #openMs: number;
+  readonly #what: string;
+  #isDown = false;
+  #openUntil = 0;
+
+  /**
+   * Creates a closed circuit breaker.
+   * @param what name of the service, for the error message
+   * @param openMs how long callers are rejected after a failure (ms); then one caller may try
+   */
+  constructor(what: string, openMs: number) {
+    this.#what = what;
+    this.#openMs = openMs;
+  }
+
+  /** Whether the next caller would be rejected. */
+  get isOpen(): boolean {
+    return this.#isDown && performance.now() < this.#openUntil;
+  }
+
+  /**
+   * Throws if the breaker is open.
+   * @throws DomainError `unavailable`
+   */
+  requireClosed(): void {
+    if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
+  }
+
+  /**
+   * Runs work unless the breaker is open.
+   * @param judge decides from an error of the work whether the service is down; returns undefined if the error does not
+   *   tell
+   * @throws DomainError `unavailable` if the breaker is open; the work does not run then
+   */
+  async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
+    this.requireClosed();
+    // Rejects other callers while this one tries.
+    if (this.#isDown) this.#open();
+    try {
+      const result = await work();
+      this.#isDown = false;
+      return result;
+    } catch (error) {
+      this.#isDown = (await judge(error)) ?? this.#isDown;
+      if (this.#isDown) this.#open();
+      throw error;
+    }
+  }
+
+  /** Rejects all callers for the next `openMs`. */
+  #open(): void {
+    this.#openUntil = performance.now() + this.#openMs;
+  }
+}

@@ -1,0 +1,102 @@
+import type { Config } from '../../config.ts';
+import type { Database } from '../../database/db.ts';
+import { unavailable } from '../../errors.ts';
+import { serviceItself } from '../../requester.ts';
+import type { Catalog } from '../catalog.ts';
+import { SearchNodes } from './cluster.ts';
+import { refresh, refreshEvery, countAll } from './index-calls.ts';
+import { namesOf, refreshIntervals, writeAlias } from './index-definitions.ts';
+import { findIndexes, catalogLost, standingOf, wasImported, whenIndexMissing, type Indexes } from './indexes.ts';
+import { reindex } from './reindex.ts';
+import { createPeople, repairPeople, type Notify, type WriteTarget } from './repair.ts';
+import { reads } from './search.ts';
+import { isUp, statusOf } from './status.ts';
+import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
+import { rebuildValues } from './values.ts';
+import { encode, erasePeople, writePeople } from './write.ts';
+
+/** Opens the catalog in an Elasticsearch cluster, for many millions of people. Connects at the first call. */
+export function elasticsearchCatalog(config: Config, db: Database): Catalog {
+  const nodes = new SearchNodes(config);
+  const names = namesOf(config);
+  const indexes: Indexes = { nodes, db, names, config };
+  /**
+   * The index that writes go to, from `prepare` on. It does not change until the next `prepare` or `reindex`: if the
+   * index is lost, later writes must fail instead of going to another index.
+   */
+  let target: WriteTarget | undefined;
+  const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
+  const requireTarget = async (): Promise<WriteTarget> => {
+    const found = await repaired();
+    if (!found) throw catalogLost();
+    return found;
+  };
+  return {
+    engine: 'elasticsearch',
+    name: names.people,
+    gates: [nodes.gate],
+    get isRefusing() {
+      return nodes.isRefusing;
+    },
+    ...reads(indexes, nodes.for({ customerId: serviceItself })),
+    for: (requester) => reads(indexes, nodes.for(requester)),
+
+    syncUnlocks: (ids) => syncUnlocks(indexes, ids),
+    refresh: () => refresh(nodes, [names.everywhere, names.people], syncPatienceMs),
+    isUp: () => isUp(indexes),
+
+    prepare: async (notify = silent) => {
+      target = (await repairPeople(indexes, notify)) ?? (await createPeople(indexes));
+      return target.uuid;
+    },
+    encode,
+    write: async (people) => writePeople(indexes, (await requireTarget()).name, people),
+    remove: async (ids) => {
+      if (!(await repaired()) && !(await wasImported(indexes))) return 0;
+      const { name, isSearched } = await requireTarget();
+      // The catalog was lost. An import that replaces it is running or was interrupted.
+      if (!isSearched) throw catalogLost();
+      return erasePeople(indexes, name, ids);
+    },
+    finish: async () => {
+      if (!(await repaired()) && !(await wasImported(indexes))) return 0;
+      const people = await finish(indexes, await requireTarget()).catch(whenIndexMissing);
+      target = { ...target!, isSearched: true };
+      return people;
+    },
+    reindex: async (progress) => {
+      const old = (await repairPeople(indexes, silent)) ?? (await createPeople(indexes));
+      const { people, index } = await reindex(indexes, old, progress).catch(whenIndexMissing);
+      target = index;
+      return people;
+    },
+    status: () => statusOf(indexes),
+    close: () => nodes.close(),
+  };
+}
+
+const silent: Notify = () => undefined;
+
+/**
+ * Ends an import: makes all writes visible and counts the suggestions. If the index replaces a lost catalog, searches
+ * use it from now on. Returns the number of people.
+ * @throws DomainError `unavailable` if searches use another index at the end
+ */
+async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
+  const { nodes, names, config } = indexes;
+  await refresh(nodes, writeAlias(name));
+  await refreshEvery(nodes, name, refreshIntervals.atRest);
+  await rebuildValues(nodes, names, config, undefined, name);
+  if (!isSearched) {
+    const actions = [{ add: { index: name, alias: names.people } }];
+    await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  }
+  const standing = standingOf(await findIndexes(nodes, names.people), names.people);
+  if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
+  return countAll(nodes, name);
+}
+
+const replaced = () =>
+  unavailable(
+    'The index that people were written to was replaced meanwhile, so searches use another one. Import again',
+  );

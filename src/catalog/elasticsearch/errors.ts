@@ -1,0 +1,136 @@
+import { errors, type estypes } from '@elastic/elasticsearch';
+import { DomainError, unavailable } from '../../errors.ts';
+
+/**
+ * The meaning of an error of the cluster:
+ * - `wait`: the cluster cannot do it now, and nothing has changed. A later retry may succeed, or an operator must act.
+ * - `missing`: there is no index of that name.
+ * - `refused`: the request does not fit the index. The index is not as the service created it, or the service has a
+ *   bug.
+ */
+export type Meaning = 'wait' | 'missing' | 'refused';
+
+/**
+ * Meanings of error types whose HTTP status does not tell the meaning. All other errors are `wait` from status 500 on
+ * and for 429 and 401, otherwise `refused`.
+ */
+const meanings: Record<string, Meaning> = {
+  // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
+  cluster_block_exception: 'wait',
+  index_closed_exception: 'wait',
+  // The cluster rejects the service's credentials or permissions: the configuration is wrong, not the catalog.
+  security_exception: 'wait',
+  // An index cannot be deleted while a snapshot reads it.
+  snapshot_in_progress_exception: 'wait',
+  // The cluster has reached its limit of shards.
+  validation_exception: 'wait',
+  index_not_found_exception: 'missing',
+};
+
+/** Returns the meaning of an error response with this HTTP status and this error type. */
+export const meaningOf = (status: number, type: string | undefined): Meaning =>
+  meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
+
+/** Error for a request that the cluster rejected, where a later retry would not help. */
+export class ClusterRefusal extends Error {
+  readonly meaning: Exclude<Meaning, 'wait'>;
+
+  constructor(meaning: Exclude<Meaning, 'wait'>, message: string) {
+    super(message);
+    this.name = 'Refusal';
+    this.meaning = meaning;
+  }
+}
+
+/** Error for an incomplete response: some shards failed or did not respond in time. */
+class PartialAnswer extends Error {}
+
+interface Shards {
+  timed_out?: boolean;
+  _shards?: Pick<estypes.ShardStatistics, 'total' | 'successful' | 'failed'>;
+}
+
+/**
+ * Returns the given response if all shards contributed to it. A result from some of the shards must not pass for the
+ * whole result.
+ * @throws PartialAnswer otherwise; it counts as `wait`
+ */
+export function requireAllShards<T extends Shards>(answer: T): T {
+  const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
+  if (timed_out || failed > 0 || successful < total)
+    throw new PartialAnswer(timed_out ? 'the search timed out in the cluster' : 'not all shards responded');
+  return answer;
+}
+
+/**
+ * Returns the given response of a refresh if no shard failed. Missing shard copies are no failure: when they come back,
+ * they have all writes.
+ * @throws PartialAnswer otherwise; it counts as `wait`
+ */
+export function requireRefreshed<T extends Shards>(answer: T): T {
+  const { _shards: shards } = answer;
+  if (shards && shards.failed > 0) throw new PartialAnswer('not all shards were refreshed');
+  return answer;
+}
+
+/** Returns whether an error means that no response came: a timeout, no connection, or a broken connection. */
+export const isNoAnswer = (error: unknown): boolean =>
+  error instanceof errors.TimeoutError ||
+  error instanceof errors.ConnectionError ||
+  error instanceof errors.NoLivingConnectionsError;
+
+/** Returns whether an error is a timeout. A timeout is weaker evidence of a lost node than a broken connection. */
+export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
+
+const statusOf = (error: unknown): number | undefined =>
+  error instanceof errors.ResponseError ? error.statusCode : undefined;
+
+/** Returns whether an error means that the cluster cannot answer now, so that a later retry may succeed. */
+export function isUnavailableError(error: unknown): boolean {
+  if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
+  return isNoAnswer(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
+}
+
+const typeOf = (error: errors.ResponseError): string | undefined => {
+  const body = error.body as { error?: { type?: string } } | undefined;
+  return body?.error?.type;
+};
+
+/**
+ * Returns whether an immediate retry, perhaps on another node, may succeed. False if the cluster is overloaded (429) or
+ * rejects the request because of a block or missing permissions.
+ */
+export const mayBeBetterElsewhere = (error: unknown): boolean =>
+  isUnavailableError(error) && (statusOf(error) ?? 500) >= 500;
+
+/** Returns whether the cluster rejected a request because its queues are full, which affects all callers. */
+export const isRejected = (error: unknown): boolean =>
+  error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
+
+/** Returns whether a call ended because its caller aborted it. */
+export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
+
+/**
+ * Runs work and converts errors of the Elasticsearch client. The client's errors contain whole requests with personal
+ * data, so only their name, status and type are kept.
+ * @throws DomainError `unavailable` if the cluster cannot answer now
+ * @throws Refusal if the cluster rejected the request
+ */
+export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof PartialAnswer) throw doesNotAnswer(error);
+    if (error instanceof DomainError || !(error instanceof errors.ElasticsearchClientError)) throw error;
+    const { name } = error;
+    if (!(error instanceof errors.ResponseError))
+      throw isUnavailableError(error) ? doesNotAnswer(new Error(name)) : new Error(name);
+    const type = typeOf(error);
+    const text = [name, error.statusCode, type ?? ''].join(' ').trim();
+    const meaning = meaningOf(error.statusCode ?? 500, type);
+    throw meaning === 'wait' ? doesNotAnswer(new Error(text)) : new ClusterRefusal(meaning, text);
+  }
+}
+
+const doesNotAnswer = (cause: Error): DomainError =>
+  unavailable('The prospect catalog does not answer at the moment', 1, cause);

@@ -1,0 +1,77 @@
+import type { estypes } from '@elastic/elasticsearch';
+import type { TextField } from '../../schemas/prospects.ts';
+import type { Search } from '../catalog.ts';
+import type { Criterion } from '../criteria.ts';
+import { fieldCodes } from '../field-codes.ts';
+import type { ProspectOrder, ProspectPosition, SortField } from '../order.ts';
+import { foldedField, wordsField } from './index-definitions.ts';
+import { idHalvesOf } from './source.ts';
+
+type Query = NonNullable<estypes.SearchRequest['query']>;
+
+/** Translates a search's conditions into an Elasticsearch query. Texts become terms, never query syntax. */
+export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
+  bool: {
+    filter: criteria.map(print),
+    ...(netNewFor === undefined ? {} : { must_not: { term: { unlocked_by: netNewFor } } }),
+  },
+});
+
+function print(criterion: Criterion): Query {
+  switch (criterion.kind) {
+    case 'equals':
+      return printEquals(criterion);
+    case 'words':
+      return anyOf(
+        criterion.alternatives.map((words) =>
+          allOf(words.map((word) => ({ term: { [wordsField(criterion.member)]: word } }))),
+        ),
+      );
+    case 'scores':
+      return { range: { score: ends(criterion.gte, criterion.lte) } };
+    case 'verified':
+      return { range: { date_verified: ends(toMilliseconds(criterion.gte), toMilliseconds(criterion.lte)) } };
+    default:
+      return { term: { [criterion.what]: Number(criterion.value) } };
+  }
+}
+
+/** Returns the name of the index field that conditions and orders use for a prospect's field. */
+const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
+const isText = (member: string): member is TextField => member in fieldCodes;
+
+/** Builds an `equals` condition. A missing value equals an empty one. Only postal codes can be missing. */
+function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
+  const isOne: Query = { terms: { [fieldOf(member)]: values } };
+  if (member !== 'location_postal_code' || !values.includes('')) return isOne;
+  return anyOf([isOne, { bool: { must_not: { exists: { field: fieldOf(member) } } } }]);
+}
+
+const anyOf = (queries: Query[]): Query => ({ bool: { should: queries, minimum_should_match: 1 } });
+const allOf = (queries: Query[]): Query => ({ bool: { filter: queries } });
+
+const ends = (gte: number | undefined, lte: number | undefined): { gte?: number; lte?: number } => ({
+  ...(gte === undefined ? {} : { gte }),
+  ...(lte === undefined ? {} : { lte }),
+});
+
+const toMilliseconds = (instant: string | undefined): number | undefined =>
+  instant === undefined ? undefined : Date.parse(instant);
+
+/** Translates an order into Elasticsearch's `sort`: its keys, then the id. */
+export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
+  ...order.map(({ field, direction }): estypes.SortOptions => ({
+    [fieldOf(field)]: {
+      order: direction === 'DESC' ? 'desc' : 'asc',
+      ...(field === 'location_postal_code' ? { missing: '_last' } : {}),
+    },
+  })),
+  { id_high: 'asc' },
+  { id_low: 'asc' },
+];
+
+/** Translates a position into Elasticsearch's `search_after`: one value for each key of `sortBy`. */
+export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
+  ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
+  ...idHalvesOf(id),
+];

@@ -1,0 +1,28 @@
+import type { Prospect } from '../../schemas/prospects.ts';
+import { bestFirst, type ProspectPosition } from '../order.ts';
+import type { SearchNodes } from './cluster.ts';
+import { requireAllShards } from './errors.ts';
+import { searchAfter, sortBy } from './query.ts';
+import { fromSource, type PersonSource } from './source.ts';
+
+const batchSize = 1_000;
+
+/** Reads the next batch of people in the default order, after a position. Returns an empty array at the end. */
+export async function readBatch(
+  nodes: SearchNodes,
+  index: string,
+  after: ProspectPosition | undefined,
+): Promise<Prospect[]> {
+  const request = {
+    index,
+    allow_partial_search_results: false,
+    sort: sortBy(bestFirst),
+    size: batchSize,
+    track_total_hits: false,
+    ...(after ? { search_after: searchAfter(bestFirst, after) } : {}),
+  };
+  const { hits } = await nodes.work(async (client, options) =>
+    requireAllShards(await client.search<PersonSource>(request, options)),
+  );
+  return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
+}

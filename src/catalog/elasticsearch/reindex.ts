@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { toDocument } from '../document.ts';
+import { bestFirst, positionOf, type ProspectPosition } from '../order.ts';
+import { refresh, refreshEvery, countAll } from './index-calls.ts';
+import { refreshIntervals } from './index-definitions.ts';
+import { catalogLost, type Indexes } from './indexes.ts';
+import { readBatch } from './read-batches.ts';
+import { createIndex, deleteIndexes, saveTarget, type WriteTarget } from './repair.ts';
+import { rebuildValues } from './values.ts';
+import { encode, writePeople } from './write.ts';
+
+/**
+ * Copies the people into a new index, then switches the aliases to it in one atomic step and deletes the old index.
+ * @returns the number of people in the new index, and the index
+ * @throws DomainError `unavailable`, also if the old index is not the one that searches use
+ */
+export async function reindex(
+  indexes: Indexes,
+  old: WriteTarget,
+  progress: (done: number, total: number) => Promise<void> | void,
+): Promise<{ people: number; index: WriteTarget }> {
+  const { nodes, names, config } = indexes;
+  if (!old.isSearched) throw catalogLost();
+  await refresh(nodes, old.name);
+  const total = await countAll(nodes, old.name);
+  const index = await createIndex(indexes, [names.everywhere]);
+  const done = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
+  await refresh(nodes, index.name);
+  const people = await countAll(nodes, index.name);
+  if (people !== done)
+    throw new Error(
+      `${done} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
+    );
+  await refreshEvery(nodes, index.name, refreshIntervals.atRest);
+  const actions = [
+    { remove: { index: old.name, alias: names.people } },
+    { remove: { index: old.name, alias: names.everywhere } },
+    { add: { index: index.name, alias: names.people } },
+  ];
+  const next = { ...index, isSearched: true };
+  // Both indexes are complete now, so after an interruption either one may be chosen.
+  await saveTarget(indexes, next);
+  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  await rebuildValues(nodes, names, config);
+  // Waits for searches that still use the old index.
+  await sleep(nodes.maxReadMs);
+  await deleteIndexes(nodes, [old.name]);
+  return { people, index: next };
+}
+
+/**
+ * Copies all people from one index to another, with their current unlocks from Postgres. Returns their number. Reads a
+ * batch while the previous one is written.
+ */
+async function copyPeople(
+  indexes: Indexes,
+  from: string,
+  to: string,
+  progress: (done: number) => Promise<void> | void,
+): Promise<number> {
+  let done = 0;
+  let writes: Promise<void> = Promise.resolve();
+  for (let after: ProspectPosition | undefined; ;) {
+    const people = await readBatch(indexes.nodes, from, after);
+    await writes;
+    await progress((done += people.length));
+    if (people.length === 0) return done;
+    writes = writePeople(
+      indexes,
+      to,
+      people.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
+    );
+    writes.catch(() => undefined); // a failure is thrown where the next batch awaits this promise
+    after = positionOf(people.at(-1)!, bestFirst);
+  }
+}

@@ -1,0 +1,198 @@
+import { findCatalogState, saveIncarnation, type CatalogState } from '../../queries/catalog-imports.ts';
+import type { SearchNodes } from './cluster.ts';
+import { requireAllShards } from './errors.ts';
+import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
+import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
+
+/** The index that writes go to. It is open, unblocked and has its write alias. */
+export interface WriteTarget extends FoundIndex {
+  /** Whether searches use this index. An index that replaces a lost catalog is used from the end of its import. */
+  isSearched: boolean;
+}
+
+/** Receives a message for the operator about each repair. */
+export type Notify = (text: string) => unknown;
+
+/**
+ * Finds the catalog's index and repairs everything that prevents searches and writes: aliases, blocks, a closed index.
+ * Deletes the indexes that an interrupted reindex left.
+ * @param notify receives a message for each repair
+ * @returns the index, or undefined if the catalog has none
+ */
+export async function repairPeople(indexes: Indexes, notify: Notify): Promise<WriteTarget | undefined> {
+  const { nodes, names, db } = indexes;
+  for (const alias of [names.people, names.everywhere, names.values]) await renameAside(nodes, alias, notify);
+  const known = await db.lookup((sql) => findCatalogState(sql, names.people));
+  const found = await findIndexes(nodes, names.people);
+  const target = chooseIndex(found, names, known);
+  await takeAliases(
+    nodes,
+    names,
+    found.filter(({ name }) => name !== target?.name),
+    notify,
+  );
+  if (!target) return undefined;
+  if (target.isSearched && !target.aliases.includes(names.people))
+    notify(`The index ${target.name} had lost the alias ${names.people}; it has it again`);
+  await open(nodes, target, notify);
+  await startShards(nodes, target, notify);
+  await giveAliases(indexes, target);
+  if (target.isSearched) await deleteLeftovers(nodes, names, found, target);
+  await saveTarget(indexes, target);
+  return target;
+}
+
+/**
+ * Chooses the catalog's index: first the one that Postgres recorded as searched, even if it lost its alias; else the
+ * one that has the alias; else the one that an interrupted import writes to replace a lost catalog.
+ */
+function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
+  const ours = found.filter(({ isOurs }) => isOurs);
+  const before = ours.find(({ uuid }) => uuid === known?.incarnation);
+  if (before && known!.is_searched) return { ...before, isSearched: true };
+  const searched = ours.findLast(({ aliases }) => aliases.includes(names.people));
+  if (searched) return { ...searched, isSearched: true };
+  if (before) return { ...before, isSearched: false };
+  // A catalog that was imported by an earlier release has no recorded incarnation. It is found if it is the only index.
+  const only = known?.incarnation === '' ? onlyOne(ours) : undefined;
+  return only && { ...only, isSearched: true };
+}
+
+const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
+
+/** Removes the catalog's aliases from other indexes. Their documents stay. */
+async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], notify: Notify): Promise<void> {
+  const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
+  const actions = bearers.flatMap(({ name: index, aliases }) =>
+    [names.people, names.everywhere]
+      .filter((alias) => aliases.includes(alias))
+      .map((alias) => ({ remove: { index, alias } })),
+  );
+  if (actions.length === 0) return;
+  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  for (const { name } of bearers)
+    notify(`The alias ${names.people} was taken from ${name}, which is not the catalog's index`);
+}
+
+/** Removes the blocks of an index and opens it. Keeps the block of a full disk, which the cluster removes by itself. */
+async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, notify: Notify): Promise<void> {
+  for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
+    // One block at a time, and before anything else: a blocked index accepts no other change than to its blocks.
+    const settings = { [`index.blocks.${block}`]: null };
+    await nodes.work((client, options) => client.indices.putSettings({ index: name, settings }, options));
+    notify(`The block on ${name} was lifted: ${block}`);
+  }
+  if (!isClosed) return;
+  await nodes.work((client, options) => client.indices.open({ index: name }, options));
+  notify(`The index ${name} was closed; it is open again`);
+}
+
+/**
+ * Asks the cluster to start shards again that it has given up: after five failures, for example on a full disk, it does
+ * not try again by itself. Does its best only: without the right to ask, an import waits for somebody who has it.
+ */
+async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
+  const failed = await countFailed(nodes, name).catch(() => 0);
+  if (failed === 0) return;
+  await nodes
+    .ask((client, options) => client.cluster.reroute({ retry_failed: true, metric: 'none' }, options))
+    .then(
+      () => notify(`The cluster had given up ${failed} of the shards of ${name}; it was asked to start them again`),
+      () =>
+        notify(`The cluster has given up ${failed} of the shards of ${name}: POST /_cluster/reroute?retry_failed=true`),
+    );
+}
+
+/** How many shards of an index are not there because they failed to start. */
+async function countFailed(nodes: SearchNodes, index: string): Promise<number> {
+  const h = ['state', 'unassigned.reason'];
+  const shards = await nodes.ask((client, options) => client.cat.shards({ index, h, format: 'json' }, options));
+  return shards.filter((shard) => shard.state === 'UNASSIGNED' && shard['unassigned.reason'] === 'ALLOCATION_FAILED')
+    .length;
+}
+
+async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliases }: WriteTarget): Promise<void> {
+  const wanted = [writeAlias(name), names.everywhere, ...(isSearched ? [names.people] : [])];
+  const actions = wanted.filter((alias) => !aliases.includes(alias)).map((alias) => ({ add: { index: name, alias } }));
+  if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+}
+
+/** Deletes the incomplete copies that an interrupted reindex left. */
+async function deleteLeftovers(
+  nodes: SearchNodes,
+  names: Names,
+  found: FoundIndex[],
+  target: WriteTarget,
+): Promise<void> {
+  const left = found.filter(
+    ({ name, aliases }) =>
+      name !== target.name &&
+      isNamedFor(name, names.people) &&
+      aliases.includes(names.everywhere) &&
+      !aliases.includes(names.people),
+  );
+  await deleteIndexes(
+    nodes,
+    left.map(({ name }) => name),
+  );
+}
+
+/** Deletes the indexes with these names. Does nothing if the list is empty; skips indexes that do not exist. */
+export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
+  if (index.length === 0) return;
+  await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
+}
+
+/**
+ * Creates an index of people to write to. Searches use it at once, except if it replaces a lost catalog: then they use
+ * it from the end of the import.
+ */
+export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
+  const isSearched = !(await wasImported(indexes));
+  const { everywhere, people } = indexes.names;
+  const target = { ...(await createIndex(indexes, isSearched ? [everywhere, people] : [everywhere])), isSearched };
+  await saveTarget(indexes, target);
+  return target;
+}
+
+/** Creates an empty index of people with these aliases and its write alias. */
+export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
+  const index = newIndex(names.people);
+  const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
+  // 400 means that the index exists: an earlier attempt of this call may have created it.
+  await nodes.work((client, options) =>
+    client.indices.create({ index, ...peopleIndex(config), aliases: all }, { ...options, ignore: [400] }),
+  );
+  const made = (await findIndexes(nodes, names.people)).find(({ name }) => name === index);
+  if (!made) throw catalogLost();
+  return made;
+}
+
+/** Records in Postgres that writes go to this index, and whether searches use it. */
+export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
+  db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
+
+/**
+ * Renames a foreign index whose name equals one of the catalog's aliases, because searches would use it instead of the
+ * catalog. The index may belong to somebody, so its documents are kept. Elasticsearch cannot rename an index: it is
+ * cloned under a new name, then deleted.
+ */
+async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): Promise<void> {
+  const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);
+  if (!foreign) return;
+  // The name is the same in every attempt, so that a retry finds the clone that an earlier attempt created.
+  const aside = `${alias}-aside-${foreign.createdAt}`;
+  const settings = { 'index.blocks.write': null };
+  await open(nodes, foreign, notify);
+  await nodes.work((client, options) => client.indices.addBlock({ index: alias, block: 'write' }, options));
+  await nodes.work((client, options) =>
+    client.indices.clone({ index: alias, target: aside, settings }, { ...options, ignore: [400] }),
+  );
+  const count = (index: string): Promise<number> =>
+    nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);
+  await nodes.work((client, options) => client.indices.refresh({ index: [alias, aside] }, options));
+  if ((await count(aside)) !== (await count(alias)))
+    throw new Error(`The index ${alias} has the name of the catalog and could not be renamed. Rename or delete it`);
+  await deleteIndexes(nodes, [alias]);
+  notify(`An index named ${alias} had the name of the catalog. It was renamed to ${aside}`);
+}

@@ -1,0 +1,83 @@
+import type { estypes } from '@elastic/elasticsearch';
+import type { Prospect } from '../../schemas/prospects.ts';
+import type { CatalogReads, Search, PageWindow } from '../catalog.ts';
+import type { Reader } from './cluster.ts';
+import { requireAllShards } from './errors.ts';
+import { readCatalog, type Indexes } from './indexes.ts';
+import { matching, searchAfter, sortBy } from './query.ts';
+import { fromSource, type PersonSource } from './source.ts';
+import { suggest } from './values.ts';
+
+/** Builds the catalog's read methods on a reader. They throw `unavailable` if an imported catalog is missing. */
+export function reads(indexes: Indexes, reader: Reader): CatalogReads {
+  const { names } = indexes;
+  const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
+  return {
+    search: (search, window) => read(() => searchPeople(reader, names.people, search, window), []),
+    count: (search) => read(() => countPeople(reader, names.people, search), 0),
+    find: (ids) => read(() => findPeople(reader, names.people, ids), []),
+    suggest: (query) => readCatalog(indexes, names.values, () => suggest(reader, names, query), []),
+  };
+}
+
+/**
+ * Returns one page of matching people. Fetches the whole source, though not all of it is needed: source filtering costs
+ * the cluster more than the rest of the search.
+ */
+async function searchPeople(
+  reader: Reader,
+  index: string,
+  search: Search,
+  { limit, skip = 0, after }: PageWindow,
+): Promise<Prospect[]> {
+  return readPeople(reader, {
+    index,
+    query: matching(search),
+    sort: sortBy(search.order),
+    size: limit,
+    ...(after ? { search_after: searchAfter(search.order, after) } : { from: skip }),
+  });
+}
+
+/** Returns the people with these ids. Uses a search, not mget, so that it sees the same state as lists do. */
+const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
+  ids.length === 0
+    ? []
+    : readPeople(reader, { index, query: { ids: { values: ids } }, sort: indexGuardOrder, size: ids.length });
+
+async function readPeople(reader: Reader, request: estypes.SearchRequest): Promise<Prospect[]> {
+  const { hits } = await reader.read(async (client, options, route) =>
+    requireAllShards(
+      await client.search<PersonSource>(
+        { allow_partial_search_results: false, track_total_hits: false, ...request, ...route },
+        options,
+      ),
+    ),
+  );
+  return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
+}
+
+/**
+ * A sort by the id's numeric fields, which only the service's indexes have. Every read uses it as a guard: the cluster
+ * rejects the read on a foreign index, where it would otherwise find nothing or count wrong documents. A count requests
+ * no hits, so the sort costs nothing there.
+ */
+const indexGuardOrder = sortBy([]);
+
+async function countPeople(
+  reader: Reader,
+  index: string,
+  search: Pick<Search, 'criteria' | 'netNewFor'>,
+): Promise<number> {
+  const request = {
+    index,
+    allow_partial_search_results: false,
+    query: matching(search),
+    sort: indexGuardOrder,
+    size: 0,
+  };
+  const { hits } = await reader.read(async (client, options, route) =>
+    requireAllShards(await client.search({ ...request, ...route, track_total_hits: true }, options)),
+  );
+  return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
+}

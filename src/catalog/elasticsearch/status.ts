@@ -1,0 +1,94 @@
+import type { CatalogStatus } from '../catalog.ts';
+import type { SearchNodes } from './cluster.ts';
+import { requireAllShards } from './errors.ts';
+import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './indexes.ts';
+
+/**
+ * Returns whether the catalog can be searched and written to. True also before the first import, when no index exists.
+ */
+export const isUp = (indexes: Indexes): Promise<boolean> =>
+  Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
+    (all) => all.every(Boolean),
+    () => false,
+  );
+
+/**
+ * Returns whether an alias leads to an index of the service that has all its primary shards and no blocks. True also if
+ * the catalog was never imported.
+ */
+async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
+  const { nodes } = indexes;
+  const standing = await look(nodes, alias);
+  if (standing === 'missing') return !(await wasImported(indexes));
+  if (standing === 'foreign') return false;
+  const index = standing.name;
+  const [health, state] = await Promise.all([
+    nodes.ask((client, options) => client.cluster.health({ index }, options)),
+    nodes.ask((client, options) => client.cluster.state({ index, metric: 'blocks', filter_path: 'blocks' }, options)),
+  ]);
+  const { global = {}, indices = {} } = (state['blocks'] ?? {}) as Blocks;
+  // A closed index is listed as blocked too. The list may also contain other indexes.
+  return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
+}
+
+/** The cluster's blocks: global ones, and those of single indexes by index name. */
+interface Blocks {
+  global?: object;
+  indices?: Record<string, object>;
+}
+
+const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
+  standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
+
+/**
+ * Returns the catalog's status, counted in the cluster. If the aliases lead to no index or a foreign one, the counts
+ * are 0.
+ * @throws DomainError `unavailable`, also if some shards do not respond
+ */
+export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
+  const { nodes, names } = indexes;
+  const [people, values] = await Promise.all([countIn(nodes, names.people), countIn(nodes, names.values)]);
+  const health = await nodes.read((client, options) => client.cluster.health({}, options));
+  return {
+    engine: 'elasticsearch',
+    people: people.count,
+    suggestions: values.count,
+    details: {
+      index: people.index,
+      state: stateOf(people.standing, await wasImported(indexes)),
+      bytes: people.bytes,
+      cluster: health.status,
+      nodes: health.number_of_nodes,
+    },
+  };
+}
+
+/** The index behind an alias: its kind, its name or `none`, its number of documents and its size (bytes). */
+interface Counted {
+  standing: Standing;
+  index: string;
+  count: number;
+  bytes: number;
+}
+
+async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
+  const standing = standingOf(await findIndexes({ work: (call) => nodes.read(call) }, alias), alias);
+  if (typeof standing === 'string') return { standing, index: 'none', count: 0, bytes: 0 };
+  const { name: index } = standing;
+  const { count } = await nodes.read(async (client, options) =>
+    requireAllShards(await client.count({ index }, options)),
+  );
+  const { indices = {} } = await nodes.read((client, options) =>
+    client.indices.stats({ index, metric: ['store'] }, options),
+  );
+  return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
+}
+
+/** Returns the text for `state` in the output of `catalog status`. */
+function stateOf(standing: Standing, wasImported: boolean): string {
+  if (standing === 'foreign') return 'another index has its name; run an import to repair it';
+  if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';
+  if (standing.isClosed) return 'closed';
+  if (standing.blocks.length > 0) return `blocked: ${standing.blocks.join(', ')}`;
+  return 'found';
+}

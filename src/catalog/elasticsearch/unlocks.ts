@@ -1,0 +1,142 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { estypes } from '@elastic/elasticsearch';
+import { unavailable } from '../../errors.ts';
+import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks, type UnlockKey } from '../../queries/unlocks.ts';
+import { toDocument } from '../document.ts';
+import { bulk, toOperation } from './bulk.ts';
+import { ClusterRefusal } from './errors.ts';
+import { writeAlias } from './index-definitions.ts';
+import { findIndexes, catalogLost, standingOf, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
+import { fromSource, toSource, type PersonSource } from './source.ts';
+
+/**
+ * How long a call that a job waits for retries (ms). It is short, because other jobs wait for the worker and the job
+ * can retry later.
+ */
+export const syncPatienceMs = 10_000;
+
+/** Reads from Postgres which customers have unlocked these people. Returns no entry for a person without unlocks. */
+export const unlocksOf = ({ db }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
+  db.search((sql) => findUnlockingCustomers(sql, ids));
+
+const attempts = 20;
+const batchSize = 500;
+
+/**
+ * The condition for marking unlocks as indexed. `searched`: the index that searches use must exist. `any`: it may be
+ * missing, as during an import that replaces a lost catalog.
+ */
+type Demand = 'searched' | 'any';
+
+/**
+ * Copies the unlocks of these people from Postgres into every index, and marks the unlocks as indexed.
+ *
+ * Reads the version of each document first, then the unlocks in Postgres, then writes on condition that the version is
+ * unchanged. If another process has written the document meanwhile, this is repeated. So when two processes write the
+ * same document, the last write contains the unlocks of both.
+ * @param demand `any` for an import that replaces a lost catalog, while searches have no index
+ * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
+ */
+export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
+  for (let from = 0; from < ids.length; from += batchSize)
+    await syncBatch(catalog, ids.slice(from, from + batchSize), demand);
+}
+
+async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promise<void> {
+  let left = ids;
+  for (let attempt = 0; left.length > 0; attempt += 1) {
+    if (attempt === attempts) throw unavailable('Not all unlocks could be written to the catalog');
+    if (attempt > 0) await sleep(Math.random() * 50 * attempt);
+    left = await syncOnce(catalog, left, demand);
+  }
+}
+
+/** Returns the ids to retry: their document could not be read, or another process has written it meanwhile. */
+async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
+  const indexes = await indexesOf(catalog, demand);
+  if (indexes.length === 0) return [];
+  const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
+  // Read before the unlocks: every unlock that is unindexed now is among those read below.
+  const unindexed = await catalog.db.search((sql) => findUnindexedUnlocks(sql, ids));
+  const customers = await unlocksOf(catalog, ids);
+  const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
+  // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
+  await noteIndexed(
+    catalog,
+    unindexed.filter(({ prospect_id }) => !left.has(prospect_id)),
+  );
+  return [...left];
+}
+
+/**
+ * Returns the indexes that unlocks must be written to. Asks the cluster each time, because a reindex may have just
+ * created another index.
+ * @throws DomainError `unavailable` if a foreign index has the alias, or if the index for searches is required, was
+ *   imported and is missing
+ */
+async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
+  const { nodes, names } = catalog;
+  const found = await findIndexes(nodes, names.people, syncPatienceMs);
+  const standing = standingOf(found, names.people);
+  if (standing === 'foreign') throw catalogLost();
+  if (standing === 'missing' && demand === 'searched' && (await wasImported(catalog))) throw catalogLost();
+  return found.filter(
+    ({ name, aliases }) =>
+      name !== names.people && [names.people, names.everywhere].some((alias) => aliases.includes(alias)),
+  );
+}
+
+/** The result of reading people from one index. */
+interface PeopleRead {
+  index: FoundIndex;
+  /** The people that the index has. */
+  found: estypes.GetGetResult<PersonSource>[];
+  /** The ids that could not be read, so the index may have these people or not. */
+  unread: string[];
+}
+
+/**
+ * Reads people from one index by id. For a shard that is still starting, the cluster returns 200 with an error in place
+ * of each document.
+ */
+async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
+  const { docs } = await nodes.work(
+    (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
+    syncPatienceMs,
+  );
+  return {
+    index,
+    found: docs.filter((doc) => 'found' in doc).filter(({ found }) => found),
+    unread: docs.filter((doc) => 'error' in doc).map(({ _id }) => _id),
+  };
+}
+
+/** Writes the unlocks of people who were read from one index. Returns the ids to retry. */
+async function writeUnlocks(
+  { nodes, names }: Indexes,
+  { index, found, unread }: PeopleRead,
+  customers: Map<string, string[]>,
+): Promise<string[]> {
+  const operations = found.map(({ _id, _source, _seq_no, _primary_term }) => {
+    const document = toDocument(fromSource(_id, _source!));
+    const action = { index: { _id, if_seq_no: _seq_no, if_primary_term: _primary_term } };
+    return toOperation(_id, action, toSource(document, customers.get(_id) ?? []));
+  });
+  // An index that an earlier release created has no write alias. It is written through the alias for searches.
+  const own = writeAlias(index.name);
+  const alias = index.aliases.includes(own) ? own : names.people;
+  const results = await bulk(nodes, alias, operations, syncPatienceMs).catch(allLeft(operations.map(({ id }) => id)));
+  const conflicts = [...results].filter(([, { status }]) => status === 409).map(([id]) => id);
+  return [...unread, ...conflicts];
+}
+
+/** If the index is missing, returns all ids as conflicts, so that the next attempt looks for the indexes again. */
+const allLeft = (ids: string[]) => (error: unknown) => {
+  if (error instanceof ClusterRefusal && error.meaning === 'missing')
+    return new Map(ids.map((id) => [id, { status: 409 }]));
+  throw error;
+};
+
+async function noteIndexed({ db }: Indexes, unlocks: UnlockKey[]): Promise<void> {
+  if (unlocks.length > 0) await db.transaction((sql) => markIndexed(sql, unlocks));
+}

@@ -1,0 +1,177 @@
+import type { estypes } from '@elastic/elasticsearch';
+import type { Config } from '../../config.ts';
+import { textFields, type Suggestion, type SuggestionQuery, type TextField } from '../../schemas/prospects.ts';
+import { fold } from '../../text/fold.ts';
+import { usualSpelling } from '../document.ts';
+import { groupSpellings, inBatches, wordPatterns, type Spelling, type SuggestedValue } from '../suggestions.ts';
+import { bulk, toOperation, type Operation } from './bulk.ts';
+import type { Reader, SearchNodes } from './cluster.ts';
+import { requireRefreshed, requireAllShards } from './errors.ts';
+import {
+  foldedField,
+  isNamedFor,
+  newIndex,
+  spelledField,
+  valuesIndex,
+  writeAlias,
+  type Names,
+} from './index-definitions.ts';
+import { findIndexes } from './indexes.ts';
+import { deleteIndexes } from './repair.ts';
+
+/**
+ * Returns at most ten suggestions for a search text, the most frequent first. The index is sorted in this order, so the
+ * search stops after ten hits.
+ */
+export async function suggest(
+  reader: Reader,
+  names: Names,
+  { source, search = '' }: SuggestionQuery,
+): Promise<Suggestion[]> {
+  const patterns = wordPatterns(search);
+  if (!patterns) return [];
+  const filter = [
+    ...(source === 'all' ? [] : [{ term: { member: source } }]),
+    ...patterns.map((word) => ({ prefix: { words: { value: word } } })),
+  ];
+  const request = {
+    index: names.values,
+    allow_partial_search_results: false,
+    query: { bool: { filter } },
+    sort: [{ people: 'desc' }, { value: 'asc' }, { member: 'asc' }] as estypes.SortOptions[],
+    size: 10,
+    track_total_hits: false,
+  };
+  const { hits } = await reader.read(async (client, options, route) =>
+    requireAllShards(await client.search<{ member: TextField; value: string }>({ ...request, ...route }, options)),
+  );
+  return hits.hits.map(({ _source }) => ({ type: _source!.member, value: _source!.value }));
+}
+
+const batchSize = 1_000;
+
+/**
+ * Counts all suggestions again. Writes them into a new index, then switches the alias to it. Running searches may still
+ * use the previous index, so it is deleted by the next rebuild.
+ * @param pageSize number of terms that are counted in one request
+ * @param people the index of people to count in
+ */
+export async function rebuildValues(
+  nodes: SearchNodes,
+  names: Names,
+  config: Config,
+  pageSize = 5_000,
+  people = names.people,
+): Promise<void> {
+  const index = newIndex(names.values);
+  const aliases = { [writeAlias(index)]: {} };
+  await nodes.work((client, options) =>
+    client.indices.create({ index, ...valuesIndex(config), aliases }, { ...options, ignore: [400] }),
+  );
+  const members = textFields.values();
+  const countMembers = async (): Promise<void> => {
+    for (const member of members) {
+      const values = groupSpellings(member, spellings(nodes, people, member, pageSize));
+      for await (const batch of inBatches(values, batchSize))
+        await bulk(nodes, writeAlias(index), batch.map(encodeValue));
+    }
+  };
+  // Two loops share the fields: one can wait for the cluster while the other writes.
+  await Promise.all([countMembers(), countMembers()]);
+  await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh({ index }, options)));
+  await show(nodes, names, index);
+}
+
+/**
+ * Switches the alias for suggestions to a new index. The previous index stays, because running searches may use it;
+ * indexes from before that are deleted.
+ */
+async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
+  const found = await findIndexes(nodes, names.values);
+  const before = found.filter(({ name }) => name !== index);
+  const shown = before.filter(({ aliases }) => aliases.includes(names.values));
+  const actions = [
+    ...shown.map(({ name }) => ({ remove: { index: name, alias: names.values } })),
+    { add: { index, alias: names.values } },
+  ];
+  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  const unused = before.filter((index) => !shown.includes(index) && isNamedFor(index.name, names.values));
+  await deleteIndexes(
+    nodes,
+    unused.map(({ name }) => name),
+  );
+}
+
+/**
+ * Encodes a suggestion as a bulk operation without a document id, so the cluster generates one: an id made of the value
+ * could exceed the cluster's limit.
+ */
+const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
+  toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
+
+/**
+ * Yields all spellings of a field with their counts, in order of the folded form.
+ *
+ * For each page of folded forms, counts the people by folded form and by stored spelling in two separate requests. A
+ * single aggregation that pairs the two takes ten times as long. Only unusual spellings are stored, so all other people
+ * with a folded form have its usual spelling.
+ */
+async function* spellings(
+  nodes: SearchNodes,
+  people: string,
+  member: TextField,
+  pageSize: number,
+): AsyncGenerator<Spelling> {
+  const field = foldedField(member);
+  // Empty values are not suggested.
+  const isSaid = { range: { [field]: { gt: '' } } };
+  for await (const forms of countTerms(nodes, people, field, pageSize, isSaid)) {
+    const spellingsOf = new Map(
+      forms.map(({ key: folded, doc_count: people }) => [folded, [{ folded, value: usualSpelling(folded), people }]]),
+    );
+    const isOfPage = { range: { [field]: { gte: forms[0]!.key, lte: forms.at(-1)!.key } } };
+    for await (const spelled of countTerms(nodes, people, spelledField(member), pageSize, isOfPage))
+      for (const { key: value, doc_count: people } of spelled) {
+        const folded = fold(value);
+        const found = spellingsOf.get(folded);
+        if (!found) continue;
+        found[0]!.people -= people;
+        found.push({ folded, value, people });
+      }
+    for (const found of spellingsOf.values()) yield* found.filter(({ people }) => people > 0);
+  }
+}
+
+/** One term of a field, and the number of people that have it. */
+interface Term {
+  key: string;
+  doc_count: number;
+}
+
+/**
+ * Yields the terms of a field in ascending order, page by page, with the number of matching people that have each term.
+ */
+async function* countTerms(
+  nodes: SearchNodes,
+  people: string,
+  field: string,
+  pageSize: number,
+  isMatch: estypes.QueryDslQueryContainer,
+): AsyncGenerator<Term[]> {
+  let filter = [isMatch];
+  for (;;) {
+    const request = {
+      index: people,
+      size: 0,
+      allow_partial_search_results: false,
+      query: { bool: { filter } },
+      // Sorted by term, each shard returns all terms that can belong to this page, so the counts are exact.
+      aggs: { terms: { terms: { field, size: pageSize, order: { _key: 'asc' } } } },
+    } as const;
+    const answer = await nodes.work(async (client, options) => requireAllShards(await client.search(request, options)));
+    const { buckets } = answer.aggregations!['terms'] as unknown as { buckets: Term[] };
+    if (buckets.length > 0) yield buckets;
+    if (buckets.length < pageSize) return;
+    filter = [isMatch, { range: { [field]: { gt: buckets.at(-1)!.key } } }];
+  }
+}

@@ -1,0 +1,43 @@
+import type { CatalogDocument } from '../document.ts';
+import { bulk, operationText, toOperation, type Operation } from './bulk.ts';
+import { writeAlias } from './index-definitions.ts';
+import { whenIndexMissing, type Indexes } from './indexes.ts';
+import { toSource } from './source.ts';
+import { syncUnlocks, unlocksOf } from './unlocks.ts';
+
+/** Encodes a person as a bulk operation, without unlocks. `writePeople` adds the unlocks. */
+export const encode = (document: CatalogDocument): string =>
+  operationText({ index: { _id: document.id } }, toSource(document, []));
+
+/**
+ * Writes people into an index, with their unlocks from Postgres. Reads the unlocks again afterwards and writes those
+ * people again whose unlocks have changed meanwhile.
+ * @throws DomainError `unavailable`, also if the index no longer exists
+ */
+export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
+  const ids = people.map(({ id }) => id);
+  const before = await unlocksOf(catalog, ids);
+  const operations = people.map((person) => withUnlocks(person, before.get(person.id)));
+  await bulk(catalog.nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  const after = await unlocksOf(catalog, ids);
+  const changed = ids.filter((id) => String(before.get(id) ?? []) !== String(after.get(id) ?? []));
+  if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
+}
+
+/** Appends the ids of the customers who have unlocked a person to the end of the encoded source. */
+function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
+  if (!customers) return person;
+  const { id, bytes } = person;
+  const end = Buffer.from(`,"unlocked_by":${JSON.stringify(customers)}}\n`);
+  return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
+}
+
+/**
+ * Deletes people from an index. Returns the number of people deleted.
+ * @throws DomainError `unavailable`, also if the index no longer exists
+ */
+export async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
+  const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));
+  const results = await bulk(nodes, writeAlias(index), operations).catch(whenIndexMissing);
+  return [...results.values()].filter(({ result }) => result === 'deleted').length;
+}

@@ -1,0 +1,20 @@
+import type { TextField } from '../schemas/prospects.ts';
+
+/**
+ * A one-letter code for each text field of a prospect. The engines store it instead of the field name, which would be
+ * repeated beside every value. Do not change a code: stored catalogs contain it.
+ */
+export const fieldCodes = {
+  first_name: 'f',
+  last_name: 'l',
+  job_title: 't',
+  job_company_name: 'n',
+  job_company_industry: 'i',
+  location_locality: 'c',
+  location_region: 'r',
+  location_country: 'y',
+  location_postal_code: 'p',
+} as const satisfies Record<TextField, string>;
+
+/** The type of a text field's one-letter code. */
+export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];

@@ -1,0 +1,143 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Database, Transaction } from '../../database/db.ts';
+import { conflict, isUnavailable } from '../../errors.ts';
+
+/** The key of the advisory lock: an arbitrary number that no other lock of the service uses. */
+const lockKey = 7_203_466_151;
+
+/** The pause between two statements that keep the lock's transaction active (ms). */
+const heartbeatMs = 1_000;
+/**
+ * The server's limit on idleness for the lock's transaction (ms). It is far longer than the heartbeat and than the
+ * limit for requests, because a busy machine may stall for longer than requests may.
+ */
+const maxIdleMs = 600_000;
+/**
+ * How long to wait for a lock that this process held before (ms): the server may not have noticed yet that the
+ * connection is lost.
+ */
+const regainMs = 60_000;
+
+/**
+ * Waits until this process holds the catalog's lock. Resolves at once while it does, waits while a lost lock is being
+ * taken again, and rejects if that failed.
+ */
+export type StillHeld = () => Promise<void>;
+
+/**
+ * Runs an import, removal or reindex under a lock: only one of them runs at a time, over all processes. The lock is
+ * bound to its database connection, so it is released when the process is killed. If the connection breaks, the lock is
+ * taken again on a new one and the work continues. So the work must call `stillHeld` before each write.
+ * @throws DomainError `conflict` if another process holds the lock
+ */
+export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
+  const lock = new ImportLock(db);
+  const ended = lock.hold();
+  try {
+    await lock.held();
+    return await work(() => lock.held());
+  } finally {
+    lock.release();
+    await ended;
+  }
+}
+
+class ImportLock {
+  readonly #db: Database;
+  readonly #released = new AbortController();
+  #held = pending();
+  #wasHeld = false;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** Waits until this process holds the lock, see `StillHeld`. */
+  held(): Promise<void> {
+    return this.#held.promise;
+  }
+
+  /** Ends `hold`, which releases the lock. */
+  release(): void {
+    this.#released.abort();
+  }
+
+  /**
+   * Takes the lock and holds it until `release`. If the connection breaks, takes the lock again on a new connection.
+   */
+  async hold(): Promise<void> {
+    for (let isRegained = true; isRegained;) {
+      isRegained = false;
+      try {
+        await this.#db.transaction(async (sql) => {
+          const holding = await this.#take(sql);
+          isRegained = true;
+          await this.#keep(sql, holding);
+        });
+        return;
+      } catch (error) {
+        if (this.#released.signal.aborted) return;
+        if (!isRegained || !isUnavailable(error)) this.#held.reject(error);
+      }
+    }
+  }
+
+  /**
+   * Takes the advisory lock. Waits for it only if it was held before.
+   * @throws DomainError `conflict` if another process holds the lock
+   */
+  async #take(sql: Transaction): Promise<Holding> {
+    const holding = this.#wasHeld ? this.#await() : this.#held;
+    const deadline = performance.now() + (this.#wasHeld ? regainMs : 0);
+    await sql`select set_config('idle_in_transaction_session_timeout', ${String(maxIdleMs)}, true)`;
+    while (!(await tryLock(sql))) {
+      if (this.#released.signal.aborted || performance.now() > deadline)
+        throw conflict('Another import, removal or reindex of the catalog is running. Try again when it has ended');
+      await this.#rest();
+    }
+    this.#wasHeld = true;
+    holding.resolve();
+    return holding;
+  }
+
+  /** Marks the lock as not held. Callers of `held` wait from now on until the lock is taken again. */
+  #await(): Holding {
+    const next = pending();
+    this.#held.resolve(next.promise);
+    return (this.#held = next);
+  }
+
+  /**
+   * Keeps the transaction active until the lock is released. If its connection breaks, `hold` may have begun a new
+   * transaction before this method notices; then this method must not change the lock's state.
+   */
+  async #keep(sql: Transaction, holding: Holding): Promise<void> {
+    const isOver = () => this.#released.signal.aborted || this.#held !== holding;
+    try {
+      for (await this.#rest(); !isOver(); await this.#rest()) await sql`select 1`;
+    } catch (error) {
+      if (!isOver()) this.#await();
+      throw error;
+    }
+  }
+
+  /** Sleeps until the next heartbeat or the release. */
+  #rest(): Promise<void> {
+    return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
+  }
+}
+
+type Holding = PromiseWithResolvers<void>;
+
+/** Creates a promise whose rejection is not reported as unhandled, because nobody may be waiting for it. */
+function pending(): Holding {
+  const resolvers = Promise.withResolvers<void>();
+  resolvers.promise.catch(() => undefined);
+  return resolvers;
+}
+
+/** Tries to take the advisory lock for the rest of the transaction. Returns whether it succeeded. */
+async function tryLock(sql: Transaction): Promise<boolean> {
+  const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
+  return lock.taken;
+}

@@ -1,0 +1,120 @@
+import type { Database } from '../../database/db.ts';
+import {
+  beginImport,
+  endImport,
+  saveImportEnd,
+  saveImport,
+  unsavedImport,
+  type ImportState,
+} from '../../queries/catalog-imports.ts';
+import type { Catalog } from '../catalog.ts';
+import { BatchWriter } from './batch-writer.ts';
+import { endOfCsvRecord } from './csv.ts';
+import { withImportLock, type StillHeld } from './import-lock.ts';
+import { readerOf, type Format } from './parse-records.ts';
+import { endOfLine, splitRecords } from './split-records.ts';
+
+/** An import: its input, and callbacks for its messages and progress. */
+export interface ImportRequest {
+  /** The bytes of the file, already unpacked. */
+  chunks: AsyncIterable<Buffer>;
+  format: Format;
+  /** An id of the unchanged input, to resume an interrupted import. Without it every import starts at the beginning. */
+  source?: string | undefined;
+  /** Called for each bad line. Reading waits for the promise that it returns. */
+  onBad: (line: number, fault: string) => unknown;
+  /** Called when more batches are confirmed. */
+  onProgress: (reached: ImportProgress) => void;
+  /** Receives a message for each repair of the catalog, and if an interrupted import cannot be resumed. */
+  onNote?: (text: string) => unknown;
+}
+
+/** The progress of an import: numbers of lines imported and rejected so far. */
+export interface ImportProgress {
+  loaded: number;
+  bad: number;
+  /** The line at which an interrupted import was resumed, or null. */
+  resumed_at_line: number | null;
+}
+
+/** The result of a finished import. */
+export interface ImportReport extends ImportProgress {
+  /** The number of people in the catalog, counted there at the end. */
+  people: number;
+}
+
+/**
+ * Imports people into the catalog, with a bounded number in memory. People are written by id, so a repeated import
+ * replaces them. The position of the last confirmed batch is saved, so an interrupted import resumes there if the
+ * catalog still has the same incarnation.
+ * @throws DomainError `conflict` if another import, removal or reindex is running
+ * @throws DomainError `unavailable` if the catalog is unavailable for too long or was replaced meanwhile
+ * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
+ */
+export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
+  withImportLock(db, async (stillHeld) => {
+    const { source, onNote = () => undefined } = load;
+    const incarnation = await catalog.prepare(onNote);
+    const state = await begin(db, source, incarnation, onNote);
+    const report = ({ loaded, bad }: Reached): ImportProgress => ({
+      loaded,
+      bad,
+      resumed_at_line: state.position > 0 ? state.line : null,
+    });
+    const save = async (reached: Reached): Promise<void> => {
+      load.onProgress(report(reached));
+      if (source !== undefined) await db.transaction((sql) => saveImport(sql, source, reached));
+    };
+    const reached = await writeAll(catalog, load, state, save, stillHeld);
+    await stillHeld();
+    const people = await catalog.finish();
+    await db.transaction(async (sql) => {
+      if (source !== undefined) await endImport(sql, source);
+      await saveImportEnd(sql, catalog.name, incarnation);
+    });
+    return { ...report(reached), people };
+  });
+
+/** The position in the input up to which everything is written, and the counts of lines up to there. */
+type Reached = Omit<ImportState, 'started_at'>;
+
+/** Returns the saved state of an interrupted import of this source, or the state of a new import. */
+async function begin(
+  db: Database,
+  source: string | undefined,
+  incarnation: string,
+  onNote: (text: string) => unknown,
+): Promise<ImportState> {
+  if (source === undefined) return db.lookup(unsavedImport);
+  const { dropped_at_line: line, ...state } = await db.transaction((sql) => beginImport(sql, source, incarnation));
+  if (line !== null)
+    onNote(
+      `an import of this file was interrupted at line ${line}, but its catalog is another one or lost: starting over`,
+    );
+  return state;
+}
+
+/** Reads all records after the saved position and writes them. Returns the position at the end. */
+async function writeAll(
+  catalog: Catalog,
+  load: ImportRequest,
+  state: ImportState,
+  save: (reached: Reached) => Promise<void>,
+  stillHeld: StillHeld,
+): Promise<Reached> {
+  const writer = new BatchWriter(catalog, state, save);
+  const reader = readerOf(load.format, state.started_at);
+  for await (const records of splitRecords(load.chunks, load.format === 'csv' ? endOfCsvRecord : endOfLine)) {
+    await stillHeld();
+    for (const record of records) {
+      const isDone = record.end <= state.position;
+      // Records before the saved position are skipped, except the CSV header: the first record that is not blank.
+      if (isDone && !reader.isAtHeader()) continue;
+      const result = reader.read(record);
+      if (isDone || result === undefined) continue;
+      if (typeof result === 'string') await load.onBad(record.line, result);
+      await writer.take(record, typeof result === 'string' ? undefined : result);
+    }
+  }
+  return writer.end();
+}

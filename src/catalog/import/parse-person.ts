@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto';
+import { formats, isInstant } from '../../schemas/formats.ts';
+import type { Prospect, TextField } from '../../schemas/prospects.ts';
+import { verificationStatuses } from '../../schemas/verification.ts';
+import { isStorable, lengthOf } from '../../text/code-points.ts';
+import { fold } from '../../text/fold.ts';
+import { maxFoldedLength } from '../document.ts';
+
+/** The fields of an imported record, unchecked, by the field names of a prospect. */
+export type ImportedFields = Readonly<Record<string, unknown>>;
+
+/** Error for an invalid imported record. Its message says what is wrong. */
+export class InvalidRecord extends Error {}
+
+const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
+
+/**
+ * Converts an imported record to a prospect. A missing, null or empty field gets its empty value: `""`, null, `[]` or a
+ * default. Unknown fields are ignored. Texts are trimmed.
+ * @param importedAt used if `date_verified` is missing
+ * @throws BadRecord if the record is invalid
+ */
+export function parsePerson(given: ImportedFields, importedAt: string): Prospect {
+  const work_email = text(given, 'work_email', maxLength.email);
+  const profnet_url = optional(given, 'profnet_url', maxLength.url);
+  return {
+    _id: idOf(given, profnet_url, work_email),
+    first_name: foldable(given, 'first_name'),
+    last_name: foldable(given, 'last_name'),
+    job_title: foldable(given, 'job_title'),
+    job_company_name: foldable(given, 'job_company_name'),
+    job_company_industry: foldable(given, 'job_company_industry'),
+    work_email,
+    emails: emails(given['emails']),
+    mobile_phone: optional(given, 'mobile_phone', maxLength.text),
+    location_locality: foldable(given, 'location_locality'),
+    location_region: foldable(given, 'location_region'),
+    location_country: foldable(given, 'location_country'),
+    location_postal_code: foldable(given, 'location_postal_code') || null,
+    social1_url: optional(given, 'social1_url', maxLength.url),
+    profnet_url,
+    social2_url: optional(given, 'social2_url', maxLength.url),
+    verification_status: status(given['verification_status']),
+    score: score(given['score']),
+    date_verified: instant(given['date_verified']) ?? importedAt,
+  };
+}
+
+function text(given: ImportedFields, name: string, max: number): string {
+  const value = given[name] ?? '';
+  if (typeof value !== 'string') throw new InvalidRecord(`${name} must be a string`);
+  return storable(value, name, max);
+}
+
+function storable(value: string, name: string, max: number): string {
+  const trimmed = value.trim();
+  if (trimmed.length > max && lengthOf(trimmed) > max)
+    throw new InvalidRecord(`${name} must have at most ${max} characters`);
+  if (!isStorable(trimmed)) throw new InvalidRecord(`${name} must not contain a NUL character or a lone surrogate`);
+  return trimmed;
+}
+
+const optional = (given: ImportedFields, name: string, max: number): string | null => text(given, name, max) || null;
+
+function foldable(given: ImportedFields, name: TextField): string {
+  const value = text(given, name, maxLength.text);
+  // One character can fold to eighteen, so only texts longer than a certain length need the check.
+  if (value.length > maxFoldedLength / 18 && fold(value).length > maxFoldedLength)
+    throw new InvalidRecord(`${name} must have at most ${maxFoldedLength} characters when folded`);
+  return value;
+}
+
+/** Reads `emails`: an array, or a CSV cell with addresses that are separated by commas, semicolons or white space. */
+function emails(given: unknown): string[] {
+  const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
+  if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
+    throw new InvalidRecord('emails must be an array of strings');
+  const addresses = list.map((email) => storable(email, 'emails', maxLength.email)).filter((email) => email !== '');
+  if (addresses.length > maxLength.emails)
+    throw new InvalidRecord(`emails must have at most ${maxLength.emails} items`);
+  return addresses;
+}
+
+function status(given: unknown): Prospect['verification_status'] {
+  if (given === undefined || given === null || given === '') return 'unverified';
+  const known = verificationStatuses.find((item) => item === given);
+  if (!known) throw new InvalidRecord(`verification_status must be one of ${verificationStatuses.join(', ')}`);
+  return known;
+}
+
+function score(given: unknown): number {
+  if (given === undefined || given === null || given === '') return 0;
+  const number = typeof given === 'string' && /^\d{1,3}$/.test(given.trim()) ? Number(given) : given;
+  if (!Number.isInteger(number) || (number as number) < 0 || (number as number) > 100)
+    throw new InvalidRecord('score must be a whole number from 0 to 100');
+  return number as number;
+}
+
+function instant(given: unknown): string | undefined {
+  if (given === undefined || given === null || given === '') return undefined;
+  if (typeof given === 'string' && isCanonical(given)) return given;
+  if (typeof given !== 'string' || !isInstant(given.trim()))
+    throw new InvalidRecord('date_verified must be an RFC 3339 date-time with an offset');
+  return new Date(given.trim().toUpperCase()).toISOString();
+}
+
+/**
+ * Returns whether a text is an instant in exactly the stored format. Most are, so a regular expression checks the days
+ * that every month has (1 to 28); only the other days need a `Date`.
+ */
+function isCanonical(text: string): boolean {
+  if (anyMonths.test(text)) return true;
+  if (text.length !== 24 || text.startsWith('0000')) return false;
+  const date = new Date(text);
+  return !Number.isNaN(date.getTime()) && date.toISOString() === text;
+}
+
+const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
+
+/**
+ * Returns the record's `_id`, else a UUID derived from `profnet_url`, else one derived from `work_email`. A repeated
+ * import gets the same id and replaces the person.
+ */
+function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
+  const id = given['_id'] ?? '';
+  if (typeof id !== 'string' || (id.trim() !== '' && !formats['uuid']!(id.trim())))
+    throw new InvalidRecord('_id must be a UUID');
+  if (id.trim() !== '') return id.trim().toLowerCase();
+  if (profnetUrl !== null) return uuidOfUrl(profnetUrl.toLowerCase());
+  if (workEmail !== '') return uuidOfUrl(`mailto:${workEmail.toLowerCase()}`);
+  throw new InvalidRecord('needs one of _id, profnet_url, work_email');
+}
+
+/** The UUID of the URL namespace, as bytes (RFC 9562 §6.6). */
+const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
+
+/** Returns the UUIDv5 of a URL, in the URL namespace (RFC 9562 §5.5). */
+export function uuidOfUrl(url: string): string {
+  const bytes = createHash('sha1').update(urlNamespace).update(url).digest().subarray(0, 16);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x50;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}

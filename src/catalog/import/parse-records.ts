@@ -1,0 +1,112 @@
+import { isUtf8 } from 'node:buffer';
+import { validationFailed } from '../../errors.ts';
+import { Prospect } from '../../schemas/prospects.ts';
+import { toDocument, type CatalogDocument } from '../document.ts';
+import { parseCsvRecord } from './csv.ts';
+import { InvalidRecord, parsePerson, type ImportedFields } from './parse-person.ts';
+import type { RawRecord } from './split-records.ts';
+
+/** The format of an imported file: one JSON object per line, or CSV. */
+export type Format = 'ndjson' | 'csv';
+
+/** Parses the records of one file, in order from the first one. */
+export interface RecordReader {
+  /**
+   * Parses a record.
+   * @returns the document; a text if the record is bad, which says why; undefined for a blank record or the CSV header
+   * @throws DomainError `validation_failed` if the CSV header is unusable
+   */
+  read(record: RawRecord): CatalogDocument | string | undefined;
+  /** Returns whether the CSV header is still missing. A resumed import must read records until it is found. */
+  isAtHeader(): boolean;
+}
+
+/**
+ * Creates a reader for the records of one file.
+ * @param importedAt used for people without `date_verified`
+ */
+export function readerOf(format: Format, importedAt: string): RecordReader {
+  const header = format === 'csv' ? new CsvHeader() : undefined;
+  const toGiven = (text: string): ImportedFields | undefined => (header ? header.read(text) : readJson(text));
+  return {
+    isAtHeader: () => header?.isMissing === true,
+    read: (record) => {
+      const text = textOf(record);
+      if (text === undefined || text.trim() === '') {
+        const fault = text === undefined ? faultOf(record) : undefined;
+        // Without its header, the rest of the file would be read with the wrong columns.
+        if (fault !== undefined && header?.isMissing) throw badHeader(fault);
+        return fault;
+      }
+      try {
+        const given = toGiven(text);
+        return given && toDocument(parsePerson(given, importedAt));
+      } catch (error) {
+        if (error instanceof InvalidRecord) return error.message;
+        throw error;
+      }
+    },
+  };
+}
+
+const textOf = ({ bytes, line }: RawRecord): string | undefined => {
+  if (!bytes || !isUtf8(bytes)) return undefined;
+  return line === 1 ? bytes.toString().replace(/^\ufeff/, '') : bytes.toString();
+};
+
+const faultOf = ({ bytes, fault }: RawRecord): string => (bytes ? 'is not valid UTF-8' : (fault ?? 'cannot be read'));
+
+function readJson(text: string): ImportedFields {
+  const given = parseJson(text);
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new InvalidRecord('is not a JSON object');
+  return given as ImportedFields;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new InvalidRecord('is not valid JSON');
+  }
+}
+
+/** The header of a CSV file: its first record, which names the columns. */
+class CsvHeader {
+  #columns: string[] | undefined;
+  #text = '';
+
+  get isMissing(): boolean {
+    return this.#columns === undefined;
+  }
+
+  /** Returns a record's values by column name, or undefined if the record is the header. */
+  read(text: string): ImportedFields | undefined {
+    const fields = parseCsvRecord(text);
+    if (!this.#columns) {
+      this.#columns = columnsOf(fields);
+      this.#text = text;
+      return undefined;
+    }
+    const names = this.#columns;
+    if (text === this.#text) throw new InvalidRecord('repeats the first line');
+    if (fields.length !== names.length)
+      throw new InvalidRecord(`has ${fields.length} fields where the first line names ${names.length}`);
+    return Object.fromEntries(fields.map((field, i) => [names[i]!, field]));
+  }
+}
+
+function columnsOf(fields: string[]): string[] {
+  if (fields.some((field) => field.includes('\r')))
+    throw badHeader('ends its lines with CR alone; they must end with LF or CR LF');
+  const columns = fields.map((field) => field.trim());
+  if (!columns.some(isMember)) throw badHeader('names no field of a prospect');
+  const twice = columns.find((column, i) => isMember(column) && columns.indexOf(column) !== i);
+  if (twice !== undefined) throw badHeader(`names ${twice} twice`);
+  return columns;
+}
+
+const isMember = (column: string): boolean => Object.hasOwn(Prospect.properties, column);
+
+const badHeader = (fault: string) =>
+  validationFailed([{ path: '', message: `the first line of the CSV file ${fault}` }]);

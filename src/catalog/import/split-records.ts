@@ -1,0 +1,152 @@
+import { pipeline, type Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+
+/** One record of a file: either its bytes or a fault. */
+export interface RawRecord {
+  /** The number of the record's first line, from 1. */
+  line: number;
+  /** The position in the unpacked file after this record (bytes). */
+  end: number;
+  /** The record without its line break. */
+  bytes?: Buffer;
+  /** Why the record cannot be read. */
+  fault?: string;
+}
+
+/** The maximum length of a record (bytes). It bounds the memory of an import. */
+export const maxRecordBytes = 1024 * 1024;
+
+/**
+ * Finds the end of the first record in the bytes. Returns the index of its line break, `'more'` if the record is
+ * incomplete, or a fault if it is invalid.
+ * @param isLast whether the bytes are the last ones of the file
+ */
+export type FindEnd = (bytes: Buffer, isLast: boolean) => number | 'more' | { fault: string };
+
+const lineBreak = 0x0a;
+
+/** Finds the end of an NDJSON record: the next line break. */
+export const endOfLine: FindEnd = (bytes) => {
+  const end = bytes.indexOf(lineBreak);
+  return end < 0 ? 'more' : end;
+};
+
+/**
+ * Splits a stream into records. Holds at most one record and one chunk in memory. If a record is invalid, only its
+ * first line is skipped, and reading continues with the next line.
+ * @param findEnd finds the end of a record in this file's format
+ */
+export async function* splitRecords(chunks: AsyncIterable<Buffer>, findEnd: FindEnd): AsyncGenerator<RawRecord[]> {
+  const splitter = new Splitter(findEnd);
+  for await (const chunk of chunks) yield splitter.take(chunk);
+  yield splitter.end();
+}
+
+class Splitter {
+  readonly #findEnd: FindEnd;
+  #rest: Buffer = Buffer.alloc(0);
+  #line = 1;
+  #passed = 0;
+  /** Whether the current line is being skipped, because a fault was already reported for it. */
+  #skipping = false;
+
+  constructor(findEnd: FindEnd) {
+    this.#findEnd = findEnd;
+  }
+
+  take(chunk: Buffer): RawRecord[] {
+    this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    return this.#records(false);
+  }
+
+  end(): RawRecord[] {
+    const records = this.#records(true);
+    if (this.#rest.length === 0) return records;
+    return [...records, this.#pass(this.#rest.length, this.#skipping ? undefined : {})].filter(
+      (record) => record !== undefined,
+    );
+  }
+
+  #records(isLast: boolean): RawRecord[] {
+    const records: RawRecord[] = [];
+    for (let record = this.#next(isLast); record !== 'more'; record = this.#next(isLast))
+      if (record) records.push(record);
+    return records;
+  }
+
+  #next(isLast: boolean): RawRecord | undefined | 'more' {
+    if (this.#rest.length === 0) return 'more';
+    if (this.#skipping) return this.#skip();
+    const end = this.#findEnd(this.#rest, isLast);
+    if (typeof end === 'number') return end > maxRecordBytes ? this.#refuse('is too long') : this.#pass(end + 1, {});
+    if (end !== 'more') return this.#refuse(end.fault);
+    return this.#rest.length > maxRecordBytes ? this.#refuse('is too long, or a quote is never closed') : 'more';
+  }
+
+  /** Reports a fault and skips the first line. */
+  #refuse(fault: string): RawRecord {
+    const end = this.#rest.indexOf(lineBreak);
+    this.#skipping = end < 0;
+    return this.#pass(end < 0 ? this.#rest.length : end + 1, { fault })!;
+  }
+
+  /** Skips the rest of a line whose fault was reported. Returns `'more'` if its end has not arrived yet. */
+  #skip(): 'more' | undefined {
+    const end = this.#rest.indexOf(lineBreak);
+    this.#skipping = end < 0;
+    this.#pass(end < 0 ? this.#rest.length : end + 1, undefined);
+    return end < 0 ? 'more' : undefined;
+  }
+
+  /** Consumes bytes and counts their lines. Returns them as a record, or undefined if they are skipped. */
+  #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
+    const bytes = this.#rest.subarray(0, length);
+    const line = this.#line;
+    this.#rest = this.#rest.subarray(length);
+    this.#passed += length;
+    this.#line += countLineBreaks(bytes);
+    if (!found) return undefined;
+    return {
+      line,
+      end: this.#passed,
+      ...(found.fault === undefined ? { bytes: withoutLineBreak(bytes) } : { fault: found.fault }),
+    };
+  }
+}
+
+function countLineBreaks(bytes: Buffer): number {
+  let count = 0;
+  for (let at = bytes.indexOf(lineBreak); at >= 0; at = bytes.indexOf(lineBreak, at + 1)) count += 1;
+  return count;
+}
+
+function withoutLineBreak(bytes: Buffer): Buffer {
+  const end = bytes.at(-1) === lineBreak ? bytes.length - 1 : bytes.length;
+  return bytes.subarray(0, bytes[end - 1] === 0x0d ? end - 1 : end);
+}
+
+/** Yields the bytes of a stream. Unpacks them if they begin as gzip (RFC 1952) does; the file name does not matter. */
+export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
+  const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  const first = await firstBytes(chunks);
+  const all = followed(first, chunks);
+  const isPacked = first[0] === 0x1f && first[1] === 0x8b;
+  yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
+}
+
+/** Reads at least two bytes, if there are any: enough to recognise gzip. */
+async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
+  let bytes = Buffer.alloc(0);
+  while (bytes.length < 2) {
+    const { value, done } = await chunks.next();
+    if (done) break;
+    bytes = Buffer.concat([bytes, value]);
+  }
+  return bytes;
+}
+
+/** Yields the first bytes, then the rest of the stream. */
+async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+  if (first.length > 0) yield first;
+  for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;
+}

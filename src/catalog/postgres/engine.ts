@@ -1,0 +1,127 @@
+import type { Database, SharedDatabase } from '../../database/db.ts';
+import type { Prospect, Suggestion, SuggestionQuery } from '../../schemas/prospects.ts';
+import type { Catalog, CatalogReads, CatalogStatus, Search, PageWindow } from '../catalog.ts';
+import { toProspect } from '../document.ts';
+import { wordPatterns } from '../suggestions.ts';
+import { isAfter, matching, orderBy } from './query.ts';
+import { encode, eraseDocuments, rebuildValues, refoldDocuments, writePeople } from './write.ts';
+
+interface Row {
+  id: string;
+  person: Omit<Prospect, '_id'>;
+}
+
+const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
+
+/**
+ * Opens the catalog in the service's own database, for up to a few hundred thousand people. Its results are always
+ * current.
+ */
+export function postgresCatalog(db: SharedDatabase): Catalog {
+  return {
+    engine: 'postgres',
+    name: 'postgres',
+    gates: [],
+    isRefusing: false,
+    ...reads(db),
+    for: (requester) => reads(db.for(requester)),
+
+    // Nothing to copy or refresh: searches read the table of unlocks and see all committed rows.
+    syncUnlocks: async () => undefined,
+    refresh: async () => undefined,
+    isUp: () =>
+      db
+        .lookup((sql) => sql`select 1`)
+        .then(
+          () => true,
+          () => false,
+        ),
+
+    prepare: () => db.lookup(incarnationOf),
+    encode,
+    write: (people) => writePeople(db, people),
+    remove: (ids) => eraseDocuments(db, ids),
+    finish: async () => {
+      await rebuildValues(db);
+      return db.search((sql) => count(sql, { criteria: [] }));
+    },
+    reindex: async (progress) => {
+      await refoldDocuments(db, progress);
+      await rebuildValues(db);
+      return db.search((sql) => count(sql, { criteria: [] }));
+    },
+    status: () => db.search(selectStatus),
+    close: async () => undefined,
+  };
+}
+
+/** Builds the catalog's read methods on a database. */
+const reads = (db: Database): CatalogReads => ({
+  search: async (search, window) => toProspects(await db.search((sql) => selectPage(sql, search, window))),
+  count: (search) => db.search((sql) => count(sql, search)),
+  find: async (ids) =>
+    toProspects(await db.lookup((sql) => sql<Row[]>`select id, person from prospects where id = any(${ids}::uuid[])`)),
+  suggest: (query) => db.search((sql) => selectSuggestions(sql, query)),
+});
+
+type Sql = Parameters<Parameters<Database['search']>[0]>[0];
+
+/** Returns the incarnation of the catalog: the number of the table's file. `truncate` gives the table a new file. */
+async function incarnationOf(sql: Sql): Promise<string> {
+  const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
+  return String(file);
+}
+
+function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWindow): Promise<Row[]> {
+  return sql<Row[]>`
+    select p.id, p.person
+    from prospects p
+    where ${matching(sql, search)} ${after ? sql`and ${isAfter(sql, search.order, after)}` : sql``}
+    order by ${orderBy(sql, search.order)}
+    limit ${limit}
+    offset ${skip}`;
+}
+
+/**
+ * Counts the matching prospects. A net-new count subtracts the unlocked ones: mostly these are few, so that is faster
+ * than a look-up for each prospect.
+ */
+async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
+  const isMatch = matching(sql, { criteria });
+  const unlocked =
+    netNewFor === undefined
+      ? sql`0`
+      : sql`(
+          select count(*)
+          from unlocks u
+          join prospects p on p.id = u.prospect_id
+          where u.customer_id = ${netNewFor}::uuid and ${isMatch}
+        )`;
+  const [row] = await sql<[{ count: number }]>`
+    select (select count(*) from prospects p where ${isMatch}) - ${unlocked} as count`;
+  return row.count;
+}
+
+async function selectSuggestions(sql: Sql, { source, search = '' }: SuggestionQuery): Promise<Suggestion[]> {
+  const patterns = wordPatterns(search);
+  if (!patterns) return [];
+  // Words only contain letters, marks and digits. In quotes they cannot be read as operators.
+  const prefixes = patterns.map((word) => `'${word}':*`).join(' & ');
+  return sql<Suggestion[]>`
+    select member as type, value
+    from prospect_values
+    where generation = (select values_generation from catalog_state)
+      ${source === 'all' ? sql`` : sql`and member = ${source}`}
+      ${prefixes === '' ? sql`` : sql`and words @@ ${prefixes}::tsquery`}
+    order by people desc, value collate "C", member
+    limit 10`;
+}
+
+async function selectStatus(sql: Sql): Promise<CatalogStatus> {
+  const [row] = await sql<[{ people: number; suggestions: number; bytes: number }]>`
+    select
+      (select count(*) from prospects) as people,
+      (select count(*) from prospect_values where generation = (select values_generation from catalog_state)) as suggestions,
+      pg_total_relation_size('prospects') as bytes`;
+  return { engine: 'postgres', people: row.people, suggestions: row.suggestions, details: { bytes: row.bytes } };
+}

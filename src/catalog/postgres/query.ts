@@ -1,0 +1,153 @@
+import { join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+import type { Search } from '../catalog.ts';
+import type { Criterion } from '../criteria.ts';
+import {
+  isNullable,
+  type ProspectOrder,
+  type ProspectPosition,
+  type SortField,
+  type SortKey,
+  type SortValue,
+} from '../order.ts';
+import { tokenOf } from './search-tokens.ts';
+
+/** Builds the SQL condition that a prospect `p` matches a search. */
+export function matching(
+  sql: FragmentMaker,
+  { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
+): Fragment {
+  const conditions = criteria.map((criterion) => print(sql, criterion));
+  return join(sql, netNewFor === undefined ? conditions : [...conditions, netNew(sql, netNewFor)], 'and', 'true');
+}
+
+function print(sql: FragmentMaker, criterion: Criterion): Fragment {
+  switch (criterion.kind) {
+    case 'equals':
+      return printEquals(sql, criterion);
+    case 'words':
+      return sql`(${join(
+        sql,
+        criterion.alternatives.map(
+          (words) => sql`p.tokens @> ${words.map((word) => tokenOf(criterion.member, word))}::text[]`,
+        ),
+        'or',
+        'false',
+      )})`;
+    case 'scores':
+      return sql`p.score between ${criterion.gte ?? 0}::int and ${criterion.lte ?? 100}::int`;
+    case 'verified':
+      return sql`p.date_verified between ${criterion.gte ?? '-infinity'}::text::timestamptz and ${criterion.lte ?? 'infinity'}::text::timestamptz`;
+    default:
+      return sql`p.${sql.unsafe(criterion.what)} = ${criterion.value}`;
+  }
+}
+
+function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: 'equals' }>): Fragment {
+  const { member, values } = criterion;
+  if (member === 'verification_status') return sql`p.verification_status = any(${values}::text[])`;
+  const tokens = values.map((value) => tokenOf(member, value));
+  // One condition per token: the planner knows how frequent a single token is, but only guesses for an array of
+  // several.
+  return sql`(${join(
+    sql,
+    tokens.map((token) => sql`p.tokens @> ${[token]}::text[]`),
+    'or',
+    'false',
+  )})`;
+}
+
+/**
+ * Builds the condition that the customer has not unlocked `p`. `offset 0` keeps it a subquery, with one index look-up
+ * for each prospect. Without it Postgres plans a join by the statistics of the last `analyze`: for a customer without
+ * unlocks at that time, it would scan all later unlocks for each prospect.
+ */
+const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
+  not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
+
+/** The SQL of one sort key. */
+interface Printed {
+  /** The expression to sort by. */
+  column: Fragment;
+  /** Builds the SQL of a position's value, which is compared with `column`. */
+  value: (value: SortValue) => Fragment;
+  descending: boolean;
+  nullable: boolean;
+}
+
+function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
+  const descending = direction === 'DESC';
+  const column = sql.unsafe(columns[field] ?? `p.${field}`);
+  const type = sql.unsafe(types[field] ?? 'text');
+  const value = (value: SortValue): Fragment => sql`${String(value)}::text::${type}`;
+  // The negated score ascends, as the id does. Then a position is a single row comparison, which bounds an index scan.
+  if (field === 'score' && descending)
+    return {
+      column: sql`(-p.score)`,
+      value: (value) => sql`(-(${String(value)}::text::int))`,
+      descending: false,
+      nullable: false,
+    };
+  return { column, value, descending, nullable: isNullable(field) };
+}
+
+/** The SQL type of each sort field that is not text. */
+const types: Partial<Record<SortField, string>> = {
+  score: 'int',
+  date_verified: 'timestamptz',
+  has_email: 'int',
+  has_phone: 'int',
+};
+
+/** The sort expression of each field that is not sorted by its own column. */
+const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
+
+/** Builds the `order by` list: the order's keys, then the id. */
+export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
+  const keys = order.map((key) => {
+    const { column, descending, nullable } = printKey(sql, key);
+    return sql`${column} ${sql.unsafe(descending ? 'desc' : 'asc')} ${sql.unsafe(nullable ? 'nulls last' : '')}`;
+  });
+  return join(sql, [...keys, sql`p.id`], ',', '');
+}
+
+/** Builds the condition that `p` comes after a position in the order. */
+export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
+  const keys = order.map((key) => printKey(sql, key));
+  if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
+  const alternatives = [...keys.keys()].map(
+    (i) => sql`(${join(sql, [...ties(sql, keys, values, i), comesAfter(sql, keys[i]!, values[i]!)], 'and', 'true')})`,
+  );
+  const last = sql`(${join(sql, [...ties(sql, keys, values, keys.length), sql`p.id > ${id}::uuid`], 'and', 'true')})`;
+  return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
+}
+
+/** Builds the condition of `isAfter` as one row comparison. Possible if all keys ascend and none is nullable. */
+function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
+  const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
+  const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
+  return sql`(${columns}) > (${bounds})`;
+}
+
+/** Builds the conditions that the first `before` keys equal the position's values. */
+const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
+  keys
+    .slice(0, before)
+    .map(({ column, value }, i) =>
+      values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
+    );
+
+/** Builds the condition that a key's value comes after a given value; nulls come last. */
+function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
+  if (given === null) return sql`false`;
+  const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
+  return nullable ? sql`(${beyond} or ${column} is null)` : beyond;
+}
+
+/**
+ * Builds a condition on the first key alone, so that an index scan can start at the position. Postgres does not derive
+ * it from the `or` over all keys.
+ */
+function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
+  if (given === null || nullable) return sql`true`;
+  return sql`${column} ${sql.unsafe(descending ? '<=' : '>=')} ${value(given)}`;
+}

@@ -1,0 +1,15 @@
+import { type TextField, exactFields, wordFields } from '../../schemas/prospects.ts';
+import type { CatalogDocument } from '../document.ts';
+import { fieldCodes } from '../field-codes.ts';
+
+/**
+ * Returns the search token for a folded value or one of its words. All tokens of a person are in one indexed column of
+ * Postgres. A missing value has the same token as an empty one.
+ */
+export const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
+
+/** Returns all search tokens of a person: for whole values and for single words. */
+export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
+  ...exactFields.map((field) => tokenOf(field, folded[field])),
+  ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),
+];

@@ -1,0 +1,41 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isUnavailable } from '../errors.ts';
+import type { Database, SharedDatabase } from './db.ts';
+
+/** How long an import retries while the database is unavailable (ms); as long as for a search cluster. */
+const defaultPatienceMs = 300_000;
+
+/**
+ * Wraps a database so that operations are retried while it is unavailable. For background work such as an import. Each
+ * operation must be safe to repeat: a transaction whose commit was not confirmed may have committed.
+ * @param patienceMs how long one operation is retried before its error is thrown
+ */
+export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
+  const patient = (wrapped: Database): Database => ({
+    lookup: (work) => retryWhileUnavailable(() => wrapped.lookup(work), patienceMs),
+    search: (work) => retryWhileUnavailable(() => wrapped.search(work), patienceMs),
+    transaction: (work) => retryWhileUnavailable(() => wrapped.transaction(work), patienceMs),
+  });
+  return {
+    ...patient(db),
+    for: (requester) => patient(db.for(requester)),
+    credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
+    gates: db.gates,
+    get isDiskFull() {
+      return db.isDiskFull;
+    },
+    close: () => db.close(),
+  };
+}
+
+async function retryWhileUnavailable<T>(run: () => Promise<T>, patienceMs: number): Promise<T> {
+  const deadline = performance.now() + patienceMs;
+  for (let pause = 50; ; pause = Math.min(2 * pause, 5_000)) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isUnavailable(error) || performance.now() + pause > deadline) throw error;
+      await sleep(pause * (0.5 + Math.random()));
+    }
+  }
+}

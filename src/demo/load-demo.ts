@@ -1,0 +1,137 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { Config } from '../config.ts';
+import type { Database, Transaction } from '../database/db.ts';
+import { DomainError } from '../errors.ts';
+import { startUnlock } from '../jobs/start-unlock.ts';
+import { hashPassword } from '../passwords.ts';
+import { createApiKey } from '../queries/api-keys.ts';
+import { createContact } from '../queries/contacts.ts';
+import { grantCredits } from '../queries/credits.ts';
+import { hasCustomersBeside, createCustomer } from '../queries/customers.ts';
+import { findAccountByEmail, createUser, resetPassword } from '../queries/users.ts';
+import { commandLine } from '../schemas/audit.ts';
+import { pools } from '../schemas/credits.ts';
+import type { UnlockContacts } from '../schemas/jobs.ts';
+import { scopes } from '../schemas/scopes.ts';
+import { mintToken } from '../tokens.ts';
+import { loadDemoCatalog } from './catalog.ts';
+import { demoContacts } from './contacts.ts';
+import { makeDemoSales } from './sales.ts';
+
+/** Login, API key and size of the demo, as a new user needs them. */
+export interface Demo {
+  customerId: string;
+  /** True if `loadDemo` created the customer. False if the customer already existed; its data is kept then. */
+  created: boolean;
+  email: string;
+  /** Null if nothing was changed: a stored secret cannot be read back. */
+  password: string | null;
+  key: string | null;
+  /**
+   * Number of people in the prospect catalog. Null if the catalog is unavailable (the next call fills it then), or if
+   * nothing was changed.
+   */
+  prospects: number | null;
+}
+
+const adminEmail = 'demo@example.com';
+const contactCount = 300;
+/** The demo's first job, so that there is progress, a ledger and results to look at. */
+const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
+
+/** The services that loading the demo needs. */
+interface Services {
+  db: Database;
+  catalog: Catalog;
+  config: Config;
+}
+
+/** Thrown if the database holds another customer. The demo would add invented people for whom that customer could pay. */
+export class OtherCustomerError extends Error {
+  constructor() {
+    super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');
+    this.name = 'OtherCustomerError';
+  }
+}
+
+/**
+ * Creates the demo customer and fills the prospect catalog, each only if missing. Several processes may call it at
+ * once. Secrets cannot be read back, so every call sets a new password and creates another API key that is valid for a
+ * week. Earlier keys stay valid until they expire.
+ * @param force load the demo beside other customers too. It then leaves the catalog as it is, and changes nothing if the
+ *   demo customer exists.
+ * @throws OtherCustomerError without `force`, if the database holds another customer
+ */
+export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
+  const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
+  if (hasOthers && !force) throw new OtherCustomerError();
+  const existing = force ? await db.lookup((sql) => findAccountByEmail(sql, adminEmail)) : undefined;
+  if (existing)
+    return {
+      customerId: existing.customer_id,
+      created: false,
+      email: adminEmail,
+      password: null,
+      key: null,
+      prospects: null,
+    };
+  const people = hasOthers ? catalog.count({ criteria: [] }) : loadDemoCatalog(db, catalog);
+  const prospects = await people.catch(nullWhenDown);
+  const password = randomBytes(12).toString('base64url');
+  const passwordHash = await hashPassword(password);
+  return db.transaction(async (sql) => {
+    await lockDemo(sql);
+    const known = await findAccountByEmail(sql, adminEmail);
+    const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
+    if (!known && prospects) await startUnlock(sql, customerId, config, firstJob, prospects);
+    if (known) await resetPassword(sql, customerId, userId, passwordHash);
+    const token = mintToken(config.KEY_PREFIX);
+    const request = { name: 'demo', expiration: 7 as const, permissions: [...scopes], createdBy: userId };
+    await createApiKey(sql, customerId, request, token, commandLine);
+    return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
+  });
+}
+
+/** Key of the advisory lock. Any number works that no other lock of this program uses. */
+const lockKey = 7_203_466_152;
+const lockPollMs = 100;
+
+/**
+ * Waits until no other process creates the demo customer. It polls, because a blocked statement would end at the
+ * statement timeout.
+ */
+async function lockDemo(sql: Transaction): Promise<void> {
+  for (;;) {
+    const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
+    if (lock.taken) return;
+    await sleep(lockPollMs);
+  }
+}
+
+/**
+ * Returns null if the catalog is unavailable. The rest of the service works without the catalog, and so does the demo.
+ */
+function nullWhenDown(error: unknown): null {
+  if (error instanceof DomainError && error.code === 'unavailable') return null;
+  throw error;
+}
+
+async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {
+  const customer = await createCustomer(sql, { business_name: 'Harbour & Pine', country: 'GB', city: 'Bristol' });
+  const users = await Promise.all(
+    [
+      { email: adminEmail, name: 'Dana Morgan', role: 'admin' as const },
+      { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
+    ].map((user) => createUser(sql, customer.id, { ...user, passwordHash }, commandLine)),
+  );
+  const contactIds: string[] = [];
+  for (const [index, contact] of demoContacts(contactCount).entries()) {
+    const assigned_to = users[index % 3]?.id;
+    contactIds.push(await createContact(sql, customer.id, { ...contact, ...(assigned_to ? { assigned_to } : {}) }));
+  }
+  for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
+  await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });
+  return { id: users[0]!.id, customer_id: customer.id };
+}

@@ -1,0 +1,231 @@
+import { execFile, type ExecFileOptions } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { chown, mkdir, readFile, readlink, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { environmentWithout } from '../config.ts';
+import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
+
+/** A PostgreSQL data folder on disk, with the programs and the user that run its server. */
+export interface Cluster {
+  /** Path of the data folder, with symbolic links resolved. */
+  data: string;
+  /** Folder of the programs `initdb`, `pg_ctl` and `postgres`. */
+  programs: string;
+  /** User that the server runs as. Undefined means the user of this process. */
+  user: User | undefined;
+}
+
+/** Options for a new data folder. */
+export interface ClusterOptions {
+  superuser: string;
+  password: string;
+  /** Server settings by name. `initdb` writes them to postgresql.conf. */
+  settings: Record<string, string>;
+  /** Whether the new files are synced to disk. */
+  sync: boolean;
+}
+
+const run = promisify(execFile);
+/** Parent folder of the data if the server's user cannot enter root's own folders. */
+const publicData = '/var/lib/sales-data-api';
+const startAttempts = 6;
+const stopTimeoutMs = 60_000;
+/**
+ * Encoding and locale that do not depend on the machine. Without these options, a machine without a locale gets
+ * SQL_ASCII.
+ */
+const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
+
+/**
+ * Opens the cluster in `folder`, and creates it if it is missing. PostgreSQL refuses to run as root: a process of root
+ * runs it as the owner of the data, or as the system user `postgres`. Programs and data that this user cannot reach are
+ * moved to public folders.
+ */
+export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
+  const user = await serverUser(folder);
+  const programs = await reachablePrograms(user);
+  const home = await reachableHome(folder, user);
+  if (!(await exists(join(home, 'PG_VERSION')))) await create({ data: home, programs, user }, options);
+  return { data: await realpath(home), programs, user };
+}
+
+/** Returns the port of the running server, or undefined if it does not run. A starting server has a port too. */
+export async function runningPort(cluster: Cluster): Promise<number | undefined> {
+  const pid = await serverOf(cluster);
+  return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
+}
+
+/** Returns the process id of the cluster's server, or undefined if it does not run. */
+async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
+  const pid = await lockedBy(cluster);
+  return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
+}
+
+/**
+ * Starts the server in a process group of its own, so that a signal to this process does not stop it. Does nothing if
+ * another process has started it meanwhile.
+ */
+export async function startServer(cluster: Cluster): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    await removeStaleLock(cluster);
+    const options = ['start', '-w', '-t', '60', '-D', cluster.data, '-l', join(cluster.data, 'server.log'), '-o'];
+    const port = (attempt === 1 && (await lastPort(cluster))) || (await freePort());
+    const error = await program(cluster, 'pg_ctl', [...options, `-p ${port}`]).catch((error: unknown) => error);
+    if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
+    if (attempt === startAttempts)
+      throw new EmbeddedPostgresError(`PostgreSQL does not start: ${await lastWords(cluster)}`, error);
+    await sleep(250 * attempt); // the port is taken, or child processes of the last server are still ending
+  }
+}
+
+/**
+ * Stops the server in an orderly way and waits for its process to end. `pg_ctl` cannot wait: it waits until the lock
+ * file is removed, but the next server may have written a new one by then.
+ */
+export async function stopServer(cluster: Cluster): Promise<void> {
+  const pid = await serverOf(cluster);
+  const stop = () => program(cluster, 'pg_ctl', ['stop', '-W', '-m', 'fast', '-D', cluster.data]);
+  if (pid !== undefined) await ended(cluster, pid, stop);
+}
+
+/** Kills the server immediately. Its data is then in the state of a crash. */
+export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
+  const pid = await serverOf(cluster);
+  if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));
+}
+
+async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Promise<unknown>): Promise<void> {
+  const error = await stop().catch((error: unknown) => error);
+  const deadline = Date.now() + stopTimeoutMs;
+  while (await isServerOf(cluster, pid)) {
+    if (error instanceof Error || Date.now() > deadline)
+      throw new EmbeddedPostgresError(`PostgreSQL (process ${pid}) does not stop. End it and try again`, error);
+    await sleep(10);
+  }
+}
+
+/**
+ * Creates the data folder in a temporary place and moves it to its final place when complete. An interrupted attempt
+ * leaves no partial data folder.
+ */
+async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
+  const staging = `${cluster.data}.new-${randomUUID()}`;
+  const [data, passwordFile] = [join(staging, 'data'), join(staging, 'password')];
+  await mkdir(staging, { recursive: true, mode: 0o700 });
+  try {
+    await writeFile(passwordFile, options.password, { mode: 0o600 });
+    await give(cluster.user, staging, passwordFile);
+    const settings = Object.entries(options.settings).map(([name, value]) => `--set=${name}=${value}`);
+    const login = ['--username', options.superuser, '--pwfile', passwordFile, '--auth', 'scram-sha-256'];
+    if (!options.sync) settings.push('--no-sync');
+    await program(cluster, 'initdb', ['-D', data, ...login, ...encoding, ...settings]);
+    await place(data, cluster.data);
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Returns the data folder. If the server's user cannot enter its parents, returns a public folder instead and makes the
+ * data folder a symbolic link to it.
+ */
+async function reachableHome(folder: string, user: User | undefined): Promise<string> {
+  await mkdir(dirname(folder), { recursive: true });
+  const parent = await realpath(dirname(folder));
+  const home = await realpath(folder)
+    .catch(() => readlink(folder))
+    .catch(() => join(parent, basename(folder)));
+  if (!user || (await reaches(user, dirname(home)))) return home;
+  const elsewhere = join(publicData, randomUUID());
+  await mkdir(publicData, { recursive: true, mode: 0o755 });
+  await symlink(elsewhere, folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  return readlink(folder);
+}
+
+async function give(user: User | undefined, ...paths: string[]): Promise<void> {
+  if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
+}
+
+/** Runs a PostgreSQL program as the server's user, without this process's locale and `PG…` variables. */
+function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
+  const options: ExecFileOptions = {
+    ...cluster.user,
+    cwd: '/',
+    env: { ...environmentWithout(/^(PG|LC_|LANG)/), LC_ALL: 'C', TZ: 'UTC' },
+  };
+  return run(join(cluster.programs, name), args, options);
+}
+
+/** Returns true if the process is the cluster's server. A server's working folder is its data folder. */
+async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
+  const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
+  if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
+  if (await exists('/proc/self')) return false;
+  return run('ps', ['-o', 'comm=', '-p', String(pid)]).then(
+    ({ stdout }) => stdout.includes('postgres'),
+    () => false,
+  );
+}
+
+/**
+ * Removes the lock file of a killed server if its process id now belongs to another process. PostgreSQL would refuse to
+ * start.
+ */
+async function removeStaleLock(cluster: Cluster): Promise<void> {
+  const pid = await lockedBy(cluster);
+  if (pid !== undefined && isAlive(pid) && !(await isServerOf(cluster, pid)))
+    await rm(lockPath(cluster), { force: true });
+}
+
+const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
+
+/** Returns the lines of the lock file: process id, data folder, start time, port, … */
+const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
+  (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
+
+async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
+  const pid = Number((await lockFile(cluster))[0]);
+  return pid > 0 ? pid : undefined;
+}
+
+/** Returns true if a process with this id exists, of any user. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Returns the port of the last run, so that clients that still know it can reconnect. 0 if it is unknown. */
+async function lastPort(cluster: Cluster): Promise<number> {
+  const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
+  return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
+}
+
+async function lastWords(cluster: Cluster): Promise<string> {
+  const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
+  return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );

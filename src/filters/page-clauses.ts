@@ -1,0 +1,166 @@
+import { indexAscending, oldestFirst } from './ascending.ts';
+import type { Column } from './columns.ts';
+import type { Position } from './cursor.ts';
+import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
+import { columnsOf, type RecordQuery } from './record-query.ts';
+import { rulesFilter } from './rules.ts';
+import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { shownValue, toSql } from './to-sql.ts';
+import { singleList, type Filter } from './tree.ts';
+
+/**
+ * The clauses of a statement that reads a page: `select … from ${from} where ${where} order by ${orderBy} limit
+ * ${limit}`.
+ */
+export interface PageClauses extends Clauses {
+  from: Fragment;
+}
+
+/**
+ * Returns the SQL clauses that read one page. Ordered by time of creation or by one indexed field, the cost of a page does
+ * not depend on the number of records; by cursor it does not depend on the depth either, by page number the skipped
+ * records add to it. In any other order a page costs as much as sorting all filtered records.
+ */
+export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
+  const paging = pageContextOf(sql, listing);
+  return { from: paging.from, ...pickStrategy(listing)(paging) };
+}
+
+/** Returns the SQL clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
+export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
+  const { from, matches } = pageContextOf(sql, listing);
+  return { from, where: matches };
+}
+
+type PageStrategy = (paging: PageContext) => Clauses;
+
+function pickStrategy({ source, order, offset, filter, changing }: RecordQuery): PageStrategy {
+  const [first, second] = order;
+  const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
+  if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
+  if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
+  if (changing && !second && first!.field === 'created_at') return membersOfChanging(changing);
+  const way = isIndexed ? descending(first!.field) : bySorting;
+  return offset > 0 ? skipping(way) : way;
+}
+
+/** Selects the ids of the page first, so that skipped records are neither joined nor read further. */
+const skipping =
+  (way: PageStrategy): PageStrategy =>
+  (paging) => {
+    const { sql, listing, from, id, owned } = paging;
+    const { where, orderBy, limit } = way(paging);
+    const ids = sql`select ${id} from ${from} where ${where} order by ${orderBy} limit ${limit}`;
+    return { where: sql`${owned} and ${id} = any(array(${ids}))`, orderBy, limit: sql`${listing.limit}::bigint` };
+  };
+
+const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
+
+/** Newest first: scans the primary key backwards. */
+const newestFirst: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
+  return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(paging) };
+};
+
+/**
+ * Newest members of one list: reads the primary key of list_members backwards. With a join instead, Postgres may scan
+ * all contacts, because it cannot know that all members of a list may be old.
+ */
+const membersFirst: PageStrategy = (paging) => {
+  const { sql, listing, id, owned } = paging;
+  const { after, customerId, filter } = listing;
+  const members = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid and m.list_id = ${singleList(filter)!}::uuid
+      ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
+    order by m.contact_id desc
+    limit ${limitAndOffset(paging)}`;
+  return {
+    where: sql`${owned} and ${id} = any(array(${members}))`,
+    orderBy: sql`${id} desc`,
+    limit: sql`${listing.limit}::bigint`,
+  };
+};
+
+/**
+ * Newest members of one list whose memberships by rule may be out of date for settling contacts. For these contacts it
+ * evaluates the list's rules instead; members added by hand and all other contacts are read from list_members.
+ */
+const membersOfChanging =
+  ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
+  (paging) => {
+    const { sql, listing, from, id, owned } = paging;
+    const { after, customerId, source, offset, limit } = listing;
+    const print = (filter: Filter): Fragment => toSql(sql, source, filter);
+    const settling: Filter = { kind: 'settling', customerId };
+    const max = sql`${offset + limit}::bigint`;
+    const members = sql`
+      select m.contact_id as id
+      from list_members m
+      where m.customer_id = ${customerId}::uuid and m.list_id = ${list}::uuid
+        ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
+        and (m.by_hand or not exists (
+          select from contacts c where c.customer_id = ${customerId}::uuid and c.id = m.contact_id and ${print(settling)}
+        ))
+      order by m.contact_id desc
+      limit ${max}`;
+    const matching = sql`
+      select ${id} as id
+      from ${from}
+      where ${owned} and ${print(settling)} and ${print(rulesFilter(source.fields, rules))}
+        ${after ? sql`and ${id} < ${after.id}::uuid` : sql``}
+      order by ${id} desc
+      limit ${max}`;
+    return {
+      where: sql`${owned} and ${id} = any(array(
+        select one.id from ((${members}) union (${matching})) one order by one.id desc limit ${limitAndOffset(paging)}
+      ))`,
+      orderBy: sql`${id} desc`,
+      limit: sql`${limit}::bigint`,
+    };
+  };
+
+/** Scans the field's index backwards. The position is a row comparison, so the scan starts exactly there. */
+const indexDescending: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const { after } = listing;
+  const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
+  return {
+    where: after ? sql`${matches} and (${value}, ${id}) < (${bound(paging, after, 0)}, ${after.id}::uuid)` : matches,
+    orderBy: sql`${value} desc, ${id} desc`,
+    limit: limitAndOffset(paging),
+  };
+};
+
+/** Sorts all filtered records, for an order that no index serves. */
+const bySorting: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const keys = columnsOf(listing.source, listing.order).map((column, i) => {
+    const direction = listing.order[i]!.direction.toLowerCase();
+    return sql`${shownValue(sql, column)} ${constant(sql, isNullable(column) ? `${direction} nulls last` : direction)}`;
+  });
+  return {
+    where: listing.after ? sql`${matches} and ${isAfter(paging, listing.after, 0)}` : matches,
+    orderBy: sql`${join(sql, keys, ',', '')}, ${id} desc`,
+    limit: limitAndOffset(paging),
+  };
+};
+
+const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
+
+/** Returns the condition that a record comes after the position, compared by the sort keys from index `i` on. */
+function isAfter(paging: PageContext, after: Position, i: number): Fragment {
+  const { sql, listing, id } = paging;
+  const { order, source } = listing;
+  if (i === order.length) return sql`${id} < ${after.id}::uuid`;
+  const column = columnsOf(source, order)[i]!;
+  const value = shownValue(sql, column);
+  const rest = isAfter(paging, after, i + 1);
+  if (after.values[i] === null) return sql`(${value} is null and ${rest})`;
+  const position = bound(paging, after, i);
+  const beyond = sql`${value} ${constant(sql, order[i]!.direction === 'ASC' ? '>' : '<')} ${position}`;
+  const nulls = isNullable(column) ? sql`or ${value} is null` : sql``;
+  return sql`(${beyond} ${nulls} or (${value} = ${position} and ${rest}))`;
+}

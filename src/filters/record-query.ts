@@ -1,0 +1,69 @@
+import type { Rule } from '../schemas/lists.ts';
+import { defaultLimit } from '../schemas/wire.ts';
+import { fold } from '../text/fold.ts';
+import type { Column, Source } from './columns.ts';
+import { encodeCursor, readPosition, scopeOf, type KeyValue, type Position } from './cursor.ts';
+import { parseOrder, type Order } from './order.ts';
+import { parseFilters } from './parse.ts';
+import type { Filter } from './tree.ts';
+
+/** The fields of a list request: filters, order and page. All are optional. */
+export interface ListRequest {
+  filters?: unknown;
+  order_by?: unknown;
+  paginate?: { page?: number; limit?: number; cursor?: string };
+}
+
+/** A parsed list request: one page of one customer's records of one kind. */
+export interface RecordQuery {
+  source: Source;
+  customerId: string;
+  filter: Filter;
+  order: Order;
+  limit: number;
+  /** Number of records to skip, for a page by number. Otherwise 0. */
+  offset: number;
+  /** Last record of the page before, for a page by cursor. */
+  after: Position | undefined;
+  /** Hash of noun, customer, filter and order. Cursors contain it, so a cursor works only for the same query. */
+  scope: string;
+  /**
+   * Set if the filter selects one list and that list's memberships by rule may be out of date for settling contacts.
+   */
+  changing?: { id: string; rules: Rule[] };
+}
+
+/**
+ * Parses a list request.
+ * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is invalid
+ */
+export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
+  const filter = parseFilters(source.fields, request.filters);
+  const order = parseOrder(source.fields, request.order_by);
+  const scope = scopeOf(source.fields.noun, customerId, filter, order);
+  const { paginate = {} } = request;
+  const { page = 1, limit = defaultLimit } = paginate;
+  const after = readPosition(scope, columnsOf(source, order), paginate, 'these filters and this order');
+  return { source, customerId, filter, order, limit, offset: limit * (page - 1), after, scope };
+}
+
+export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
+
+/**
+ * Returns the cursor of the next page, for the header `x-next-cursor`, or undefined if the page is not full.
+ * @param rows the page's records as the response shows them
+ */
+export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
+  const last = rows.at(-1) as Record<string, unknown> | undefined;
+  if (!last || rows.length < listing.limit) return undefined;
+  const values = listing.order.map(({ field }) => keyValue(listing.source, last, field));
+  return encodeCursor(listing.scope, { id: last['id'] as string, values });
+}
+
+/** Returns the value that a record was sorted by, taken from the record as the response shows it. */
+function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
+  const path = field === 'company_id' ? ['company', 'id'] : field.split('.');
+  const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as
+    string | number | null;
+  return columns[field]!.type === 'text' && shown !== null ? fold(String(shown)) : shown;
+}

@@ -1,0 +1,22 @@
+import type { Transaction } from '../database/db.ts';
+import { conflict } from '../errors.ts';
+import { lockJob, skipOpenInputs, type VisibleTypes } from '../queries/job-views.ts';
+import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
+import { endJob } from './settle.ts';
+
+/**
+ * Cancels a job. Finished items keep their results, open items are skipped, and the unspent credits are released. A
+ * worker that is processing the job loses its lease.
+ * @throws not_found; conflict when the job has already ended
+ */
+export async function cancelJob(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleTypes,
+): Promise<void> {
+  const status = await lockJob(sql, customerId, id, visible);
+  if (finalStatuses.includes(status as FinalStatus)) throw conflict(`The job is already ${status}`);
+  await skipOpenInputs(sql, customerId, id);
+  await endJob(sql, customerId, id, { status: 'CANCELLED' });
+}

@@ -1,0 +1,12 @@
+import type { JobBatches } from './turns.ts';
+import { unlockContacts } from './unlock-contacts.ts';
+import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
+import { verifyEmails } from './verify-emails.ts';
+
+/** The function that runs one batch of a job, for each job type. */
+export const jobBatches: JobBatches = {
+  unlock_contacts: unlockContacts,
+  unlock_selected_contacts: unlockSelectedContacts,
+  verify_email: verifyEmails,
+  verify_list: verifyEmails,
+};

@@ -1,0 +1,85 @@
+import type { Transaction } from '../database/db.ts';
+import { queueOf } from '../database/queues.ts';
+import { conflict } from '../errors.ts';
+import { reserveCredits } from '../queries/credits.ts';
+import { isRetained } from '../queries/job-retention.ts';
+import { findRetry, copyOpenInputs } from '../queries/job-retries.ts';
+import { lockJob } from '../queries/job-views.ts';
+import { insertJob, requireJob, setJobTotal, type JobRow } from '../queries/jobs.ts';
+import { findUnlocked } from '../queries/unlocks.ts';
+import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
+import { enqueueTurn } from './enqueue-turn.ts';
+
+/**
+ * Retries a job. If the job FAILED or was CANCELLED, creates a new job for the items without a result, with its own
+ * reservation at the same price per item; the old job does not change. If the job has not ended, enqueues a turn for
+ * it.
+ * @returns the job that does the remaining work
+ * @throws not_found; conflict when nothing is left to do, another job already retries this one, or its inputs are no
+ *   longer stored; InsufficientCredits
+ */
+export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
+  const status = await lockJob(sql, customerId, id, jobTypes);
+  const job = await requireJob(sql, customerId, id);
+  if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
+  const isOver = status === 'FAILED' || status === 'CANCELLED';
+  const { reserved, ...begun } = isOver ? await startRemaining(sql, job) : { id, status, reserved: 0 };
+  await enqueueTurn(sql, queueOf(job.type), customerId);
+  await reserveCredits(sql, customerId, begun.id, { pool: job.pool, amount: reserved });
+  return begun;
+}
+
+async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted & { reserved: number }> {
+  const retry = await findRetry(sql, job.customer_id, job.id);
+  if (retry) throw conflict(`The job was already retried: see job ${retry}`);
+  const { type, sync_crm, pool, cost } = job;
+  const request = { ...(job.request as object), retry_of: job.id };
+  const begun = await insertJob(sql, job.customer_id, { type, sync_crm, request, pool, cost, total: 0, reserved: 0 });
+  const { total, payable } = await takeRemaining[type](sql, job, begun.id);
+  if (total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
+  const reserved = payable * cost;
+  await setJobTotal(sql, job.customer_id, begun.id, { total, reserved });
+  return { ...begun, reserved };
+}
+
+/** Number of items that a job has left, and how many of them may cost credits. */
+interface Remaining {
+  total: number;
+  payable: number;
+}
+
+/** Counts the items that a job has left. Copies its inputs without a result to the job `to`. */
+type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
+
+const remainingUnlocks: TakeRemaining = async (_sql, job) => {
+  const total = job.total - job.succeeded;
+  return { total, payable: total };
+};
+
+/**
+ * Copies the inputs without a result from a job to the job `to`.
+ * @throws conflict if the inputs are no longer stored, because the job ended too long ago
+ */
+async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
+  if (!(await isRetained(sql, job.customer_id, job.id)))
+    throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');
+  return copyOpenInputs(sql, job.customer_id, { from: job.id, to });
+}
+
+const remainingSelected: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  const free = await findUnlocked(sql, job.customer_id, items);
+  return { total, payable: items.length - free.size };
+};
+
+const remainingEmails: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  return { total, payable: items.length };
+};
+
+const takeRemaining = {
+  unlock_contacts: remainingUnlocks,
+  unlock_selected_contacts: remainingSelected,
+  verify_email: remainingEmails,
+  verify_list: remainingEmails,
+} satisfies Record<JobType, TakeRemaining>;

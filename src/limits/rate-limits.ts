@@ -1,0 +1,172 @@
+import type { FastifyBaseLogger } from 'fastify';
+import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
+import type { Config } from '../config.ts';
+import { rateLimited } from '../errors.ts';
+import { limitedRequests } from '../metrics.ts';
+import { RedisServer } from './redis.ts';
+
+/**
+ * The rate limit policies, in the order in which they are checked, each with the configuration variable for its
+ * requests per minute.
+ */
+const variables = {
+  default: 'RATE_LIMIT_DEFAULT',
+  prospects: 'RATE_LIMIT_PROSPECTS',
+  jobs: 'RATE_LIMIT_JOBS',
+  keys: 'RATE_LIMIT_KEYS',
+  login: 'RATE_LIMIT_LOGIN',
+  unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
+} as const satisfies Record<string, keyof Config>;
+
+/** Name of a rate limit policy. */
+export type Policy = keyof typeof variables;
+
+/** All policies, in the order in which they are checked. */
+export const policies = Object.keys(variables) as Policy[];
+
+/** Length of a rate limit window (seconds). A window begins with the first request that it counts. */
+export const windowSeconds = 60;
+
+/** How much of a limit a key has used in its current window. */
+export interface Use {
+  limit: Limit;
+  /** Requests counted in the window, including the current one. */
+  used: number;
+  /** Milliseconds until the window ends. */
+  msLeft: number;
+  /** End of the window, as a `performance.now()` time. */
+  endsAt: number;
+  /** Whether the request was counted on the shared server (Redis). */
+  isShared: boolean;
+}
+
+/**
+ * Rejects a request that exceeds one of its limits.
+ * @throws DomainError `rate_limited`, naming the first exceeded limit
+ */
+export function refuseIfPast(uses: Use[]): void {
+  const past = uses.find(({ limit, used }) => used > limit.quota);
+  if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
+}
+
+/** Returns the seconds until a window ends, rounded up. */
+export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
+
+/**
+ * A limit of requests per minute, counted by key: on the shared server (Redis) while it responds, else in this process.
+ * Does not use the library's own fallback for outages: that does not report where a request was counted, and a count
+ * must be reverted where it was made.
+ */
+export class Limit {
+  readonly policy: Policy;
+  readonly quota: number;
+  readonly #own: BoundedMemory;
+  readonly #allowed: ReturnType<typeof limitedRequests.labels>;
+  readonly #refused: ReturnType<typeof limitedRequests.labels>;
+  readonly #server: RedisServer | undefined;
+  readonly #shared: RateLimiterRedis | undefined;
+
+  /**
+   * Creates a limit.
+   * @param server undefined to count in this process only
+   * @param name distinguishes the limit from others on the server
+   */
+  constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
+    const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
+    this.policy = policy;
+    this.#allowed = limitedRequests.labels(policy, 'allowed');
+    this.#refused = limitedRequests.labels(policy, 'refused');
+    this.quota = quota;
+    this.#own = new BoundedMemory(options);
+    this.#server = server;
+    this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
+  }
+
+  /** Counts one request of a key and returns its use of the limit. */
+  async count(key: string): Promise<Use> {
+    const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
+    const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
+    if (use.used > this.quota) this.#refused.inc();
+    else this.#allowed.inc();
+    return use;
+  }
+
+  /** Returns a key's use of the limit without counting a request. */
+  async read(key: string): Promise<Use> {
+    const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
+    return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
+  }
+
+  /** Reverts the count of one request, unless its window has ended. */
+  async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
+    if (performance.now() >= endsAt) return;
+    if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
+    else await this.#own.reward(key);
+  }
+
+  #use({ consumedPoints, msBeforeNext }: Counted, isShared: boolean): Use {
+    const msLeft = Math.max(0, msBeforeNext);
+    return { limit: this, used: consumedPoints, msLeft, endsAt: performance.now() + msLeft, isShared };
+  }
+}
+
+/** The counter of a key, as the rate limit library returns it. */
+type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
+
+/** The counter of a key without a window. */
+const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
+
+/** Maximum number of keys that one limit counts in one process; they take about 20 MB. */
+export const maxKeys = 50_000;
+
+/**
+ * Counts a bounded number of keys in memory. The library forgets a key when its window ends, but a caller with a whole
+ * network can use millions of addresses within a minute. Beyond `maxKeys`, the oldest windows are dropped.
+ */
+class BoundedMemory extends RateLimiterMemory {
+  /** The latest windows as a ring buffer. `#next` is the index of the oldest. */
+  readonly #windows: { key: string; endsAt: number }[] = [];
+  #next = 0;
+
+  async count(key: string): Promise<RateLimiterRes> {
+    const result = await this.penalty(key);
+    if (result.isFirstInDuration) await this.#begin({ key, endsAt: performance.now() + result.msBeforeNext });
+    return result;
+  }
+
+  async #begin(window: { key: string; endsAt: number }): Promise<void> {
+    const oldest = this.#windows[this.#next];
+    this.#windows[this.#next] = window;
+    this.#next = (this.#next + 1) % maxKeys;
+    if (oldest && oldest.endsAt > performance.now()) await this.delete(oldest.key);
+  }
+}
+
+/** The enabled rate limits by policy. */
+export interface RateLimits extends Partial<Record<Policy, Limit>> {
+  /** Limits failed logins from one address for all accounts together: three times the limit for one account. */
+  loginAddress?: Limit;
+  /**
+   * Returns whether rate limiting works as configured: false when a shared server is configured and does not respond.
+   */
+  isUp(): Promise<boolean>;
+  close(): void;
+}
+
+/** Creates the configured rate limits. Waits at most one second for the shared server. */
+export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
+  const isOn = config.RATE_LIMITS === 'on';
+  const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;
+  const limits: Partial<Record<Policy, Limit>> = {};
+  for (const policy of policies) {
+    const quota = config[variables[policy]];
+    if (isOn && quota > 0) limits[policy] = new Limit(policy, quota, server);
+  }
+  const probe = server && new Limit('default', 1, server, 'probe');
+  return {
+    ...limits,
+    ...(limits.login && { loginAddress: new Limit('login', 3 * config.RATE_LIMIT_LOGIN, server, 'login-address') }),
+    isUp: async () => !probe || (await probe.count('probe')).isShared,
+    close: () => server?.close(),
+  };
+}

@@ -1,0 +1,106 @@
+import type { Transaction } from '../database/db.ts';
+import { conflict, notFound } from '../errors.ts';
+import { exactContactSource } from '../filters/columns.ts';
+import { record, recorder } from '../filters/sql-recorder.ts';
+import type { Fragment } from '../filters/sql.ts';
+import { toSql } from '../filters/to-sql.ts';
+import type { Filter } from '../filters/tree.ts';
+import { usesCompanyFields, noneSettling } from './company-settlements.ts';
+import { lockRulesShared } from './list-rules.ts';
+import { memberOf, type Unsettled, type UnsettledList } from './settled-reads.ts';
+
+/** Maximum members of a list that one job can verify. */
+const maxMembers = 100_000;
+
+/**
+ * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
+ * white space become one input, which names all members that have the address.
+ * @returns the number of inputs
+ * @throws not_found when the list does not exist; conflict when it has more than `maxMembers` members
+ */
+export async function insertListInputs(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  listId: string,
+): Promise<number> {
+  await lockRulesShared(sql, customerId);
+  const [list] = await sql<Row[]>`
+    select id, rules, fill_version is not null as is_filling, is_copying, ${usesCompanyFields(sql)} as looks_at_companies
+    from lists
+    where customer_id = ${customerId}
+      and id = ${listId}
+      and deleted_at is null`;
+  if (!list) throw notFound('list');
+  const counted = await insertMembers(sql, customerId, jobId, list);
+  if (counted.members > maxMembers)
+    throw conflict(`The list has more than ${maxMembers} members: verify smaller lists`);
+  return counted.addresses;
+}
+
+/** A list, with the two reasons why its stored memberships may not be exact. */
+interface Row extends UnsettledList {
+  /** The list is being filled. */
+  is_filling: boolean;
+  /** The rules use company fields, so the memberships of settling contacts may be out of date. */
+  looks_at_companies: boolean;
+}
+
+interface Counted {
+  members: number;
+  addresses: number;
+}
+
+/**
+ * Inserts a list's members as a job's inputs. Evaluates the rules for contacts whose stored membership may not be
+ * exact.
+ */
+async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
+  const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {
+    const members = memberOf([list.id], { customerId, filling: [], changing: [], ...unsettled });
+    return insertMatching(sql, customerId, jobId, members, guard);
+  };
+  const always = recorder`true`;
+  if (list.is_filling) return insert({ filling: [list] }, always);
+  if (!list.looks_at_companies) return insert({}, always);
+  const { is_exact, ...counted } = await insert({}, noneSettling(recorder, customerId));
+  return is_exact ? counted : insert({ changing: [list] }, always);
+}
+
+/**
+ * Inserts the contacts that match `members` as a job's inputs, if `guard` is true. `is_exact` in the result is the
+ * guard.
+ */
+async function insertMatching(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  members: Filter,
+  guard: Fragment,
+): Promise<Counted & { is_exact: boolean }> {
+  const { text, parameters } = record(recorder`
+    with members as materialized (
+      select c.id, c.work_email
+      from ${recorder.unsafe(exactContactSource.from)}
+      where c.customer_id = ${customerId}::uuid
+        and ${toSql(recorder, exactContactSource, members)}
+        and ${guard}
+      limit ${maxMembers + 1}::bigint
+    ),
+    addresses as (
+      select (array_agg(work_email order by id))[1] as item, array_agg(id order by id) as contact_ids
+      from members
+      where work_email <> ''
+        and (select count(*) from members) <= ${maxMembers}::bigint
+      group by lower(btrim(work_email))
+    ),
+    inputs as (
+      insert into job_inputs (customer_id, job_id, position, item, contact_ids)
+      select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, contact_ids
+      from addresses
+      returning position
+    )
+    select (select count(*) from members) as members, (select count(*) from inputs) as addresses, (${guard}) as is_exact`);
+  const [counted] = await sql.unsafe<(Counted & { is_exact: boolean })[]>(text, parameters as string[]);
+  return counted!;
+}

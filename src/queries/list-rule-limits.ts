@@ -1,0 +1,41 @@
+import type { Transaction } from '../database/db.ts';
+import { conflict, type DomainError } from '../errors.ts';
+import { ruleLimits, type Rule } from '../schemas/lists.ts';
+
+/** The rules of one list before and after a change. For a new list, `before` is empty. */
+interface RuleChange {
+  before: readonly Rule[];
+  after: readonly Rule[];
+}
+
+/**
+ * Checks that a change keeps the customer within the limits on lists with rules and on rules in all lists. A customer
+ * that exceeds a limit already may still change lists if neither number grows. The caller has locked the rules, and has
+ * not yet written the change.
+ * @param path JSON pointer of the part of the request that adds rules
+ * @throws conflict when a limit would be exceeded
+ */
+export async function requireWithinRuleLimits(
+  sql: Transaction,
+  customerId: string,
+  { before, after }: RuleChange,
+  path: string,
+): Promise<void> {
+  const moreRules = after.length - before.length;
+  if (moreRules <= 0) return;
+  const isOneMoreList = before.length === 0;
+  const [now] = await sql<{ lists: number; rules: number }[]>`
+    select count(*) as lists, coalesce(sum(rule_count), 0) as rules
+    from lists
+    where customer_id = ${customerId}
+      and rule_count > 0`;
+  const { lists, rulesOfCustomer } = ruleLimits;
+  if (isOneMoreList && now!.lists >= lists) throw beyond(`${lists} lists with rules`, path);
+  if (now!.rules + moreRules > rulesOfCustomer)
+    throw beyond(`${rulesOfCustomer} rules in all lists; there are ${now!.rules}, and this adds ${moreRules}`, path);
+}
+
+function beyond(limit: string, path: string): DomainError {
+  const message = `a customer can have at most ${limit}`;
+  return conflict(message[0]!.toUpperCase() + message.slice(1), [{ path, message }]);
+}

@@ -1,0 +1,109 @@
+import type { Transaction } from '../database/db.ts';
+import { missingReferences } from '../errors.ts';
+import type { Rule } from '../schemas/lists.ts';
+import { usesCompanyFields, noneSettling } from './company-settlements.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { writeCopied } from './large-lists.ts';
+import { lockContacts, refreshList } from './list-members.ts';
+import { lockRulesShared } from './list-rules.ts';
+
+/** A request body that adds contacts to a list by hand, or removes them. */
+export interface ManualMembers {
+  list_id: string;
+  contact_ids: readonly string[];
+}
+
+/**
+ * Adds contacts to a list as manual members.
+ * @returns `added`: contacts that became members; `already_members`: contacts that were members before, by hand or by
+ * rule
+ * @throws not_found with the JSON pointer of every unknown id; then nothing is written
+ */
+export async function addMembers(
+  sql: Transaction,
+  customerId: string,
+  given: ManualMembers,
+): Promise<{ added: number; already_members: number }> {
+  const counts = new CountChanges();
+  const contactIds = await lockListAndContacts(sql, customerId, given, counts);
+  const written = await sql<{ is_new: boolean }[]>`
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customerId}, ${given.list_id}, contact_id, true, false
+    from unnest(${contactIds}::uuid[]) as contact_id
+    on conflict (customer_id, list_id, contact_id) do update
+    set by_hand = true
+    where not list_members.by_hand
+    returning old.list_id is null as is_new`;
+  const added = written.filter(({ is_new }) => is_new).length;
+  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), added));
+  return { added, already_members: contactIds.length - added };
+}
+
+/**
+ * Ends the manual memberships of contacts in a list. Contacts that match the list's rules stay members by rule.
+ * @returns the number of manual memberships that ended
+ * @throws not_found with the JSON pointer of every unknown id; then nothing is written
+ */
+export async function removeMembers(
+  sql: Transaction,
+  customerId: string,
+  given: ManualMembers,
+): Promise<{ removed: number }> {
+  const counts = new CountChanges();
+  const contactIds = await lockListAndContacts(sql, customerId, given, counts);
+  const kept = await sql`
+    update list_members
+    set by_hand = false
+    where customer_id = ${customerId}
+      and list_id = ${given.list_id}
+      and contact_id = any(${contactIds}::uuid[])
+      and by_hand
+      and by_rule`;
+  const removed = await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and list_id = ${given.list_id}
+      and contact_id = any(${contactIds}::uuid[])
+      and not by_rule`;
+  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), -removed.count));
+  return { removed: kept.count + removed.count };
+}
+
+/**
+ * Locks the given contacts and brings their stored memberships in the list up to date.
+ * @returns the contacts' ids in lower case, without duplicates
+ * @throws not_found with the JSON pointer of every unknown id
+ */
+async function lockListAndContacts(
+  sql: Transaction,
+  customerId: string,
+  { list_id, contact_ids }: ManualMembers,
+  counts: CountChanges,
+): Promise<string[]> {
+  await lockRulesShared(sql, customerId);
+  const [list] = await sql<{ rules: Rule[]; is_unsettled: boolean }[]>`
+    select
+      rules,
+      fill_version is not null or (${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)})) as is_unsettled
+    from lists
+    where customer_id = ${customerId}
+      and id = ${list_id}
+      and deleted_at is null`;
+  const wanted = [...new Set(contact_ids.map((id) => id.toLowerCase()))];
+  const found = await lockContacts(sql, customerId, wanted);
+  const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
+  if (!list || missing.length > 0) throw missingReferences(missing);
+  if (list.is_unsettled) {
+    await writeCopied(sql, customerId, wanted, counts);
+    await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
+  }
+  return wanted;
+}
+
+/** Returns a reference for each given contact id that was not found. */
+function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
+  const known = new Set(found);
+  return given.flatMap((id, i) =>
+    known.has(id.toLowerCase()) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }],
+  );
+}

@@ -1,0 +1,102 @@
+import type { Database, Sql, Transaction } from '../database/db.ts';
+import { countClauses, pageClauses } from '../filters/page-clauses.ts';
+import { nextCursor, type RecordQuery } from '../filters/record-query.ts';
+import { recorder, run } from '../filters/sql-recorder.ts';
+import type { Fragment, FragmentMaker } from '../filters/sql.ts';
+import { singleList, type Filter } from '../filters/tree.ts';
+import type { Metadata } from '../schemas/wire.ts';
+import { storedCountClauses, readCount, type Counted } from './counters.ts';
+import { countChanging, countFilling } from './list-counts.ts';
+import { readSettled, type SettledQuery } from './settled-reads.ts';
+
+/** A page of records. `nextCursor` leads to the page after it, and is undefined when the page is not full. */
+export interface RecordPage<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
+
+/**
+ * Reads one page of the records that a listing asks for.
+ * @param projection the columns to select
+ */
+export async function readRecordPage<Row extends object>(
+  db: Database,
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+): Promise<RecordPage<Row>> {
+  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
+    const page = pageClauses(recorder, reading);
+    const found = await run<Row>(
+      sql,
+      recorder`
+      select ${projection(recorder)}
+      from ${page.from}
+      where ${reading.guard ? recorder`${reading.guard(recorder)} and` : recorder``} ${page.where}
+      order by ${page.orderBy}
+      limit ${page.limit}`,
+    );
+    return reading.guard && found.length === 0 ? undefined : found;
+  });
+  return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/**
+ * Counts the records and pages of a listing.
+ * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
+ */
+export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
+  if (asksForAll(listing.filter)) {
+    const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
+    return metadataOf(total, listing);
+  }
+  const total = await readSettled(db, laneOf(db, listing), listing, (sql, reading) => countSettled(sql, reading));
+  return metadataOf(total, listing);
+}
+
+/** Counts the records that a reading finds; undefined when its guard is false. */
+async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Promise<number | undefined> {
+  const { customerId, changing, filling, guard } = reading;
+  if (filling) return (await countFilling(sql, customerId, [{ ...filling, filled_to: null }])).get(filling.id);
+  if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
+  const list = singleList(reading.filter);
+  const { total, from, where } =
+    list === undefined ? countOfMatches(reading) : storedCountClauses(recorder, customerId, list);
+  const [row] = await run<{ total: number }>(
+    sql,
+    recorder`
+    select ${total} as total
+    from ${from}
+    where ${where}
+    ${guard ? recorder`having ${guard(recorder)}` : recorder``}`,
+  );
+  return row?.total;
+}
+
+const countOfMatches = (reading: SettledQuery) => ({
+  total: recorder`count(*)`,
+  ...countClauses(recorder, reading),
+});
+
+/** Returns the answer of the metadata routes. Without records, `total_pages` is 0. */
+export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({
+  pagination: {
+    current_page: offset / limit + 1,
+    total_records: total,
+    total_pages: Math.ceil(total / limit),
+  },
+});
+
+/** Largest offset of a page that the lookup lane reads. */
+const shallow = 1_000;
+
+/**
+ * Returns the lane that reads a listing. The first pages of all records, or of one list, are cheap and use the lookup
+ * lane. All other listings use the search lane, so that an expensive filter cannot delay the cheap pages.
+ */
+function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
+  const [key] = order;
+  const isPlain = asksForAll(filter) || singleList(filter) !== undefined;
+  return isPlain && offset <= shallow && order.length === 1 && key?.field === 'created_at' ? db.lookup : db.search;
+}
+
+const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;

@@ -1,0 +1,91 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import type { JobKind } from '../database/queues.ts';
+
+/** A slot of a worker process. It runs one job of its kind at a time. */
+export interface WorkerSlot {
+  kind: JobKind;
+  processId: string;
+  number: number;
+}
+
+/** Seconds between two heartbeats of a worker process. */
+export const heartbeatSeconds = 5;
+/** Seconds without a heartbeat after which the slots of a process no longer count. */
+const aliveSeconds = 3 * heartbeatSeconds;
+/** Seconds without a heartbeat after which the slots of a process are deleted. */
+const deleteAfterSeconds = 60;
+
+/** Inserts the slots of a worker process, or renews their heartbeat. */
+export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
+  await sql`
+    insert into worker_slots (kind, process_id, number, seen_at)
+    select slot.kind, slot.process_id, slot.number, clock_timestamp()
+    from unnest(
+      ${slots.map(({ kind }) => kind as string)}::text[],
+      ${slots.map(({ processId }) => processId)}::uuid[],
+      ${slots.map(({ number }) => number)}::integer[]
+    ) as slot (kind, process_id, number)
+    order by slot.kind, slot.process_id, slot.number
+    on conflict (kind, process_id, number) do update
+    set seen_at = excluded.seen_at`;
+}
+
+/**
+ * Takes a free slot for a customer, if the customer's fair share of all slots of this kind allows it (see `FairSlots`).
+ * A customer that holds no slot may take any free slot. A customer that holds slots may take another one if it then
+ * holds at most as many slots as remain free.
+ * @returns whether the slot was taken
+ */
+export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
+  const { kind, processId, number } = slot;
+  // Both statements are sent together. The second statement's snapshot is taken after the first has the lock.
+  const [, { count }] = await Promise.all([
+    sql`select pg_advisory_xact_lock(hashtextextended(${`worker-slots:${kind}`}, 0))`,
+    sql`
+      insert into worker_slots (kind, process_id, number, customer_id, seen_at)
+      select ${kind}, ${processId}::uuid, ${number}::integer, ${customerId}::uuid, clock_timestamp()
+      from (
+        select
+          count(*) filter (where p.customer_id is null) as free,
+          count(*) filter (where p.customer_id = ${customerId}) as held
+        from worker_slots p
+        where p.kind = ${kind}
+          and (p.process_id, p.number) <> (${processId}::uuid, ${number}::integer)
+          and p.seen_at > clock_timestamp() - ${aliveSeconds} * interval '1 second'
+      ) others
+      where others.held = 0 or others.held + 1 <= others.free
+      on conflict (kind, process_id, number) do update
+      set customer_id = excluded.customer_id, seen_at = excluded.seen_at`,
+  ]);
+  return count === 1;
+}
+
+/** Releases a slot that the customer holds. */
+export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: string, slot: WorkerSlot): Promise<void> {
+  await sql`
+    update worker_slots
+    set customer_id = null
+    where kind = ${slot.kind}
+      and process_id = ${slot.processId}
+      and number = ${slot.number}
+      and customer_id = ${customerId}`;
+}
+
+/** Deletes the slots of a worker process that is shutting down. */
+export async function deleteWorkerSlots(sql: Sql | Transaction, processId: string): Promise<void> {
+  await sql`
+    delete from worker_slots
+    where process_id = ${processId}`;
+}
+
+/** Deletes the slots of worker processes whose last heartbeat is too old. */
+export async function deleteDeadWorkerSlots(sql: Sql | Transaction): Promise<void> {
+  await sql`
+    delete from worker_slots
+    where (kind, process_id, number) in (
+      select kind, process_id, number
+      from worker_slots
+      where seen_at < clock_timestamp() - ${deleteAfterSeconds} * interval '1 second'
+      for update skip locked
+    )`;
+}

@@ -1,0 +1,166 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { Caller } from '../caller.ts';
+import { cancelJob } from '../jobs/cancel-job.ts';
+import {
+  countExisting,
+  estimateSelectedUnlock,
+  estimateUnlock,
+  searchOf,
+  startSelectedUnlock,
+  startUnlock,
+} from '../jobs/start-unlock.ts';
+import { startEmailVerification } from '../jobs/start-verification.ts';
+import { requireJobView, listItems, listJobs } from '../queries/job-views.ts';
+import {
+  Estimate,
+  Job,
+  JobItem,
+  JobItemQuery,
+  JobQuery,
+  jobReaders,
+  JobStarted,
+  jobTypes,
+  UnlockContacts,
+  UnlockSelectedContacts,
+  VerifyEmail,
+  type JobType,
+} from '../schemas/jobs.ts';
+import type { Scope } from '../schemas/scopes.ts';
+import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
+
+const tags = ['jobs'];
+const starting = { limit: 'jobs', idempotent: true } as const;
+const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
+const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
+const reading = {
+  access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'] },
+} as const;
+
+/** Routes for jobs that spend credits: unlocking prospects and verifying e-mail addresses. */
+const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '/service-handler/unlock-contacts',
+    {
+      config: unlocking,
+      schema: {
+        summary: 'Unlock the prospects that match a filter',
+        tags,
+        body: UnlockContacts,
+        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
+      },
+    },
+    async (request, reply) => {
+      const { body, caller } = request;
+      const search = searchOf(caller.customerId, body);
+      const act = body.dry_run ? estimateUnlock : startUnlock;
+      return app.once(
+        request,
+        reply,
+        async (sql, matches) => ({ status: 200, body: await act(sql, caller.customerId, app.config, body, matches) }),
+        () => request.catalog.count(search),
+      );
+    },
+  );
+
+  app.post(
+    '/service-handler/unlock-selected-contacts',
+    {
+      config: unlocking,
+      schema: {
+        summary: 'Unlock prospects by id',
+        tags,
+        body: UnlockSelectedContacts,
+        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
+      },
+    },
+    async (request, reply) => {
+      const { body, caller } = request;
+      const { customerId } = caller;
+      if (!body.dry_run)
+        return app.once(request, reply, async (sql) => ({
+          status: 200,
+          body: await startSelectedUnlock(sql, customerId, app.config, body),
+        }));
+      return app.once(
+        request,
+        reply,
+        async (sql, matches) => ({
+          status: 200,
+          body: await estimateSelectedUnlock(sql, customerId, app.config, body, matches),
+        }),
+        () => countExisting(request.catalog, body.ids),
+      );
+    },
+  );
+
+  app.post(
+    '/service-handler/verify-email',
+    {
+      config: verifying,
+      schema: {
+        summary: 'Verify e-mail addresses',
+        tags,
+        body: VerifyEmail,
+        response: { 200: JobStarted, 402: ShortageBody, 404: ErrorBody },
+      },
+    },
+    async (request, reply) =>
+      app.once(request, reply, async (sql) => ({
+        status: 200,
+        body: await startEmailVerification(sql, request.caller.customerId, app.config, request.body),
+      })),
+  );
+
+  app.get(
+    '/service-handler/:id',
+    { config: reading, schema: { summary: 'Read a job', tags, params: IdParams, response: { 200: Job } } },
+    ({ db, caller, params }) =>
+      db.lookup((sql) => requireJobView(sql, caller.customerId, params.id, visibleTo(caller))),
+  );
+
+  app.post(
+    '/service-handler/list',
+    { config: reading, schema: { summary: 'List jobs', tags, body: JobQuery, response: { 200: Type.Array(Job) } } },
+    ({ db, caller, body }) => db.search((sql) => listJobs(sql, caller.customerId, body, visibleTo(caller))),
+  );
+
+  app.post(
+    '/service-handler/:id/results',
+    {
+      config: reading,
+      schema: {
+        summary: "List the results of a job's items",
+        tags,
+        params: IdParams,
+        body: JobItemQuery,
+        response: { 200: Type.Array(JobItem) },
+      },
+    },
+    async ({ db, caller, params, body }, reply) => {
+      const page = await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller));
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
+  );
+
+  app.post(
+    '/service-handler/:id/cancel',
+    {
+      config: reading,
+      schema: { summary: 'Cancel a job', tags, params: IdParams, response: { 200: Job, 409: ErrorBody } },
+    },
+    ({ db, caller, params }) =>
+      db.transaction(async (sql) => {
+        await cancelJob(sql, caller.customerId, params.id, visibleTo(caller));
+        return requireJobView(sql, caller.customerId, params.id, visibleTo(caller));
+      }),
+  );
+};
+
+export default serviceJobs;
+
+/** Returns the job types that a caller may see: those that its API key may start. */
+function visibleTo(caller: Caller): JobType[] {
+  const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
+  return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));
+}

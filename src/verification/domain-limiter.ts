@@ -1,0 +1,122 @@
+import PQueue from 'p-queue';
+
+/** The limits on connections to mail servers. */
+export interface DomainLimits {
+  /** The maximum number of tasks at the same time for one domain. */
+  perDomain: number;
+  /** The maximum number of tasks at the same time for all domains together. */
+  overall: number;
+  /** The shortest time between the starts of two tasks for one domain (ms). 0: no limit. */
+  domainIntervalMs: number;
+}
+
+/** The owner of a task, and its signal. */
+export interface Claim {
+  /** The owner whom the task is for. If owners wait for the same domain, they take turns. */
+  owner: string;
+  /**
+   * When aborted, a waiting task is dropped and its promise rejects with the signal's reason. A started task runs on.
+   */
+  signal?: AbortSignal | undefined;
+}
+
+/** Runs tasks under limits for each domain and for all domains together. The limits apply to all owners together. */
+export class DomainLimiter {
+  readonly #limits: DomainLimits;
+  readonly #domains = new Map<string, Line>();
+  readonly #overall: Line;
+
+  constructor(limits: DomainLimits) {
+    this.#limits = limits;
+    this.#overall = new Line({ concurrency: limits.overall });
+  }
+
+  /** The number of domains that have a queue now. */
+  get domains(): number {
+    return this.#domains.size;
+  }
+
+  /** Runs the task when the limits of its domain and the overall limit allow it. */
+  async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
+    const line = this.#domains.get(domain) ?? this.#open(domain);
+    try {
+      return await line.inTurn(() => this.#overall.inTurn(work, claim), claim);
+    } finally {
+      if (line.isIdle) this.#forgetLater(domain, line);
+    }
+  }
+
+  /** Creates the queue of a domain. */
+  #open(domain: string): Line {
+    const { perDomain, domainIntervalMs } = this.#limits;
+    const pace = domainIntervalMs > 0 ? { interval: domainIntervalMs, intervalCap: 1, strict: true } : {};
+    const line = new Line({ concurrency: perDomain, ...pace });
+    this.#domains.set(domain, line);
+    return line;
+  }
+
+  /**
+   * Deletes an idle queue after `domainIntervalMs`. Not earlier: a new queue would not know when the last task started.
+   */
+  #forgetLater(domain: string, line: Line): void {
+    const forget = () => {
+      if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
+    };
+    setTimeout(forget, this.#limits.domainIntervalMs).unref();
+  }
+}
+
+/**
+ * A queue of tasks that is fair between owners. An owner's n-th waiting task comes after the n-th tasks of other
+ * owners, not after all of their tasks.
+ */
+class Line {
+  readonly #queue: PQueue;
+  /** The number of waiting tasks of each owner. */
+  readonly #waiting = new Map<string, number>();
+
+  constructor(options: ConstructorParameters<typeof PQueue>[0]) {
+    this.#queue = new PQueue(options);
+  }
+
+  get isIdle(): boolean {
+    return this.#queue.size === 0 && this.#queue.pending === 0;
+  }
+
+  /** Runs a task when it is its turn. */
+  async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
+    signal?.throwIfAborted();
+    const leave = this.#join(owner);
+    // PQueue also frees the slot of a running task when its signal aborts, though the task runs on. So it gets its own
+    // signal, which aborts only while the task waits.
+    const waiting = new AbortController();
+    const giveUp = () => waiting.abort(signal?.reason);
+    signal?.addEventListener('abort', giveUp, { once: true });
+    const begin = () => {
+      signal?.removeEventListener('abort', giveUp);
+      leave();
+      return work();
+    };
+    try {
+      return await this.#queue.add(begin, { signal: waiting.signal, priority: -this.#waiting.get(owner)! });
+    } finally {
+      signal?.removeEventListener('abort', giveUp);
+      leave();
+    }
+  }
+
+  /**
+   * Counts one more waiting task of an owner. Returns a function that undoes this; only its first call has an effect.
+   */
+  #join(owner: string): () => void {
+    this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);
+    let isIn = true;
+    return () => {
+      if (!isIn) return;
+      isIn = false;
+      const left = this.#waiting.get(owner)! - 1;
+      if (left > 0) this.#waiting.set(owner, left);
+      else this.#waiting.delete(owner);
+    };
+  }
+}

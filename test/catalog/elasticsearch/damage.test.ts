@@ -1,0 +1,283 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import type { Catalog } from '../../../src/catalog/catalog.ts';
+import { namesOf } from '../../../src/catalog/elasticsearch/index-definitions.ts';
+import { openCatalog } from '../../../src/catalog/open.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/unlocks.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
+import { inject, type TestCustomer } from '../../setup/factories.ts';
+import { askCluster, runImport, indexesBehind } from '../damage.ts';
+import { person } from '../people.ts';
+
+describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch ${need}`, () => {
+  let environment: Record<string, string> = {};
+  let app: TestApp;
+  let customer: TestCustomer;
+  let url: string;
+  let alias: string;
+  const people = Array.from({ length: 40 }, (_, i) => person({ score: i, last_name: 'Kept' }));
+
+  beforeAll(async () => {
+    // An import waits up to five minutes for faults that pass by themselves. The faults in this file do not.
+    environment = await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
+    app = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    url = environment['ELASTICSEARCH_URL']!;
+    alias = namesOf(app.config).people;
+    customer = await app.customer();
+  });
+  afterAll(() => dropCatalog(environment));
+  beforeEach(async () => void (await runImport(app, people)));
+
+  const ask = (method: string, path: string, body?: object) => askCluster(url, method, path, body);
+  const index = async (): Promise<string> => (await indexesBehind(url, alias))[0]!;
+  const block = async (name: string, isSet: boolean | null) =>
+    ask('PUT', `${await index()}/_settings`, { [`index.blocks.${name}`]: isSet });
+  const ready = async (): Promise<string> => (await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog;
+  const unlockBody = { filters: {}, total_records: 5 };
+
+  /** Returns the HTTP status of each call that needs the catalog. */
+  async function statuses(): Promise<Record<string, number>> {
+    const calls = {
+      list: () => customer.post('/prospect/list', { all_contacts: true }),
+      metadata: () => customer.post('/prospect/metadata', {}),
+      filters: () => customer.post('/prospect/filters', { source: 'all' }),
+      dryRun: () => customer.post('/service-handler/unlock-contacts', { ...unlockBody, dry_run: true }),
+      drySelected: () =>
+        customer.post('/service-handler/unlock-selected-contacts', { ids: [people[0]!._id], dry_run: true }),
+      start: () =>
+        customer.post('/service-handler/unlock-contacts', { filters: { last_name: ['x'] }, total_records: 1 }),
+    };
+    const found: Record<string, number> = {};
+    for (const [name, call] of Object.entries(calls)) found[name] = (await call()).status;
+    return found;
+  }
+  const allAnswer = { list: 201, metadata: 201, filters: 201, dryRun: 200, drySelected: 200, start: 200 };
+  const allUnavailable = { list: 503, metadata: 503, filters: 503, dryRun: 503, drySelected: 503, start: 503 };
+  const peopleUnavailable = { ...allUnavailable, filters: 201 };
+
+  /** Inserts an unlock that is not indexed yet. Returns the id of the person. */
+  async function unlockOne(): Promise<string[]> {
+    const ids = [people[Math.floor(Math.random() * people.length)]!._id];
+    await app.db.transaction((sql) => insertUnlocks(sql, randomUUID(), ids));
+    return ids;
+  }
+
+  const sync = (ids: string[]): Promise<string> =>
+    app.catalog.syncUnlocks(ids).then(
+      () => 'synced',
+      (error: { code?: string }) => error.code ?? 'another error',
+    );
+  const unindexed = (): Promise<string[]> => app.db.lookup((sql) => findUnindexedProspects(sql, 10));
+
+  const added = () => person({ last_name: 'Added' });
+  const counted = async (one: Catalog = app.catalog): Promise<number> => one.count({ criteria: [] });
+  /** Waits until all calls succeed. The circuit breaker may stay open for a second after failures. */
+  const answersAgain = async () => {
+    await expect.poll(statuses, { timeout: 60_000, interval: 300 }).toEqual(allAnswer);
+    await expect.poll(ready, { timeout: 60_000, interval: 300 }).toBe('up');
+  };
+
+  const damages: Record<string, { hurt: () => Promise<unknown>; seen: Record<string, number> }> = {
+    'loses its alias': {
+      hurt: async () => ask('DELETE', `${await index()}/_alias/${alias}`),
+      seen: peopleUnavailable,
+    },
+    'is closed': { hurt: async () => ask('POST', `${await index()}/_close`), seen: peopleUnavailable },
+    'is blocked for reads': { hurt: () => block('read', true), seen: peopleUnavailable },
+    'is blocked for writes': { hurt: () => block('write', true), seen: allAnswer },
+    'is made read-only': { hurt: () => block('read_only', true), seen: allAnswer },
+    'shares its alias with another index': {
+      hurt: () => ask('PUT', `${alias}-other`, { aliases: { [alias]: {} } }),
+      // Elasticsearch skips the other index if nothing there can match, so these reads are complete.
+      seen: { ...peopleUnavailable, drySelected: 200, start: 200 },
+    },
+  };
+  for (const [name, { hurt, seen }] of Object.entries(damages))
+    test(`that ${name} is reported as a fault of the cluster until an import repairs it, with all its people`, async () => {
+      await runImport(app, [added()]);
+      const before = await counted();
+      await hurt();
+      expect(await statuses()).toEqual(seen);
+      expect(await ready()).toBe('degraded');
+      const ids = await unlockOne();
+      const synced = sync(ids);
+      expect(await unindexed()).toEqual(ids);
+      const report = await runImport(app, [added()]);
+      expect(report.people).toBe(before + 1);
+      expect(report.notes).not.toEqual([]);
+      await answersAgain();
+      expect(await counted()).toBe(before + 1);
+      expect(await synced).toBeOneOf(['synced', 'unavailable']);
+      expect(await sync(ids)).toBe('synced');
+      expect(await unindexed()).toEqual([]);
+      await fetch(`${url}/${alias}-other`, { method: 'DELETE' });
+    });
+
+  test('whose disk is nearly full accepts writes again when there is space', async () => {
+    await block('read_only_allow_delete', true);
+    onTestFinished(async () => void (await block('read_only_allow_delete', null).catch(() => undefined)));
+    expect(await statuses()).toEqual(allAnswer);
+    expect(await ready()).toBe('degraded');
+    const ids = await unlockOne();
+    const synced = sync(ids);
+    expect(await unindexed()).toEqual(ids);
+    await block('read_only_allow_delete', null);
+    expect(await synced).toBe('synced');
+    expect(await unindexed()).toEqual([]);
+    await answersAgain();
+  });
+
+  test('that is deleted is reported as a fault of the cluster, not as empty, until an import has restored it', async () => {
+    const ids = await unlockOne();
+    expect(await sync(ids)).toBe('synced');
+    await ask('DELETE', await index());
+    expect(await statuses()).toEqual(peopleUnavailable);
+    expect(await ready()).toBe('degraded');
+    expect(await sync(ids)).toBe('unavailable');
+    await expect(app.catalog.reindex(() => undefined)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(await statuses(), 'a part of the people is not the catalog').toEqual(peopleUnavailable);
+    expect((await runImport(app, people)).people).toBe(40);
+    await answersAgain();
+    const [unlocker] = await app.db.lookup(
+      (sql) => sql<{ customer_id: string }[]>`
+      select customer_id from unlocks where prospect_id = ${ids[0]!}`,
+    );
+    expect(await app.catalog.count({ criteria: [], netNewFor: unlocker!.customer_id })).toBe(39);
+  });
+
+  test('whose name another index has taken is restored by an import, and the other index keeps its documents', async () => {
+    await ask('DELETE', await index());
+    await ask('PUT', `${alias}/_doc/1?refresh`, { id_high: '1', score: 1, note: 'of somebody' });
+    expect(await statuses()).toEqual(peopleUnavailable);
+    expect(await ready()).toBe('degraded');
+    const report = await runImport(app, people);
+    expect(report.people).toBe(40);
+    await answersAgain();
+    const aside = /is named (\S+) now/.exec(report.notes.join())![1]!;
+    onTestFinished(async () => void (await ask('DELETE', aside)));
+    expect(await ask('GET', `${aside}/_doc/1`)).toMatchObject({ _source: { note: 'of somebody' } });
+  });
+
+  test('whose suggestions are deleted has them again after an import', async () => {
+    const [values] = await indexesBehind(url, namesOf(app.config).values);
+    await ask('DELETE', values!);
+    expect(await statuses()).toEqual({ ...allAnswer, filters: 503 });
+    expect(await ready()).toBe('degraded');
+    await runImport(app, []);
+    await answersAgain();
+  });
+
+  describe('during an import', () => {
+    const many = Array.from({ length: 5_000 }, (_, i) => person({ score: i % 101, last_name: 'Many' }));
+
+    /** Returns the services of an app; their catalog runs `hurt` before it writes the third batch. */
+    function hurting(one: TestApp, hurt: () => Promise<unknown>): { db: TestApp['db']; catalog: Catalog } {
+      let writes = 0;
+      const write = async (batch: Parameters<Catalog['write']>[0]): Promise<void> => {
+        if ((writes += 1) === 3) await hurt();
+        await one.catalog.write(batch);
+      };
+      return { db: one.db, catalog: { ...one.catalog, write } };
+    }
+    const interrupt = () => Promise.reject(new Error('interrupted'));
+
+    test('that is deleted: the import fails, no index is created under its name, and the next import starts over', async () => {
+      const doomed = hurting(app, async () => ask('DELETE', await index()));
+      await expect(runImport(doomed, many, 'doomed')).rejects.toMatchObject({ code: 'unavailable' });
+      const left = (await ask('GET', `${environment['ELASTICSEARCH_INDEX']}*?expand_wildcards=all`)) as object;
+      expect(Object.keys(left).filter((name) => !name.includes('-values-'))).toEqual([]);
+      const report = await runImport(app, many, 'doomed');
+      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
+      expect(await counted()).toBe(5_000);
+    });
+
+    test('that is another one than before: an interrupted import starts over and reports it', async () => {
+      const other = await startApp({
+        ...environment,
+        ELASTICSEARCH_INDEX: `${environment['ELASTICSEARCH_INDEX']}-other`,
+      });
+      const catalog = openCatalog(other.config, app.db);
+      onTestFinished(() => catalog.close());
+      await expect(runImport(hurting(app, interrupt), many, 'twice')).rejects.toThrow('interrupted');
+      const report = await runImport({ db: app.db, catalog }, many, 'twice');
+      expect(report).toMatchObject({ loaded: 5_000, resumed_at_line: null, people: 5_000 });
+      expect(report.notes.join()).toContain('starting over');
+      expect(await counted(catalog)).toBe(5_000);
+    });
+
+    test('that was lost before: an interrupted import is resumed, and searches see nothing before its end', async () => {
+      await ask('DELETE', await index());
+      await expect(runImport(hurting(app, interrupt), many, 'resumed')).rejects.toThrow('interrupted');
+      expect((await statuses())['list']).toBe(503);
+      const report = await runImport(app, many, 'resumed');
+      expect(report).toMatchObject({ loaded: 5_000, people: 5_000 });
+      expect(report.resumed_at_line).toBeGreaterThan(1);
+      await answersAgain();
+      expect(await counted()).toBe(5_000);
+    });
+
+    test('whose alias is moved to another index: the import fails, and the next import finds the right index', async () => {
+      const { catalog } = hurting(app, async () => {
+        const [before] = await indexesBehind(url, alias);
+        const actions = [{ remove: { index: before, alias } }, { add: { index: `${alias}-1`, alias } }];
+        await ask('PUT', `${alias}-1`, { mappings: { dynamic: 'strict' } });
+        await ask('POST', '_aliases', { actions });
+      });
+      const before = await index();
+      await expect(runImport({ db: app.db, catalog }, many, 'moved')).rejects.toMatchObject({ code: 'unavailable' });
+      const report = await runImport(app, many, 'moved');
+      expect(report.notes.join()).toContain(`taken from ${alias}-1`);
+      expect([report.loaded, await index()]).toEqual([5_000, before]);
+      await ask('DELETE', `${alias}-1`);
+    });
+  });
+});
+
+describe.skipIf(noElasticsearch)(`a catalog that was never imported ${need}`, async () => {
+  const environment = noElasticsearch ? {} : await ownCatalog();
+  const app = await startApp(environment);
+
+  test('is empty', async () => {
+    const customer = await app.customer();
+    expect((await customer.post('/prospect/list', {})).body).toEqual([]);
+    expect((await customer.post('/prospect/metadata', {})).body.pagination.total_records).toBe(0);
+    expect((await customer.post('/prospect/filters', { source: 'all' })).body).toEqual([]);
+    expect((await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog).toBe('up');
+    expect(await app.catalog.status()).toMatchObject({ people: 0, details: { state: 'not imported yet' } });
+  });
+});
+
+describe('an incomplete response of the cluster', () => {
+  const page = { hits: { hits: [], total: { value: 0, relation: 'eq' } } };
+  for (const [name, body] of Object.entries({
+    'because a shard failed': {
+      ...page,
+      timed_out: false,
+      _shards: { total: 3, successful: 2, skipped: 0, failed: 1 },
+    },
+    'because a shard did not respond': { ...page, _shards: { total: 3, successful: 2, skipped: 0, failed: 0 } },
+    'because the search timed out': {
+      ...page,
+      timed_out: true,
+      _shards: { total: 3, successful: 3, skipped: 0, failed: 0 },
+    },
+  }))
+    test(`${name} returns 503`, async () => {
+      const server = createServer((request, response) => {
+        request.resume().on('end', () => {
+          const headers = { 'content-type': 'application/json', 'x-elastic-product': 'Elasticsearch' };
+          response.writeHead(200, headers).end(JSON.stringify(body));
+        });
+      }).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      onTestFinished(() => void server.close());
+      const { port } = server.address() as { port: number };
+      const app = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}` });
+      const customer = await app.customer();
+      expect((await customer.post('/prospect/list', {})).status).toBe(503);
+      expect((await customer.post('/prospect/metadata', {})).status).toBe(503);
+    });
+});

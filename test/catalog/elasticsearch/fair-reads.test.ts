@@ -1,0 +1,152 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { expect, onTestFinished, test } from 'vitest';
+import { CallerHungUp } from '../../../src/requester.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import type { TestCustomer } from '../../setup/factories.ts';
+
+/** The behaviour of a fake cluster. `search` is the body of a search, or undefined for a health probe. */
+type Behaviour = (response: ServerResponse, search: string | undefined) => void;
+
+const answer = (response: ServerResponse, status: number, body: object): void =>
+  void response
+    .writeHead(status, { 'content-type': 'application/json', 'x-elastic-product': 'Elasticsearch' })
+    .end(JSON.stringify(body));
+const alive = (response: ServerResponse): void => answer(response, 200, { nodes: { a: {} } });
+const nothingFound = (response: ServerResponse): void => answer(response, 200, { hits: { hits: [] } });
+const refusal = (type: string): object => ({ error: { type }, status: 429 });
+
+interface Scene {
+  test: TestApp;
+  one: TestCustomer;
+  other: TestCustomer;
+  /** The number of `one`'s searches that the server has received, and how many of their responses are closed. */
+  heavy: { sent: number; closed: number };
+}
+
+/**
+ * Starts the app with a fake search cluster and two customers.
+ * @param behaviour how the cluster responds. It recognises the searches of `one` by their filter, see `isHeavy`
+ */
+async function play(behaviour: Behaviour, environment: Record<string, string> = {}): Promise<Scene> {
+  const heavy = { sent: 0, closed: 0 };
+  const receive = (response: ServerResponse, search: string | undefined): void => {
+    if (search && isHeavy(search)) {
+      heavy.sent += 1;
+      response.once('close', () => (heavy.closed += 1));
+    }
+    behaviour(response, search);
+  };
+  const server = createServer((request, response) => {
+    void text(request).then((body) => receive(response, request.url!.includes('_search') ? body : undefined));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void (server.closeAllConnections(), server.close()));
+  const { port } = server.address() as { port: number };
+  const app = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}`, ...environment });
+  return { test: app, one: await app.customer(), other: await app.customer(), heavy };
+}
+
+const isHeavy = (search: string): boolean => search.includes('heavy');
+const heavyPage = { filters: { last_name: ['heavy'] } };
+const list = async (customer: TestCustomer, body: object = {}): Promise<number> =>
+  (await customer.post('/prospect/list', body)).status;
+const lists = (count: number, customer: TestCustomer, body?: object): Promise<number[]> =>
+  Promise.all(Array.from({ length: count }, () => list(customer, body)));
+
+test('a customer that requests a hundred pages at once does not block another one, and no page is sent twice', async () => {
+  const held: ServerResponse[] = [];
+  let isHeld = true;
+  const { one, other, heavy } = await play((response, search) => {
+    if (search === undefined) alive(response);
+    else if (isHeavy(search) && isHeld) held.push(response);
+    else nothingFound(response);
+  });
+  const pages = lists(100, one, heavyPage);
+  await expect.poll(() => heavy.sent, { timeout: 10_000 }).toBe(4); // half of the slots
+  for (let i = 0; i < 4; i += 1) expect(await list(other)).toBe(201);
+  isHeld = false;
+  held.forEach(nothingFound);
+  const statuses = await pages;
+  expect(heavy.sent).toBe(statuses.filter((status) => status === 201).length);
+});
+
+test('a slow read is not retried, and many slow reads of one customer do not block others', async () => {
+  const { one, other, heavy } = await play(
+    (response, search) => {
+      if (search === undefined) alive(response);
+      else if (!isHeavy(search)) nothingFound(response);
+    },
+    { ELASTICSEARCH_TIMEOUT_MS: '300' },
+  );
+  for (let i = 0; i < 8; i += 1) {
+    expect(await list(one, heavyPage)).toBe(503);
+    expect(await list(other)).toBe(201);
+  }
+  expect(heavy.sent).toBe(8);
+});
+
+test("when the cluster rejects one customer's queries as too large, other customers are not blocked", async () => {
+  const { one, other } = await play((response, search) => {
+    if (search === undefined) alive(response);
+    else if (isHeavy(search)) answer(response, 429, refusal('circuit_breaking_exception'));
+    else nothingFound(response);
+  });
+  for (let i = 0; i < 12; i += 1) expect(await list(one, heavyPage)).toBe(503);
+  expect(await list(other)).toBe(201);
+});
+
+test('a cluster whose queues are full gets no reads for a while, and recovers by itself', async () => {
+  let isFull = true;
+  let searches = 0;
+  const { one, other } = await play((response, search) => {
+    if (search !== undefined) searches += 1;
+    if (search === undefined) alive(response);
+    else if (isFull) answer(response, 429, refusal('es_rejected_execution_exception'));
+    else nothingFound(response);
+  });
+  for (let i = 0; i < 20; i += 1) expect(await list(i % 2 ? one : other)).toBe(503);
+  expect(searches).toBeLessThan(10);
+  isFull = false;
+  await expect.poll(() => list(one), { timeout: 10_000 }).toBe(201);
+});
+
+test('after a cluster has failed to respond, the next callers get 503 without asking it', async () => {
+  let searches = 0;
+  let isSilent = true;
+  const { one, other } = await play(
+    (response, search) => {
+      if (search !== undefined) searches += 1;
+      if (isSilent) return;
+      if (search === undefined) alive(response);
+      else nothingFound(response);
+    },
+    { ELASTICSEARCH_TIMEOUT_MS: '300' },
+  );
+  expect(await list(one)).toBe(503);
+  expect(await lists(20, other)).toEqual(Array.from({ length: 20 }, () => 503));
+  expect(searches, 'at most one more search per second').toBeLessThan(5);
+  isSilent = false;
+  await expect.poll(() => list(other), { timeout: 10_000 }).toBe(201);
+});
+
+test('an aborted read is cancelled in the cluster, and does not count as a failure of the cluster', async () => {
+  const {
+    test: app,
+    other,
+    heavy,
+  } = await play((response, search) => {
+    if (search === undefined) alive(response);
+    else if (!isHeavy(search)) nothingFound(response);
+  });
+  const controller = new AbortController();
+  const reads = app.catalog.for({ customerId: 'one', signal: controller.signal });
+  const criteria = [{ kind: 'equals', member: 'last_name', values: ['heavy'] }] as const;
+  const found = reads.count({ criteria: criteria.map(({ values, ...rest }) => ({ ...rest, values: [...values] })) });
+  await expect.poll(() => heavy.sent, { timeout: 10_000 }).toBe(1);
+  controller.abort(new CallerHungUp());
+  await expect(found).rejects.toBeInstanceOf(CallerHungUp);
+  await expect.poll(() => heavy.closed, { timeout: 10_000 }).toBe(1);
+  expect(await list(other)).toBe(201);
+});

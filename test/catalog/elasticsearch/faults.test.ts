@@ -1,0 +1,265 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { Readable } from 'node:stream';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { importPeople } from '../../../src/catalog/import/import-people.ts';
+import { bestFirst } from '../../../src/catalog/order.ts';
+import { generatePeople } from '../../../src/demo/generate-people.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/unlocks.ts';
+import { SearchCluster } from '../../search-cluster/cluster.ts';
+import { runAlone } from '../../setup/alone.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import { needNodes, noNodes } from '../../setup/elasticsearch.ts';
+import { inject, type TestCustomer } from '../../setup/factories.ts';
+import { person, writePeople } from '../people.ts';
+
+runAlone();
+
+const patience = 180_000;
+
+/** Cluster settings: the cluster drops a lost node sooner than by default. */
+const impatient = Object.fromEntries(
+  ['follower_check', 'leader_check'].flatMap((check) => [
+    [`cluster.fault_detection.${check}.timeout`, '3s'],
+    [`cluster.fault_detection.${check}.retry_count`, '2'],
+  ]),
+);
+
+describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
+  let cluster: SearchCluster;
+  let app: TestApp;
+  let customer: TestCustomer;
+  const constant = Array.from({ length: 60 }, (_, i) => person({ last_name: 'Constant', score: i }));
+
+  beforeAll(async () => {
+    cluster = await SearchCluster.start({ nodes: 3, heap: '384m', settings: impatient });
+    app = await startApp({
+      ELASTICSEARCH_URL: cluster.url,
+      ELASTICSEARCH_SHARDS: '3',
+      ELASTICSEARCH_REPLICAS: '1',
+      ELASTICSEARCH_TIMEOUT_MS: '6000',
+      ELASTICSEARCH_BULK_TIMEOUT_MS: '10000',
+    });
+    customer = await app.customer();
+    await app.catalog.prepare();
+    await writePeople(app.catalog, constant);
+    await app.catalog.finish();
+    await cluster.healthy();
+  }, patience);
+
+  afterAll(() => cluster.stop());
+
+  // Also after a failed test, so that the next test starts with three nodes.
+  afterEach(async () => {
+    await cluster.revive();
+  }, patience);
+
+  const search = () =>
+    customer.post('/prospect/list', { filters: { last_name: ['constant'] }, paginate: { limit: 50 } });
+  const expected = constant
+    .toReversed()
+    .slice(0, 50)
+    .map(({ _id }) => _id);
+
+  /**
+   * Searches without pause. Returns a function that stops this and returns the number of searches and all wrong
+   * results.
+   */
+  function keepSearching(callers: number): () => Promise<{ searches: number; wrong: unknown[] }> {
+    const stop = new AbortController();
+    let searches = 0;
+    const wrong: unknown[] = [];
+    const caller = async (): Promise<void> => {
+      while (!stop.signal.aborted) {
+        const { status, body } = await search();
+        searches += 1;
+        const ids = Array.isArray(body) ? body.map(({ _id }: { _id: string }) => _id) : body;
+        if (status !== 201 || JSON.stringify(ids) !== JSON.stringify(expected)) wrong.push([status, ids]);
+      }
+    };
+    const all = Promise.all(Array.from({ length: callers }, caller));
+    return async () => {
+      stop.abort();
+      await all;
+      return { searches, wrong };
+    };
+  }
+
+  /** Imports people and calls `hurt` when some of them are written. Returns all their ids. */
+  async function loadWhile(seed: number, hurt: () => Promise<void> | void): Promise<string[]> {
+    const people = [...generatePeople(12_000, seed)];
+    const lines = people.map((one) => `${JSON.stringify(one)}\n`);
+    const chunks = Array.from({ length: 60 }, (_, i) => Buffer.from(lines.slice(i * 200, (i + 1) * 200).join('')));
+    let hurting: Promise<void> | undefined;
+    const report = await importPeople(app.db, app.catalog, {
+      chunks: Readable.from(chunks),
+      format: 'ndjson',
+      onBad: (line, fault) => expect.fail(`line ${line}: ${fault}`),
+      onProgress: ({ loaded }) => void (hurting ??= loaded > 0 ? Promise.resolve(hurt()) : undefined),
+    });
+    await hurting;
+    expect(hurting, '`hurt` was called during the import').toBeDefined();
+    expect(report).toMatchObject({ loaded: 12_000, bad: 0 });
+    return people.map(({ _id }) => _id);
+  }
+
+  async function allFound(ids: string[]): Promise<void> {
+    for (let from = 0; from < ids.length; from += 1_000)
+      expect(await app.catalog.find(ids.slice(from, from + 1_000))).toHaveLength(Math.min(1_000, ids.length - from));
+  }
+
+  test(
+    'when a node is killed during searches and an import, no search fails and no person is lost',
+    { timeout: patience },
+    async () => {
+      const stop = keepSearching(4);
+      const ids = await loadWhile(1, () => cluster.kill(1));
+      const { searches, wrong } = await stop();
+      expect(wrong).toEqual([]);
+      expect(searches).toBeGreaterThan(20);
+      await allFound(ids);
+    },
+  );
+
+  test(
+    'when a node freezes during searches and an import, no search fails and no person is lost',
+    { timeout: patience },
+    async () => {
+      const stop = keepSearching(4);
+      const ids = await loadWhile(2, () => cluster.freeze(2));
+      const { searches, wrong } = await stop();
+      expect(wrong).toEqual([]);
+      expect(searches).toBeGreaterThan(20);
+      await allFound(ids);
+    },
+  );
+
+  test(
+    'an unlock of a person whose only copy is on a lost node is marked as indexed when the node is back, not before',
+    { timeout: patience },
+    async () => {
+      const { catalog, db } = await startApp({
+        ELASTICSEARCH_URL: cluster.url,
+        ELASTICSEARCH_INDEX: 'single-copies',
+        ELASTICSEARCH_SHARDS: '3',
+        ELASTICSEARCH_REPLICAS: '0',
+      });
+      const people = Array.from({ length: 60 }, () => person());
+      await catalog.prepare();
+      await writePeople(catalog, people);
+      await catalog.finish();
+      await cluster.healthy();
+      const ids = people.map(({ _id }) => _id);
+      const customer = randomUUID();
+      await db.transaction((sql) => insertUnlocks(sql, customer, ids));
+      await cluster.kill(1);
+      await expect(catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
+      // Results from the other shards alone would be incomplete.
+      for (const read of [
+        () => catalog.count({ criteria: [] }),
+        () => catalog.search({ criteria: [], order: bestFirst }, { limit: 100 }),
+        () => catalog.find(ids),
+        () => catalog.status(),
+      ])
+        await expect(read()).rejects.toMatchObject({ code: 'unavailable' });
+      const unindexed = () => db.lookup((sql) => findUnindexedProspects(sql, 100));
+      expect((await unindexed()).length, 'about a third of the unlocks').toSatisfy(
+        (count: number) => count > 0 && count < 60,
+      );
+      await cluster.revive();
+      await catalog.syncUnlocks(await unindexed());
+      expect(await unindexed()).toEqual([]);
+      await catalog.refresh();
+      expect(await catalog.count({ criteria: [], netNewFor: customer })).toBe(0);
+    },
+  );
+
+  test(
+    'while two of three nodes are lost, calls return 503 because there is no master, and they succeed again afterwards',
+    { timeout: patience },
+    async () => {
+      await Promise.all([cluster.kill(1), cluster.kill(2)]);
+      expect((await search()).status).toBe(503);
+      const ids = expected.slice(0, 5);
+      const unlocker = randomUUID();
+      await app.db.transaction((sql) => insertUnlocks(sql, unlocker, ids));
+      await expect(app.catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
+      expect((await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog).toBe('degraded');
+      await cluster.revive();
+      await app.catalog.syncUnlocks(ids);
+      await app.catalog.refresh();
+      expect(await app.catalog.count({ criteria: [] })).toBe(
+        5 + (await app.catalog.count({ criteria: [], netNewFor: unlocker })),
+      );
+    },
+  );
+
+  test(
+    'while the whole cluster is frozen, prospect calls alone return 503, in bounded time, and they recover by themselves',
+    { timeout: patience },
+    async () => {
+      for (const node of [0, 1, 2]) cluster.freeze(node);
+      const startedAt = performance.now();
+      const answers = await Promise.all(Array.from({ length: 20 }, search));
+      expect(performance.now() - startedAt).toBeLessThan(30_000);
+      for (const { status, headers, body } of answers) {
+        expect([status, body.code]).toEqual([503, 'unavailable']);
+        expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+      }
+      const atOnce = performance.now();
+      expect((await search()).status).toBe(503);
+      expect(performance.now() - atOnce).toBeLessThan(500);
+      for (const path of ['metadata', 'filters'])
+        expect((await customer.post(`/prospect/${path}`, path === 'filters' ? { source: 'all' } : {})).status).toBe(
+          503,
+        );
+      expect((await customer.post('/contacts/list', {})).status).toBe(200);
+      const ready = await inject(app.fastify, 'GET', '/readyz');
+      expect([ready.status, ready.body.checks.catalog]).toEqual([200, 'degraded']);
+      for (const node of [0, 1, 2]) cluster.thaw(node);
+      await expect.poll(async () => (await search()).status, { timeout: 60_000, interval: 100 }).toBe(201);
+      await expect
+        .poll(async () => (await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog, { timeout: 60_000 })
+        .toBe('up');
+    },
+  );
+});
+
+describe('a search cluster', () => {
+  test('that refuses connections causes 503 at once', async () => {
+    const app = await startApp({ ELASTICSEARCH_URL: 'http://127.0.0.1:1' });
+    const customer = await app.customer();
+    for (let i = 0; i < 8; i += 1) {
+      const { status, headers } = await customer.post('/prospect/list', {});
+      expect([status, headers['retry-after']]).toEqual([503, '1']);
+    }
+    expect((await inject(app.fastify, 'GET', '/readyz')).status).toBe(200);
+  });
+
+  test('that returns 429 causes 503, gets no retry of the same request, and recovers by itself', async () => {
+    let asked = 0;
+    let busy = true;
+    const server = createServer((request, response) => {
+      request.resume().on('end', () => {
+        asked += 1;
+        response.writeHead(busy ? 429 : 200, {
+          'content-type': 'application/json',
+          'x-elastic-product': 'Elasticsearch',
+        });
+        response.end(busy ? '{"error":{"type":"circuit_breaking_exception"},"status":429}' : '{"hits":{"hits":[]}}');
+      });
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as { port: number };
+    const app = await startApp({ ELASTICSEARCH_URL: `http://127.0.0.1:${port}` });
+    const customer = await app.customer();
+    expect((await customer.post('/prospect/list', {})).status).toBe(503);
+    expect(asked).toBe(1);
+    for (let i = 0; i < 10; i += 1) await customer.post('/prospect/list', {});
+    expect(asked, 'after some failures the circuit breaker is open for a while').toBeLessThan(8);
+    busy = false;
+    await expect.poll(async () => (await customer.post('/prospect/list', {})).status, { timeout: 5_000 }).toBe(201);
+    server.close();
+  });
+});

@@ -1,0 +1,56 @@
+import { createHash } from 'node:crypto';
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { toDocument, usualSpelling } from '../../../src/catalog/document.ts';
+import { namesOf, peopleIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
+import { fromSource, toSource, type PersonSource } from '../../../src/catalog/elasticsearch/source.ts';
+import { parseConfig } from '../../../src/config.ts';
+import type { Prospect } from '../../../src/schemas/prospects.ts';
+import { anyPerson, person } from '../people.ts';
+
+/** Converts a prospect to its source and back. */
+const keptAndRead = (prospect: Prospect): Prospect => {
+  const source = JSON.stringify(toSource(toDocument(prospect), []));
+  return fromSource(prospect._id, JSON.parse(source) as PersonSource);
+};
+
+test('a person that was converted to a source and back is exactly the same', () => {
+  fc.assert(
+    fc.property(anyPerson, (prospect) => {
+      expect(keptAndRead(prospect)).toEqual(prospect);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('null fields and empty texts stay as they are', () => {
+  const nothing = person({ location_postal_code: null, mobile_phone: null, profnet_url: null, first_name: '' });
+  expect(keptAndRead(nothing)).toEqual(nothing);
+});
+
+test('the layout version increases when the index format changes', () => {
+  const config = parseConfig({});
+  const example = person({ _id: '01234567-89ab-4def-8123-456789abcdef', last_name: 'de Lovelace' });
+  const kept = [peopleIndex(config).mappings, toSource(toDocument(example), [])];
+  const digest = createHash('sha256').update(JSON.stringify(kept)).digest('hex').slice(0, 12);
+  // If only the digest differs, increase `layout` in elasticsearch-index.ts.
+  expect(`${namesOf(config).people} ${digest}`).toBe('sales-data-prospects-v1 f2b6a8ec1d87');
+});
+
+// Catalogs store many texts only in their folded form. If the usual spelling changed, these stored texts would change.
+test.each([
+  ['', ''],
+  ['ada', 'Ada'],
+  ['sales manager', 'Sales Manager'],
+  ["o'neil & sons (uk)", "O'Neil & Sons (Uk)"],
+  ['e-mail/web.x', 'E-Mail/Web.X'],
+  ['o’neil', 'O’neil'],
+  ['3m 2nd', '3m 2nd'],
+  ['σισυφοσ', 'Σισυφοσ'],
+  ['иван њ', 'Иван Њ'],
+  ['ʼaə bəy ədə', 'ʼaə Bəy ədə'],
+  ['ֆոլդ დავით 東京 x東', 'ֆոլդ დავით 東京 X東'],
+  ['[a]{b}`c@d:e', '[A]{B}`C@D:E'],
+])('the usual spelling of %j is %j', (folded, usual) => {
+  expect(usualSpelling(folded)).toBe(usual);
+});

@@ -1,0 +1,294 @@
+import { Readable } from 'node:stream';
+import { gzipSync } from 'node:zlib';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Catalog } from '../../../src/catalog/catalog.ts';
+import { endOfCsvRecord, parseCsvRecord } from '../../../src/catalog/import/csv.ts';
+import { withImportLock } from '../../../src/catalog/import/import-lock.ts';
+import { importPeople, type ImportRequest } from '../../../src/catalog/import/import-people.ts';
+import { uuidOfUrl } from '../../../src/catalog/import/parse-person.ts';
+import { endOfLine, maxRecordBytes, splitRecords, gunzipIfPacked } from '../../../src/catalog/import/split-records.ts';
+import { generatePeople } from '../../../src/demo/generate-people.ts';
+import { startApp } from '../../setup/app.ts';
+
+const { db, catalog, owner } = await startApp();
+
+const chunked = (text: string | Buffer, size: number): Readable => {
+  const bytes = Buffer.from(text);
+  return Readable.from(
+    Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size)),
+  );
+};
+
+async function load(text: string | Buffer, more: Partial<ImportRequest> = {}) {
+  const faults: [number, string][] = [];
+  const onBad: ImportRequest['onBad'] = (line, fault) => faults.push([line, fault]);
+  const report = await importPeople(db, catalog, {
+    chunks: gunzipIfPacked(chunked(text, 1_000)),
+    format: 'ndjson',
+    onBad,
+    onProgress: () => undefined,
+    ...more,
+  });
+  return { ...report, faults };
+}
+
+const byUrl = async (name: string) => (await catalog.find([uuidOfUrl(`https://p.example/${name}`)]))[0];
+const line = (name: string, more: object = {}) =>
+  JSON.stringify({ profnet_url: `https://p.example/${name}`, first_name: name, ...more });
+
+describe('NDJSON', () => {
+  test('good lines are imported; bad lines are reported with their number and the reason', async () => {
+    const lines = [
+      '\ufeff' + line('a'),
+      'not json',
+      '',
+      '[1]',
+      '{"first_name": "nobody"}',
+      line('b', { score: 101 }),
+      line('c', { _id: 'x' }),
+      line('d', { first_name: 7 }),
+      line('e', { date_verified: '2026-02-30T00:00:00Z' }),
+      line('f', { first_name: 'a\0' }),
+      line('g', { verification_status: 'maybe' }),
+      line('h', { first_name: 'x'.repeat(256) }),
+      line('i', { emails: 'a@x.example; b@x.example' }),
+    ];
+    const report = await load(`${lines.join('\r\n')}\r\n`);
+    expect(report).toMatchObject({ loaded: 2, bad: 10 });
+    expect(report.faults.map(([number]) => number)).toEqual([2, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    expect(await byUrl('a')).toMatchObject({
+      first_name: 'a',
+      score: 0,
+      verification_status: 'unverified',
+      emails: [],
+      mobile_phone: null,
+    });
+    expect((await byUrl('i'))!.emails).toEqual(['a@x.example', 'b@x.example']);
+  });
+
+  test('the id is the given one, else derived from the trimmed lower-case profile URL, else from the e-mail address', async () => {
+    // Python: uuid.uuid5(uuid.NAMESPACE_URL, 'https://example.com/in/ada'), and of 'mailto:ada@example.com'.
+    expect(uuidOfUrl('https://example.com/in/ada')).toBe('7b7691d0-e081-5afe-995a-bbabef46cdce');
+    await load(
+      [
+        { profnet_url: ' HTTPS://Example.com/in/Ada ', work_email: 'x@x.example' },
+        { profnet_url: '', work_email: ' ADA@example.com ' },
+        { _id: 'AAAAAAAA-0000-4000-8000-000000000001', work_email: 'ada@example.com' },
+      ]
+        .map((one) => JSON.stringify(one))
+        .join('\n'),
+    );
+    const found = await catalog.find([
+      '7b7691d0-e081-5afe-995a-bbabef46cdce',
+      '3d21f9ee-d85e-5a10-bda2-dff7da80567a',
+      'aaaaaaaa-0000-4000-8000-000000000001',
+    ]);
+    expect(found).toHaveLength(3);
+  });
+
+  test('if lines have the same id, the last one wins, however far apart they are', async () => {
+    const lines = Array.from({ length: 5_000 }, (_, i) => line(`same-${i % 7}`, { score: i % 101 }));
+    expect(await load(lines.join('\n'))).toMatchObject({ loaded: 5_000 });
+    for (let i = 4_993; i < 5_000; i += 1) expect((await byUrl(`same-${i % 7}`))!.score).toBe(i % 101);
+  });
+
+  test('a line that is too long is skipped, and the next lines are imported', async () => {
+    const text = [line('x1'), `"${'x'.repeat(maxRecordBytes * 3)}"`, line('x2')].join('\n');
+    expect(await load(text, { chunks: chunked(text, 65_536) })).toMatchObject({
+      loaded: 2,
+      bad: 1,
+      faults: [[2, expect.stringContaining('too long')]],
+    });
+  });
+
+  test('a line that is not valid UTF-8 is a bad line', async () => {
+    const bytes = Buffer.concat([
+      Buffer.from('{"work_email":"'),
+      Buffer.from([0xff, 0xfe]),
+      Buffer.from(`"}\n${line('u')}`),
+    ]);
+    expect(await load(bytes)).toMatchObject({ loaded: 1, faults: [[1, 'is not valid UTF-8']] });
+  });
+
+  test('gzip is recognised by its content', async () => {
+    expect(await load(gzipSync(line('packed')))).toMatchObject({ loaded: 1 });
+    expect((await byUrl('packed'))!.first_name).toBe('packed');
+  });
+
+  test('a missing date_verified becomes the time of the import', async () => {
+    const before = Date.now() - 60_000;
+    await load(line('undated'));
+    expect(Date.parse((await byUrl('undated'))!.date_verified)).toBeGreaterThan(before);
+  });
+});
+
+describe('CSV', () => {
+  test('the first line names the columns; quotes, commas and line breaks within quotes belong to the value', async () => {
+    const text = [
+      '\ufeffprofnet_url,first_name,job_title,emails,score,unknown',
+      'https://p.example/csv1,"O""Neil, ""Pat""","Head of\nSales","a@x.example;b@x.example",7,',
+      'https://p.example/csv2,Plain,5" pipes,,,',
+      'https://p.example/csv3,too few',
+      '"never closed,',
+      'https://p.example/csv4,Last,"",,,"x"',
+    ].join('\r\n');
+    const report = await load(text, { format: 'csv' });
+    expect(report).toMatchObject({ loaded: 3, bad: 2 });
+    expect(report.faults.map(([number]) => number)).toEqual([5, 6]);
+    expect(await byUrl('csv1')).toMatchObject({
+      first_name: 'O"Neil, "Pat"',
+      job_title: 'Head of\nSales',
+      emails: ['a@x.example', 'b@x.example'],
+      score: 7,
+    });
+    expect(await byUrl('csv2')).toMatchObject({ first_name: 'Plain', job_title: '5" pipes', score: 0, emails: [] });
+    expect(await byUrl('csv4')).toMatchObject({ first_name: 'Last' });
+  });
+
+  test('a file whose first line names no field of a prospect is rejected', async () => {
+    await expect(load('a,b\n1,2\n', { format: 'csv' })).rejects.toMatchObject({ code: 'validation_failed' });
+  });
+
+  test.each([
+    ['ends its lines with CR alone', `first_name,work_email\rAda,ada@x.example\rBob,bob@x.example\r`],
+    ['names first_name twice', 'work_email,first_name, first_name \nada@x.example,Ada,Eda\n'],
+    ['is not valid UTF-8', Buffer.from([0xff, 0x0a, 0x61, 0x0a])],
+    ['has a quote that is never closed', '"first_name,work_email\nAda,ada@x.example\n'],
+  ])('a file whose first line %s is rejected, and nobody is imported', async (fault, text) => {
+    await expect(load(text, { format: 'csv' })).rejects.toThrow(fault);
+    expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
+  });
+
+  test('a repeated first line, as in concatenated files, is a bad line', async () => {
+    const [first, one, two] = ['profnet_url,first_name', 'https://p.example/t1,One', 'https://p.example/t2,Two'];
+    expect(await load([first, one, first, two].join('\n'), { format: 'csv' })).toMatchObject({
+      loaded: 2,
+      bad: 1,
+      faults: [[3, 'repeats the first line']],
+    });
+  });
+
+  test('a resumed import uses the columns of the first line, even if blank lines come before it', async () => {
+    const rows = Array.from({ length: 3_000 }, (_, i) => `https://p.example/blank${i},Name ${i}`);
+    const text = `\n\nprofnet_url,first_name\n${rows.join('\n')}`;
+    let batches = 0;
+    const failing: Catalog = {
+      ...catalog,
+      write: (people) => ((batches += 1) > 1 ? Promise.reject(new Error('gone')) : catalog.write(people)),
+    };
+    const options = { format: 'csv' as const, source: 'blank', onBad: () => undefined, onProgress: () => undefined };
+    await expect(importPeople(db, failing, { ...options, chunks: chunked(text, 4_096) })).rejects.toThrow('gone');
+    const report = await importPeople(db, catalog, { ...options, chunks: chunked(text, 4_096) });
+    expect(report).toMatchObject({ loaded: 3_000, bad: 0 });
+    expect(report.resumed_at_line).toBeGreaterThan(3);
+    expect((await byUrl('blank2999'))!.first_name).toBe('Name 2999');
+  });
+
+  test('records are parsed correctly for any values and any chunk size', async () => {
+    const value = fc.string({ unit: fc.constantFrom('a', 'é', '"', ',', '\n', '\r', '東', ' ') });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.array(value, { minLength: 2, maxLength: 4 }), { minLength: 1 }),
+        fc.integer({ min: 1, max: 20 }),
+        async (rows, size) => {
+          const text = rows.map((row) => row.map((one) => `"${one.replaceAll('"', '""')}"`).join(',')).join('\n');
+          const read: string[][] = [];
+          for await (const records of splitRecords(chunked(text, size), endOfCsvRecord))
+            read.push(...records.map(({ bytes }) => parseCsvRecord(bytes!.toString())));
+          expect(read).toEqual(rows);
+        },
+      ),
+    );
+  });
+});
+
+test('lines are split correctly for any chunk size, with their numbers and end positions', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.string({ unit: fc.constantFrom('a', 'é', '東') })),
+      fc.integer({ min: 1, max: 9 }),
+      async (lines, size) => {
+        const text = lines.map((one) => `${one}\n`).join('');
+        const read = [];
+        for await (const records of splitRecords(chunked(text, size), endOfLine)) read.push(...records);
+        expect(read.map(({ bytes }) => bytes!.toString())).toEqual(lines);
+        expect(read.map(({ line }) => line)).toEqual(lines.map((_, i) => i + 1));
+        expect(read.at(-1)?.end ?? 0).toBe(Buffer.byteLength(text));
+      },
+    ),
+  );
+});
+
+test('an interrupted import resumes after the last confirmed batch', async () => {
+  const people = [...generatePeople(6_000, 11)];
+  const text = `bad\n${people.map((one) => JSON.stringify(one)).join('\n')}`;
+  let batches = 0;
+  const failing: Catalog = {
+    ...catalog,
+    write: (people) => ((batches += 1) > 4 ? Promise.reject(new Error('gone')) : catalog.write(people)),
+  };
+  const options = { format: 'ndjson' as const, source: 'file', onBad: () => undefined, onProgress: () => undefined };
+  await expect(importPeople(db, failing, { ...options, chunks: chunked(text, 65_536) })).rejects.toThrow('gone');
+  const written: string[] = [];
+  const watching: Catalog = {
+    ...catalog,
+    write: (people) => (written.push(...people.map(({ id }) => id)), catalog.write(people)),
+  };
+  const report = await importPeople(db, watching, { ...options, chunks: chunked(text, 65_536) });
+  expect(report).toMatchObject({ loaded: 6_000, bad: 1 });
+  expect(report.resumed_at_line).toBeGreaterThan(1_000);
+  expect(written.length).toBeLessThan(6_000);
+  expect(await catalog.find(people.map(({ _id }) => _id))).toHaveLength(6_000);
+  expect(await importPeople(db, catalog, { ...options, chunks: chunked(text, 65_536) })).toMatchObject({
+    loaded: 6_000,
+    resumed_at_line: null,
+  });
+});
+
+test('an interrupted import starts over and reports it if the table was emptied meanwhile', async () => {
+  const people = [...generatePeople(3_000, 12)];
+  const text = people.map((one) => JSON.stringify(one)).join('\n');
+  let batches = 0;
+  const failing: Catalog = {
+    ...catalog,
+    write: (people) => ((batches += 1) > 2 ? Promise.reject(new Error('gone')) : catalog.write(people)),
+  };
+  const notes: string[] = [];
+  const more = { source: 'emptied', onNote: (note: string) => notes.push(note) };
+  await expect(
+    importPeople(db, failing, {
+      ...more,
+      chunks: chunked(text, 65_536),
+      format: 'ndjson',
+      onBad: () => undefined,
+      onProgress: () => undefined,
+    }),
+  ).rejects.toThrow('gone');
+  await owner`truncate prospects`;
+  expect(await load(text, more)).toMatchObject({ loaded: 3_000, resumed_at_line: null, people: 3_000 });
+  expect(notes.join()).toContain('starting over');
+});
+
+test('the reported number of people is counted in the catalog: several lines of one person count once', async () => {
+  await owner`truncate prospects`;
+  expect(await load([line('one'), line('one'), line('two')].join('\n'))).toMatchObject({ loaded: 3, people: 2 });
+});
+
+test('only one import runs at a time', async () => {
+  await withImportLock(db, async () => {
+    await expect(load(line('late'))).rejects.toMatchObject({ code: 'conflict' });
+  });
+  expect(await load(line('late'))).toMatchObject({ loaded: 1 });
+});
+
+test('generated people are the same for the same seed, have distinct ids, and some titles are far more frequent than others', () => {
+  const people = [...generatePeople(3_000, 5)];
+  expect(people).toEqual([...generatePeople(3_000, 5)]);
+  expect(people.slice(0, 10)).not.toEqual([...generatePeople(10, 6)]);
+  expect(new Set(people.map(({ _id }) => _id)).size).toBe(3_000);
+  const titles = [...Map.groupBy(people, ({ job_title }) => job_title).values()]
+    .map((same) => same.length)
+    .sort((a, b) => b - a);
+  expect(titles[0]! / titles[20]!).toBeGreaterThan(5);
+});

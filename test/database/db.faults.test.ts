@@ -1,0 +1,166 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type Database, type SharedDatabase } from '../../src/database/db.ts';
+import {
+  killServer,
+  openCluster,
+  runningPort,
+  startServer,
+  stopServer,
+  type Cluster,
+} from '../../src/embedded-postgres/cluster.ts';
+import { logins, prepareDatabase } from '../../src/embedded-postgres/server.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
+
+const unavailable = { code: 'unavailable', retryAfter: 1 };
+const lanes = ['lookup', 'search', 'transaction'] as const;
+const ping = (db: Database, lane: (typeof lanes)[number]) =>
+  db[lane]<postgres.Row[]>((sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`);
+const pong = [{ one: 1 }];
+/** Deadline for the service to recover (ms): 250 ms between attempts, and slack for a busy machine. */
+const soon = 2_500;
+
+/** Returns the process id of the backend that answers a look-up. */
+async function sessionOf(db: Database): Promise<number> {
+  const [row] = await db.lookup((sql) => sql<{ pid: number }[]>`select pg_backend_pid() as pid`);
+  return row!.pid;
+}
+
+/** Measures an operation: its duration (ms) and its result or error. */
+async function timed(work: Promise<unknown>): Promise<{ ms: number; answer: unknown }> {
+  const start = performance.now();
+  const answer = await work.catch((error: unknown) => error);
+  return { ms: performance.now() - start, answer };
+}
+
+let database: TestDatabase;
+
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+
+describe('a server that stops responding', () => {
+  // 0.5 s for a statement, 2 s more until silence counts as death, an eighth of that to notice
+  const config = parseConfig({ STATEMENT_TIMEOUT_MS: '500', DATABASE_LOOKUP_CONNECTIONS: '1' });
+  const silence = 2_500 * (9 / 8); // and slack for a busy machine
+  let proxy: FaultyProxy;
+  let db: SharedDatabase;
+
+  beforeEach(async () => {
+    proxy = await startFaultyProxy(database.url);
+    db = openDatabase(config, proxy.through(database.url));
+    return async () => {
+      await db.close();
+      await proxy.close();
+    };
+  });
+
+  test('fails every call in bounded time, and calls succeed again when it responds', async () => {
+    await Promise.all(lanes.map((lane) => ping(db, lane)));
+    const idle = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '100' }), database.url);
+    const session = await sessionOf(idle);
+    proxy.freeze();
+    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
+    for (const { ms, answer } of await Promise.all(callers)) {
+      expect(answer).toMatchObject(unavailable);
+      expect(ms).toBeLessThan(silence + 3_000);
+    }
+    expect(await sessionOf(idle)).toBe(session); // an idle connection may be silent
+    await idle.close();
+    proxy.thaw();
+    for (const lane of lanes) {
+      const { ms, answer } = await timed(ping(db, lane));
+      expect(answer).toEqual(pong);
+      expect(ms).toBeLessThan(soon);
+    }
+  });
+
+  test('fails a transaction in flight in bounded time', async () => {
+    const underWay = db.transaction(async (tx) => {
+      await tx`select 1`;
+      proxy.freeze();
+      await tx`select 2`;
+    });
+    const { ms, answer } = await timed(underWay);
+    expect(answer).toMatchObject({ ...unavailable, cause: { code: 'CONNECTION_SILENT' } });
+    expect(ms).toBeLessThan(silence + 3_000);
+  });
+
+  test('fails every call that waits for a new connection', async () => {
+    proxy.freeze();
+    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
+    for (const { ms, answer } of await Promise.all(callers)) {
+      expect(answer).toMatchObject(unavailable);
+      expect(ms).toBeLessThan(5_000 + 3_000);
+    }
+    proxy.thaw();
+    for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
+  });
+
+  test('but closes each new connection fails calls at once', async () => {
+    proxy.hangUp(true);
+    const callers = lanes.flatMap((lane) => Array.from({ length: 10 }, () => timed(ping(db, lane))));
+    for (const { ms, answer } of await Promise.all(callers)) {
+      expect(answer).toMatchObject(unavailable);
+      expect(ms).toBeLessThan(3_000);
+    }
+    proxy.hangUp(false);
+    for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
+  });
+});
+
+describe('a server that is stopped', () => {
+  let folder: string;
+  let cluster: Cluster;
+  let url: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'sales-data-api-'));
+    await chmod(folder, 0o755);
+    const passwords = { superuser: 'a', owner: 'b', service: 'c' };
+    const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', fsync: 'off' };
+    const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync: false };
+    cluster = await openCluster(join(folder, 'postgres'), options);
+    await startServer(cluster);
+    const port = await runningPort(cluster);
+    url = `postgres://${logins.service}:${passwords.service}@127.0.0.1:${port}/restarted`;
+    const superuser = postgres(`postgres://${logins.superuser}:${passwords.superuser}@127.0.0.1:${port}/postgres`, {
+      max: 1,
+    });
+    await prepareDatabase(superuser, 'restarted', passwords);
+    await superuser.end();
+  });
+  afterAll(async () => {
+    await killServer(cluster);
+    await rm(folder, { recursive: true });
+  });
+
+  test.each([
+    ['stopped', stopServer],
+    ['killed', killServer],
+  ] as const)('(%s) is told at once, and in use again soon after its start', async (_how, stop) => {
+    const db = openDatabase(parseConfig({}), url);
+    await Promise.all(lanes.map((lane) => ping(db, lane)));
+    const underWay = db.search((sql) => sql`select pg_sleep(20)`).catch((error: unknown) => error);
+    await stop(cluster);
+    expect(await underWay).toMatchObject(unavailable);
+    const callers = lanes.flatMap((lane) => Array.from({ length: 40 }, () => timed(ping(db, lane))));
+    for (const { ms, answer } of await Promise.all(callers)) {
+      expect(answer).toMatchObject(unavailable);
+      expect(ms).toBeLessThan(3_000);
+    }
+    await startServer(cluster);
+    for (const lane of lanes) {
+      const { ms, answer } = await timed(ping(db, lane));
+      expect(answer).toEqual(pong);
+      expect(ms).toBeLessThan(soon);
+    }
+    await db.close();
+  });
+});

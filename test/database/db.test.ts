@@ -1,0 +1,402 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
+import { notFound } from '../../src/errors.ts';
+import { CallerHungUp } from '../../src/requester.ts';
+import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
+import { startFaultyProxy } from '../setup/faulty-proxy.ts';
+
+let database: TestDatabase;
+let owner: postgres.Sql;
+let db: SharedDatabase;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  owner = postgres(database.ownerUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  await owner`create table pairs (number integer not null)`;
+  await owner`create table notes (text text not null constraint notes_text_key unique)`;
+  await owner`grant select, insert on pairs, notes to sales_data_api`;
+  db = openDatabase(parseConfig({}), database.url);
+});
+afterAll(async () => {
+  await db.close();
+  await owner.end();
+  await database.drop();
+});
+
+const unavailable = { code: 'unavailable', retryAfter: 1 };
+
+/** Terminates a backend and waits until it is gone. */
+const terminate = (pid: number): Promise<unknown> =>
+  asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
+
+describe('rows', () => {
+  test("have the types of the API's JSON", async () => {
+    const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+    const [row] = await db.lookup(
+      (sql) => sql`
+        select
+          '2026-03-14 10:26:53.5+01'::timestamptz as instant,
+          array['2026-03-14 10:26:53.5891+01'::timestamptz, null] as instants,
+          '2026-03-14'::date as day,
+          12.5::numeric(14,4) as price,
+          9007199254740991::bigint as count,
+          '\\xdeadbeef'::bytea as hash,
+          '{{1,2},{3,NULL}}'::integer[] as grid,
+          '{}'::text[] as nothing`,
+    );
+    expect(row).toEqual({
+      instant: '2026-03-14T09:26:53.500Z',
+      instants: ['2026-03-14T09:26:53.589Z', null],
+      day: '2026-03-14',
+      price: 12.5,
+      count: 9007199254740991,
+      hash: Buffer.from('deadbeef', 'hex'),
+      grid: [
+        [1, 2],
+        [3, null],
+      ],
+      nothing: [],
+    });
+    const [found] = await db.search((sql) => sql`select ${id}::uuid = any (${[id]}) as found`);
+    expect(found).toEqual({ found: true });
+  });
+
+  test.each(['lookup', 'search', 'transaction'] as const)(
+    'return every value that was sent as a parameter through %s',
+    async (lane) => {
+      const sent = {
+        texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
+        ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+        none: [] as string[],
+        numbers: [1.5, -2, 1e15],
+        flags: [true, false],
+        hashes: [Buffer.from('00ff', 'hex')],
+        instant: '2026-03-14T09:26:53.589Z',
+        document: { a: ['x', 1, null], 'ü"': {} },
+        hash: Buffer.from('00ff', 'hex'),
+      };
+      const read = (
+        sql: Pick<postgres.Sql<{ instant: string }>, 'json' | 'array'> & postgres.ISql<{ instant: string }>,
+      ) => sql`
+      select
+        ${sent.texts}::text[] as texts,
+        ${sent.ids}::uuid[] as ids,
+        ${sent.none}::text[] as none,
+        ${sent.numbers}::numeric[] as numbers,
+        ${sql.array(sent.flags)}::boolean[] as flags,
+        ${sql.array(sent.hashes)}::bytea[] as hashes,
+        ${sent.instant}::timestamptz as instant,
+        ${sql.json(sent.document)}::jsonb as document,
+        ${sent.hash}::bytea as hash`;
+      const [row] = await db[lane]<postgres.Row[]>(read);
+      expect(row).toEqual(sent);
+    },
+  );
+});
+
+test('a statement with an undefined value, also in an array, fails without affecting others', async () => {
+  const missing = undefined as unknown as string;
+  const outcomes = await Promise.allSettled([
+    db.lookup<postgres.Row[]>((sql) => sql`select ${1}::integer as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${missing}::text as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${['a', missing]}::text[] as n`),
+    db.lookup<postgres.Row[]>((sql) => sql`select ${2}::integer as n`),
+  ]);
+  expect(outcomes).toMatchObject([
+    { value: [{ n: 1 }] },
+    { reason: { code: 'UNDEFINED_VALUE' } },
+    { reason: expect.any(TypeError) },
+    { value: [{ n: 2 }] },
+  ]);
+});
+
+describe('the lanes', () => {
+  test('use the service role, UTC, time limits and no JIT', async () => {
+    const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
+      current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
+      current_setting('idle_in_transaction_session_timeout') as idle, current_setting('jit') as jit`;
+    for (const lane of ['lookup', 'search', 'transaction'] as const) {
+      const [row] = await db[lane]<postgres.Row[]>((sql) => sql.unsafe(settings));
+      const limits = { statement: '10s', lock: '10s', idle: '10s' };
+      expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
+    }
+  });
+
+  test('plan searches for their values and do not prepare them', async () => {
+    const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
+      select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
+    expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
+    expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
+  });
+
+  test('search in one round trip, except with array values', async () => {
+    const proxy = await startFaultyProxy(database.url);
+    const through = openDatabase(parseConfig({}), proxy.through(database.url));
+    await through.search((sql) => sql`select 1`);
+    const before = proxy.sendings();
+    const [row] = await through.search<postgres.Row[]>((sql) => {
+      const [text, id, instant] = ['ü', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', '2026-03-14T09:26:53.589Z'];
+      return sql`
+        select ${text}::text as text, ${7}::bigint as number, ${id}::uuid as id, ${instant}::timestamptz as instant,
+          ${null}::text as none, ${true}::boolean as flag`;
+    });
+    expect(row).toMatchObject({ text: 'ü', number: 7, instant: '2026-03-14T09:26:53.589Z', none: null, flag: true });
+    expect(proxy.sendings() - before).toBe(1);
+    await through.close();
+    await proxy.close();
+  });
+
+  test('work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
+    const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
+    const small = openDatabase(parseConfig(limits), database.url);
+    const hold = Promise.withResolvers<void>();
+    const holders = ['one', 'other'].map((customerId) => small.for({ customerId }).search(() => hold.promise));
+    const waiting = small.search((sql) => sql`select 1`);
+    const turnedAway = small.search((sql) => sql`select 1`);
+    await expect(turnedAway).rejects.toMatchObject(unavailable);
+    await expect(waiting).rejects.toMatchObject(unavailable);
+    expect(await small.lookup((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    expect(await small.transaction((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    hold.resolve();
+    await Promise.all(holders);
+    expect(await small.search((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await small.close();
+  });
+
+  test('reject new work once closed, and finish work in flight', async () => {
+    const other = openDatabase(parseConfig({}), database.url);
+    const begun = Promise.withResolvers<void>();
+    const go = Promise.withResolvers<void>();
+    const underWay = other.search(async (sql) => {
+      begun.resolve();
+      await go.promise;
+      return sql`select 1 as one`;
+    });
+    await begun.promise;
+    const closed = other.close();
+    await expect(other.lookup((sql) => sql`select 1`)).rejects.toMatchObject(unavailable);
+    go.resolve();
+    expect(await underWay).toEqual([{ one: 1 }]);
+    await closed;
+  });
+});
+
+describe('a customer', () => {
+  /** Returns the texts of the service's running statements. */
+  const running = async (text: string): Promise<number> => {
+    const { count } = await asSuperuser(
+      (sql) => sql`
+        select from pg_stat_activity
+        where datname = ${new URL(database.url).pathname.slice(1)} and state <> 'idle' and query like ${`%${text}%`}`,
+    );
+    return count;
+  };
+  const patience = { timeout: 10_000, interval: 20 };
+
+  test.each(['lookup', 'search', 'transaction'] as const)(
+    'that fills the lane %s leaves slots for another customer',
+    async (lane) => {
+      const limits = {
+        DATABASE_SEARCH_CONNECTIONS: '4',
+        DATABASE_TRANSACTION_CONNECTIONS: '4',
+        DATABASE_QUEUE_MS: '60000',
+      };
+      const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1', ...limits }), database.url);
+      const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }));
+      const hold = Promise.withResolvers<void>();
+      const greedy = Array.from({ length: 100 }, () => one![lane](() => hold.promise));
+      const read = (sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`;
+      expect(await other![lane]<postgres.Row[]>(read)).toEqual([{ one: 1 }]);
+      hold.resolve();
+      await Promise.all(greedy);
+      await small.close();
+    },
+  );
+
+  test.each(['search', 'transaction'] as const)(
+    'whose time is up gets its error at once, and the server cancels its statement in the lane %s',
+    async (lane) => {
+      const single = {
+        DATABASE_SEARCH_CONNECTIONS: '1',
+        DATABASE_TRANSACTION_CONNECTIONS: '1',
+        DATABASE_QUEUE_MS: '60000',
+      };
+      const small = openDatabase(parseConfig(single), database.url);
+      for (const text of ['first', 'second', 'third']) {
+        const controller = new AbortController();
+        const time = small.for({ customerId: 'one', signal: controller.signal });
+        const slow = time[lane]<unknown>((sql) => sql.unsafe(`select pg_sleep(60) as ${text}_${lane}`));
+        await expect.poll(() => running(`${text}_${lane}`), patience).toBe(1);
+        controller.abort(notFound('time'));
+        await expect(slow).rejects.toMatchObject({ code: 'not_found' });
+        // The lane has one connection: the next statement must not get the error of the cancelled one.
+        expect(await small[lane]<postgres.Row[]>((sql) => sql.unsafe('select 1 as one'))).toEqual([{ one: 1 }]);
+        expect(await running(`${text}_${lane}`)).toBe(0);
+      }
+      await small.close();
+    },
+  );
+
+  test('that hangs up gets its search cancelled, but its transaction commits', async () => {
+    const controller = new AbortController();
+    const gone = db.for({ customerId: 'one', signal: controller.signal });
+    const search = gone.search((sql) => sql`select pg_sleep(60) as hung_up`);
+    const begun = Promise.withResolvers<void>();
+    const write = gone.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('before the hang-up')`;
+      begun.resolve();
+      await tx`select pg_sleep(0.2)`;
+      await tx`insert into notes (text) values ('after the hang-up')`;
+    });
+    await begun.promise;
+    await expect.poll(() => running('hung_up'), patience).toBe(1);
+    controller.abort(new CallerHungUp());
+    await expect(search).rejects.toBeInstanceOf(CallerHungUp);
+    await expect(write).rejects.toBeInstanceOf(CallerHungUp);
+    await expect.poll(() => running('hung_up'), patience).toBe(0);
+    const written = () => owner`select text from notes where text like '% the hang-up'`;
+    await expect.poll(async () => (await written()).count, patience).toBe(2);
+  });
+
+  test('whose time is up has nothing written, unless the transaction has committed', async () => {
+    const outcomes = await Promise.all(
+      Array.from({ length: 60 }, async (_, i) => {
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(notFound('time')), i / 2);
+        const half = (tx: Transaction) => tx`insert into pairs (number) values (${-1 - i})`;
+        return db
+          .for({ customerId: `${i % 20}`, signal: controller.signal })
+          .transaction(async (tx) => [await half(tx), await half(tx)])
+          .then(
+            () => -1 - i,
+            ({ code }: { code: string }) => {
+              expect(code).toMatch(/not_found|unavailable/);
+              return undefined;
+            },
+          );
+      }),
+    );
+    // No statement of it continues: the visible rows stay unchanged.
+    await expect.poll(() => running('insert into pairs'), patience).toBe(0);
+    const rows = await owner<{ number: number; count: number }[]>`
+      select number, count(*)::integer as count from pairs where number < 0 group by number`;
+    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+    const kept = new Set(rows.map(({ number }) => number));
+    expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
+    // The connections still work.
+    const reads = Array.from({ length: 60 }, (_, i) =>
+      db.for({ customerId: `${i}` }).transaction((tx) => tx`select ${i}::integer as i`),
+    );
+    expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
+  });
+
+  test('cannot delay the look-up of credentials', async () => {
+    const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1' }), database.url);
+    const slow = small.for({ customerId: 'one' }).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
+    slow.catch(() => undefined);
+    await expect.poll(() => running('in_the_way'), patience).toBe(1);
+    expect(await small.credentials((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await asSuperuser(
+      (sql) => sql`
+      select pg_terminate_backend(pid) from pg_stat_activity where query like '%in_the_way%' and pid <> pg_backend_pid()`,
+    );
+    await expect(slow).rejects.toMatchObject(unavailable);
+    await small.close();
+  });
+});
+
+describe('errors', () => {
+  test('thrown by the operation pass unchanged, and roll back the transaction', async () => {
+    const fault = notFound('contact');
+    const failing = db.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('undone')`;
+      throw fault;
+    });
+    await expect(failing).rejects.toBe(fault);
+    expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
+  });
+
+  test('of a violated constraint have its name', async () => {
+    const twice = db.transaction((tx) => tx`insert into notes (text) values ('twice'), ('twice')`);
+    await expect(twice).rejects.toMatchObject({ code: '23505', constraint_name: 'notes_text_key' });
+  });
+
+  test('of time limits, locks and deadlocks are 503 with their cause', async () => {
+    const states = ['57014', '55P03', '40001', '40P01', '53300', '57P03', '08006', '25P03'];
+    for (const state of states) {
+      const raising = db.lookup((sql) => sql.unsafe(`do $$ begin raise exception using errcode = '${state}'; end $$`));
+      await expect(raising).rejects.toMatchObject({ ...unavailable, cause: { code: state } });
+    }
+    const impatient = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '20' }), database.url);
+    await expect(impatient.search((sql) => sql`select pg_sleep(5)`)).rejects.toMatchObject(unavailable);
+    await impatient.close();
+  });
+});
+
+describe('transactions', () => {
+  test('killed at any moment, hundreds of times, never end the process and stay atomic', async () => {
+    const survivor = join(import.meta.dirname, '..', 'setup', 'survivor.ts');
+    const run = promisify(execFile)(process.execPath, [survivor, database.url, database.superuserUrl, '400']);
+    const seen = JSON.parse((await run).stdout) as { committed: number[]; unavailable: number; other: string[] };
+    expect(seen.other).toEqual([]);
+    expect(seen.unavailable).toBeGreaterThan(100);
+    const rows = await owner<{ number: number; count: number }[]>`
+      select number, count(*)::integer as count from pairs group by number`;
+    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+    const kept = new Set(rows.map(({ number }) => number));
+    expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
+  });
+
+  test('that lost their connection write nothing more, not even on the next connection', async () => {
+    const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);
+    const resumed = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<unknown>();
+    const first = single.transaction(async (tx) => {
+      const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
+      await terminate(row!.pid);
+      await resumed.promise;
+      await tx`insert into notes (text) values ('from the first')`.then(late.resolve, late.resolve);
+    });
+    await expect(first).rejects.toMatchObject(unavailable);
+    await single.transaction(async (tx) => {
+      await tx`insert into notes (text) values ('from the second')`;
+      resumed.resolve();
+      expect(await late.promise).toMatchObject({ code: 'CONNECTION_CLOSED' });
+    });
+    expect(await owner`select text from notes where text like 'from the %'`).toEqual([{ text: 'from the second' }]);
+    await single.close();
+  });
+
+  test('that have ended write nothing more', async () => {
+    const late = Promise.withResolvers<unknown>();
+    const ended = Promise.withResolvers<void>();
+    await db.transaction(async (tx) => {
+      void ended.promise.then(() => tx`insert into notes (text) values ('too late')`.then(late.resolve, late.resolve));
+      await tx`select 1`;
+    });
+    ended.resolve();
+    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+    expect(await owner`select text from notes where text = 'too late'`).toEqual([]);
+  });
+
+  test('of which one statement failed do not run the others outside the transaction', async () => {
+    const failed = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<unknown>();
+    const fault = new Error('one half');
+    const halves = db.transaction(async (tx) => {
+      const other = failed.promise.then(() => tx`insert into notes (text) values ('other half')`);
+      void other.then(late.resolve, late.resolve);
+      const both = Promise.all([Promise.reject(fault), other]);
+      both.catch(() => setImmediate(failed.resolve)); // when the rollback was sent but has no response yet
+      await both;
+    });
+    await expect(halves).rejects.toBe(fault);
+    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+    expect(await owner`select text from notes where text = 'other half'`).toEqual([]);
+  });
+});

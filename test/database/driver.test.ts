@@ -1,0 +1,439 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { constantFrom, integer, sample } from 'fast-check';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { startFaultyProxy } from '../setup/faulty-proxy.ts';
+
+/** Seed of the random order in which statements are sent. */
+const seed = Number(process.env['SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+
+let database: TestDatabase;
+const opened: postgres.Sql[] = [];
+
+beforeAll(async () => {
+  database = await createDatabase();
+  const owner = connect({}, database.ownerUrl);
+  await owner`create table shapes (id integer not null, document jsonb)`;
+  await owner`create table parents (id integer primary key)`;
+  await owner`
+    create table children (
+      id integer not null,
+      parent integer not null references parents (id) deferrable initially deferred
+    )`;
+  await owner`grant select, insert on shapes, parents, children to public`;
+});
+afterAll(async () => {
+  await Promise.all(opened.map((sql) => sql.end({ timeout: 1 })));
+  await database.drop();
+});
+
+/** A type whose values can fail to serialise or parse; PostgreSQL's `name`. */
+const fussy = {
+  to: 19,
+  from: [19],
+  serialize: (value: string) => refuse(value, 'unwritable'),
+  parse: (text: string) => refuse(text, 'unreadable'),
+};
+
+function refuse(text: string, word: string): string {
+  if (text.startsWith(word)) throw new Error(text);
+  return text;
+}
+
+type Client = postgres.Sql<{ fussy: string }>;
+type Options = postgres.Options<{ fussy: typeof fussy }> & { describe_first?: boolean };
+
+/** Opens a client with a single connection. */
+function connect(options: Options = {}, url = database.url): Client {
+  const all: Options = { max: 1, fetch_types: false, onnotice: () => {}, types: { fussy }, ...options };
+  const sql = postgres(url, all) as unknown as Client;
+  opened.push(sql);
+  return sql;
+}
+
+type Session = Client | postgres.TransactionSql<{ fussy: string }>;
+
+/** A statement and its expected outcome: rows, or the code or message of an error. */
+interface Kind {
+  send: (sql: Session, n: number) => PromiseLike<unknown>;
+  outcome: (n: number) => unknown;
+  /** Whether building the statement takes long. */
+  isSlow?: true;
+}
+
+const rows = (n: number) => [{ n }];
+const tooMany = Array.from({ length: 65_535 }, () => 1);
+const missing = undefined as unknown as string;
+
+const good: Record<string, Kind> = {
+  'a parameter': { send: (sql, n) => sql`select ${n}::integer as n`, outcome: rows },
+  'many rows': {
+    send: (sql, n) => sql`select ${n}::integer + i as n from generate_series(0, 4) as i`,
+    outcome: (n) => [0, 1, 2, 3, 4].map((i) => ({ n: n + i })),
+  },
+  'no parameter': { send: (sql) => sql`select 7 as n`, outcome: () => rows(7) },
+  'a simple statement': { send: (sql, n) => sql.unsafe(`select ${n} as n`), outcome: rows },
+  'a text that is new': { send: (sql, n) => sql.unsafe(`select $1::integer as n -- ${n}`, [n]), outcome: rows },
+  'a type of ours': {
+    send: (sql, n) => sql`select ${sql.typed.fussy(`name ${n}`)}::name as n`,
+    outcome: (n) => [{ n: `name ${n}` }],
+  },
+};
+
+/** Statements that fail before they are executed: an open transaction stays usable. */
+const unsent: Record<string, Kind> = {
+  'an undefined parameter': { send: (sql, n) => sql`select ${n}, ${missing}`, outcome: () => 'UNDEFINED_VALUE' },
+  'too many parameters': {
+    send: (sql) => sql.unsafe('select 1', tooMany),
+    outcome: () => 'MAX_PARAMETERS_EXCEEDED',
+    isSlow: true,
+  },
+  'a value that cannot be written': {
+    send: (sql, n) => sql`select ${n}::integer, ${sql.typed.fussy(`unwritable ${n}`)}::name`,
+    outcome: (n) => `unwritable ${n}`,
+  },
+  "a value that cannot be written, as the server's answer shows": {
+    send: (sql, n) => sql`select ${new Unwritable(n) as unknown as string}::text`,
+    outcome: (n) => `unwritable ${n}`,
+  },
+  'a frozen error': {
+    send: (sql, n) => sql`select ${new Frozen(n) as unknown as string}::text`,
+    outcome: (n) => `frozen ${n}`,
+  },
+  'rows that cannot be read': {
+    send: (sql, n) => sql`select ('unreadable ' || ${String(n)}::text)::name from generate_series(1, 3)`,
+    outcome: (n) => `unreadable ${n}`,
+  },
+};
+
+/** Statements that the server rejects: an open transaction fails with them. */
+const refused: Record<string, Kind> = {
+  'an error between rows': {
+    send: (sql, n) => sql`select ${n}::integer / (4 - i) from generate_series(1, 9) as i`,
+    outcome: () => '22012',
+  },
+  'an error before any row': { send: (sql, n) => sql`select ${`x${n}`}::text::integer`, outcome: () => '22P02' },
+  'a value of another type': { send: (sql, n) => sql`select ${`x${n}`}::integer`, outcome: () => '22P02' },
+  'no such table': { send: (sql) => sql`select ${1}::integer from nowhere`, outcome: () => '42P01' },
+  'a simple statement with a parameter': {
+    send: (sql, n) => sql`select ${n}::integer`.simple(),
+    outcome: () => '42P02',
+  },
+  'a simple statement that fails': { send: (sql) => sql.unsafe('select 1; select 1/0'), outcome: () => '22012' },
+};
+
+class Unwritable {
+  readonly n: number;
+  constructor(n: number) {
+    this.n = n;
+  }
+  toString(): string {
+    throw new Error(`unwritable ${this.n}`);
+  }
+}
+
+class Frozen extends Unwritable {
+  override toString(): string {
+    throw Object.freeze(new Error(`frozen ${this.n}`));
+  }
+}
+
+/** Returns the outcome of a statement: its rows, or the error's code, or else its message. */
+const settle = (work: PromiseLike<unknown>): Promise<unknown> =>
+  Promise.resolve(work).then(
+    (result) => [...(result as Iterable<unknown>)],
+    (error: Error & { code?: string }) => error.code ?? error.message,
+  );
+
+/** Sends `count` statements in bursts of random size. Returns every outcome that differs from the expected one. */
+async function mix(sql: Session, kinds: Record<string, Kind>, count: number): Promise<unknown[]> {
+  const often = Object.keys(kinds).flatMap((name) => (kinds[name]!.isSlow ? [name] : Array<string>(10).fill(name)));
+  const names = sample(constantFrom(...often), { numRuns: count, seed });
+  const sizes = sample(integer({ min: 1, max: 150 }), { numRuns: count, seed });
+  const wrong: unknown[] = [];
+  for (let at = 0; at < count;) {
+    const burst = names.slice(at, (at += sizes[at]!));
+    const first = at;
+    const outcomes = await Promise.all(burst.map((name, i) => settle(kinds[name]!.send(sql, first + i))));
+    for (const [i, seen] of outcomes.entries()) {
+      const wanted = kinds[burst[i]!]!.outcome(first + i);
+      if (JSON.stringify(seen) !== JSON.stringify(wanted)) wrong.push({ kind: burst[i], seen, wanted });
+    }
+  }
+  return wrong;
+}
+
+describe.each([
+  ['prepared', {}],
+  ['described first', { prepare: false }],
+  ['sent at once', { prepare: false, describe_first: false }],
+])(`statements on one connection, %s (SEED=${seed})`, (_how, options) => {
+  test('get their own rows or their own error, whichever of them fail', async () => {
+    expect(await mix(connect(options), { ...good, ...unsent, ...refused }, 3_400)).toEqual([]);
+  });
+
+  test('get their own outcome inside transactions and savepoints too', async () => {
+    const sql = connect(options);
+    for (let i = 0; i < 10; i++) {
+      const wrong: unknown[] = [];
+      const work = sql.begin(async (tx) => {
+        wrong.push(...(await mix(tx, i % 2 ? good : { ...good, ...unsent }, 40)));
+        await tx.savepoint((inner) => mix(inner, good, 10).then((more) => wrong.push(...more)));
+        const lost = tx.savepoint(async (inner) => {
+          wrong.push(...(await mix(inner, { ...good, ...unsent }, 10)));
+          await inner`select 1 / 0`;
+        });
+        expect(await settle(lost as unknown as Promise<[]>)).toBe('22012');
+        wrong.push(...(await mix(tx, good, 10)));
+        return [];
+      });
+      // A transaction with a failed statement is rolled back, even if the error was caught.
+      const outcome = await settle(work);
+      expect(Array.isArray(outcome)).toBe(i % 2 === 1);
+      expect(wrong).toEqual([]);
+    }
+    expect(await sql`select pg_current_xact_id_if_assigned() as id, 1 as n`).toEqual([{ id: null, n: 1 }]);
+  });
+});
+
+test('after a statement fails alone on its connection, the next and the waiting statements use that connection', async () => {
+  const sql = connect();
+  for (const kind of Object.values(unsent)) {
+    expect(await settle(kind.send(sql, 1))).toBe(kind.outcome(1));
+    const waiting = Array.from({ length: 5 }, (_, n) => settle(kind.send(sql, n)));
+    expect(await Promise.all(waiting)).toEqual([0, 1, 2, 3, 4].map(kind.outcome));
+    expect(await sql`select 1 as n`).toEqual(rows(1));
+  }
+});
+
+describe('a statement whose plan is out of date', () => {
+  test('is sent again without affecting the statements behind it, and serialises its values once', async () => {
+    const owner = connect({}, database.ownerUrl);
+    const sql = connect();
+    const stale = (id: number) =>
+      sql`insert into shapes (id, document) values (${id}, ${sql.json({ id: `"${id}"` })}) returning *`;
+    await stale(0);
+    for (let round = 1; round <= 20; round++) {
+      await owner.unsafe(`alter table shapes add column extra_${round} integer`);
+      const outcomes = [];
+      const [first, others] = [round * 100, 30];
+      outcomes.push(settle(stale(first)));
+      // While responses arrive and the connection can take more statements.
+      for (let n = first + 1; n <= first + others; n++) {
+        if (n % 5 === 0) await outcomes.at(-1);
+        outcomes.push(settle(n % 7 === 0 ? stale(n) : sql`select ${n}::integer as id`));
+      }
+      const seen = (await Promise.all(outcomes)) as { id: number; document?: unknown }[][];
+      expect(seen.map(([row]) => row?.id)).toEqual(seen.map((_, i) => first + i));
+      const documents = seen.flatMap(([row]) => (row!.document ? [[row!.document, { id: `"${row!.id}"` }]] : []));
+      for (const [kept, given] of documents) expect(kept).toEqual(given);
+    }
+  });
+});
+
+describe('a statement that is cancelled', () => {
+  const cancelled = '57014';
+
+  // The server ignores a cancel request that arrives before the statement has started.
+  test('between others in flight fails alone, if it fails', async () => {
+    const sql = connect();
+    for (let i = 0; i < 10; i++) {
+      const before = sql`select ${1}::integer as n from pg_sleep(0.02)`.execute();
+      const victim = sql`select ${2}::integer as n from pg_sleep(0.1)`.execute();
+      const behind = [3, 4, 5].map((n) => sql`select ${n}::integer as n from pg_sleep(0.005)`.execute());
+      const outcomes = Promise.all([before, victim, ...behind].map(settle));
+      await new Promise(setImmediate);
+      victim.cancel();
+      const [first, second, ...last] = await outcomes;
+      expect([first, ...last]).toEqual([rows(1), rows(3), rows(4), rows(5)]);
+      expect([cancelled, rows(2)]).toContainEqual(second);
+    }
+  });
+
+  test('while it waits for a connection leaves the connection to the next statement', async () => {
+    const sql = connect();
+    const first = sql`select 1 as n`.execute();
+    await Promise.resolve().then(() => Promise.resolve());
+    first.cancel();
+    expect(await settle(first)).toBe(cancelled);
+    expect(await settle(sql`select 2 as n`)).toEqual(rows(2));
+  });
+
+  test('while it waits in a transaction lets the transaction continue', async () => {
+    const sql = connect();
+    const outcomes = await sql
+      .begin(async (tx) => {
+        const running = tx.unsafe('select $1::integer as n from pg_sleep(0.05)', [1]).execute();
+        const waiting = tx`select 2 as n`.execute();
+        const behind = tx`select 3 as n`.execute();
+        await new Promise(setImmediate);
+        waiting.cancel();
+        return [await Promise.all([running, waiting, behind].map(settle))];
+      })
+      .catch((error: Error & { code: string }) => error.code);
+    expect(outcomes).toBe(cancelled);
+    expect(await settle(sql`select 4 as n`)).toEqual(rows(4));
+  });
+});
+
+test('a notice handler that throws before the types are known fails only its own statement', async () => {
+  const sql = connect({
+    onnotice: ({ message }) => {
+      throw new Error(message);
+    },
+  });
+  const long = 'x'.repeat(70); // PostgreSQL sends a notice when it cuts such a name
+  for (let i = 0; i < 3; i++) {
+    const outcomes = [
+      settle(sql.unsafe(`select $1::integer as ${long} -- ${i}`, [1], { prepare: true })),
+      ...[2, 3].map((n) => settle(sql`select ${n}::integer as n`)),
+    ];
+    expect(await Promise.all(outcomes)).toEqual([expect.stringContaining('truncated'), rows(2), rows(3)]);
+  }
+});
+
+test('a cancel request that cannot be sent affects no other statement', async () => {
+  const proxy = await startFaultyProxy(database.url);
+  const sql = connect({}, proxy.through(database.url));
+  const sleeping = settle(sql`select 1 as n`);
+  expect(await sleeping).toEqual(rows(1));
+  const victim = sql`select 2 as n from pg_sleep(0.2)`.execute();
+  const outcome = settle(victim);
+  await new Promise(setImmediate);
+  proxy.hangUp(true);
+  victim.cancel();
+  expect(await outcome).toEqual(rows(2));
+  await proxy.close();
+});
+
+describe('a cursor', () => {
+  /** The driver awaits the reader's promise, which its type declarations omit. */
+  const reader = (read: () => Promise<unknown>): (() => void) => read;
+  /** A statement sent after the cursor must get its own rows, wherever the cursor ended. */
+  const others = (sql: Session): Promise<unknown[]> =>
+    Promise.all([1, 2, 3].map((n) => settle(sql`select ${n}::integer as n`)));
+  const theirs = [1, 2, 3].map(rows);
+  const read = async (statement: postgres.PendingQuery<postgres.Row[]>, size: number, stopAt = Infinity) => {
+    const seen: unknown[] = [];
+    for await (const batch of statement.cursor(size)) {
+      seen.push(...batch);
+      if (seen.length >= stopAt) break;
+    }
+    return seen;
+  };
+
+  test.each([
+    ['read to its end', (sql: Client) => read(sql`select ${1}::integer from generate_series(1, 5)`, 2)],
+    ['closed early', (sql: Client) => read(sql`select ${1}::integer from generate_series(1, 5)`, 2, 2)],
+    ['with undefined parameters', (sql: Client) => read(sql`select ${missing} from generate_series(1, 5)`, 2)],
+    [
+      'with an error in a later batch',
+      (sql: Client) => read(sql`select 1 / (4 - i) from generate_series(1, 9) as i`, 2),
+    ],
+    [
+      'with a row that cannot be read',
+      (sql: Client) => read(sql`select ('unreadable' || i)::name from generate_series(1, 9) as i`, 2),
+    ],
+    [
+      'that fails when it is committed',
+      (sql: Client) => read(sql`insert into children (id, parent) values (1, 0) returning id`, 2),
+    ],
+    [
+      'whose reader fails',
+      (sql: Client) =>
+        sql`select 1 from generate_series(1, 9)`.cursor(2, () => {
+          throw new Error('reader');
+        }),
+    ],
+    [
+      'whose reader fails later',
+      (sql: Client) =>
+        sql`select 1 from generate_series(1, 9)`.cursor(
+          2,
+          reader(() => Promise.reject(new Error('reader'))),
+        ),
+    ],
+  ])('%s leaves its connection in step', async (_what, run) => {
+    const sql = connect();
+    for (let i = 0; i < 3; i++) {
+      const outcome = settle(run(sql));
+      const seen = await others(sql);
+      expect(seen).toEqual(theirs);
+      await outcome;
+      expect(await others(sql)).toEqual(theirs);
+    }
+  });
+
+  test.each([
+    ['returns', () => undefined],
+    [
+      'fails',
+      () => {
+        throw new Error('reader');
+      },
+    ],
+  ])('whose connection is lost while its reader works touches no later statement when that %s', async (_how, end) => {
+    const proxy = await startFaultyProxy(database.url);
+    const sql = connect({}, proxy.through(database.url));
+    const done = Promise.withResolvers<void>();
+    const outcome = settle(
+      sql`select 1 from generate_series(1, 9)`.cursor(
+        2,
+        reader(async () => {
+          proxy.resetAll();
+          expect(await settle(sql`select 1 as n`)).toMatch(/^CONNECTION|^ECONN/);
+          expect(await others(sql)).toEqual(theirs);
+          setImmediate(done.resolve);
+          end();
+        }),
+      ),
+    );
+    expect(await outcome).toMatch(/^CONNECTION|^ECONN/);
+    await done.promise;
+    expect(await others(sql)).toEqual(theirs);
+    await sql.end({ timeout: 1 });
+    await proxy.close();
+  });
+});
+
+describe('describing a statement', () => {
+  test('leaves the connection usable, whether or not it succeeds', async () => {
+    const sql = connect();
+    const outcomes = await Promise.all([
+      settle(sql`select ${1}::integer as n`.describe().then(() => [])),
+      settle(sql`select ${1}::integer from nowhere`.describe().then(() => [])),
+      settle(sql`select ${missing}`.describe().then(() => [])),
+      settle(sql`select ${2}::integer as n`),
+      settle(sql`insert into shapes (id) values (${1})`.describe().then(() => [])),
+      settle(sql`select ${3}::integer as n`),
+    ]);
+    expect(outcomes).toEqual([[], '42P01', 'UNDEFINED_VALUE', rows(2), [], rows(3)]);
+  });
+});
+
+describe('copying', () => {
+  test('in rows that the server rejects fails, and the connection stays usable', async () => {
+    const sql = connect();
+    for (let i = 0; i < 3; i++) {
+      const target = await sql`copy shapes (id) from stdin`.writable();
+      await expect(pipeline(Readable.from(['1\nno number\n']), target)).rejects.toMatchObject({ code: '22P02' });
+      expect(await settle(sql`select ${i}::integer as n`)).toEqual(rows(i));
+    }
+  });
+
+  test('out to a slow reader completes, and the connection stays usable', async () => {
+    const sql = connect();
+    const source = await sql`copy (select repeat('x', 60000) from generate_series(1, 3)) to stdout`.readable();
+    await new Promise((resolve) => source.once('readable', resolve));
+    const next = settle(sql`select 1 as n`);
+    let length = 0;
+    for await (const chunk of source) {
+      length += (chunk as Buffer).length;
+      await new Promise(setImmediate);
+    }
+    expect(length).toBe(180_003);
+    expect(await next).toEqual(rows(1));
+  });
+});

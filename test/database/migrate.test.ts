@@ -1,0 +1,123 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import postgres from 'postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
+import { migrate, type Migrated } from '../../src/database/migrate.ts';
+import { checkSchema } from '../../src/database/migrations.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+
+const ours = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
+
+let database: TestDatabase;
+let owner: postgres.Sql;
+
+beforeEach(async () => {
+  database = await createDatabase('nothing');
+  owner = postgres(database.ownerUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  return async () => {
+    await owner.end();
+    await database.drop();
+  };
+});
+
+/** Runs the migrations in `count` processes, which all begin when the last of them is ready. */
+async function migrateInProcesses(count: number, folder?: string): Promise<Migrated[]> {
+  const module = JSON.stringify(join(import.meta.dirname, '..', '..', 'src', 'database', 'migrate.ts'));
+  const program = `
+    const { migrate } = await import(${module});
+    console.log('ready');
+    await new Promise((resolve) => process.stdin.once('data', resolve));
+    console.log(JSON.stringify(await migrate(${JSON.stringify(database.ownerUrl)}, ${JSON.stringify(folder)})));
+    process.exit();`;
+  const children = Array.from({ length: count }, () => {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    return { child, lines: createInterface(child.stdout)[Symbol.asyncIterator]() };
+  });
+  await Promise.all(children.map(({ lines }) => lines.next()));
+  for (const { child } of children) child.stdin.write('go');
+  const results = await Promise.all(children.map(({ lines }) => lines.next()));
+  return results.map(({ value }) => JSON.parse(value ?? '') as Migrated);
+}
+
+describe('migrations', () => {
+  test('of twenty processes at the same time are applied once each', async () => {
+    const names = (await readdir(ours)).sort();
+    const all = await migrateInProcesses(20);
+    expect(all.flatMap(({ applied }) => applied)).toEqual(names);
+    expect(new Set(all.map(({ version }) => version))).toEqual(new Set([names.at(-1)]));
+  });
+
+  test('do nothing when they run again', async () => {
+    await migrate(database.ownerUrl);
+    expect((await migrate(database.ownerUrl)).applied).toEqual([]);
+  });
+
+  test('that were edited after they were applied are rejected by name', async () => {
+    await migrate(database.ownerUrl);
+    await owner`update schema_migrations set sha256 = 'another' where name = '0001_accounts.sql'`;
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(/^0001_accounts\.sql was edited/);
+  });
+
+  test('that a newer program has applied are rejected by name', async () => {
+    await migrate(database.ownerUrl);
+    await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
+  });
+});
+
+describe('a schema', () => {
+  let db: SharedDatabase;
+  beforeEach(() => {
+    db = openDatabase(parseConfig({}), database.url);
+    return () => db.close();
+  });
+
+  test('is reported to the service as behind, current or ahead of the program', async () => {
+    expect(await db.lookup(checkSchema)).toBe('behind');
+    await migrate(database.ownerUrl);
+    expect(await db.lookup(checkSchema)).toBe('current');
+    await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
+    expect(await db.lookup(checkSchema)).toBe('ahead');
+    await owner`delete from schema_migrations where name <> '0001_accounts.sql'`;
+    expect(await db.lookup(checkSchema)).toBe('behind');
+  });
+});
+
+describe('a folder of migrations', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'migrations-'));
+    await writeFile(
+      join(folder, '1_table.sql'),
+      'create table things (id integer);\ninsert into things values (1), (2);\n',
+    );
+    await writeFile(
+      join(folder, '2_broken.sql'),
+      'insert into things values (3);\nselect no_such_column from things;\n',
+    );
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  test('is applied up to the file that fails, which is rolled back', async () => {
+    await expect(migrate(database.ownerUrl, folder)).rejects.toThrow(/no_such_column/);
+    expect(await owner`select id from things order by id`).toEqual([{ id: 1 }, { id: 2 }]);
+    expect(await owner`select name from schema_migrations`).toEqual([{ name: '1_table.sql' }]);
+  });
+
+  test('builds indexes concurrently, statement by statement, while other migrators wait', async () => {
+    await writeFile(
+      join(folder, '2_broken.sql'),
+      '-- no-transaction\n-- of a large table;\ndrop index concurrently if exists things_id;\ncreate index concurrently things_id\n  on things (id);\n',
+    );
+    const all = await migrateInProcesses(4, folder);
+    expect(all.flatMap(({ applied }) => applied)).toEqual(['1_table.sql', '2_broken.sql']);
+    expect(await owner`select indexname::text from pg_indexes where indexname = 'things_id'`).toHaveLength(1);
+  });
+});

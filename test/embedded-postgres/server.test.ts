@@ -1,0 +1,219 @@
+import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFile, chmod, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { promisify } from 'node:util';
+import postgres from 'postgres';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { openEmbeddedPostgres, type EmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
+
+/** A data folder that was used before, and the folder of the current test. */
+let used: string;
+let folder: string;
+
+const newFolder = async (): Promise<string> => {
+  const path = await mkdtemp(join(tmpdir(), 'embedded-postgres-test-'));
+  await chmod(path, 0o755); // if the tests run as root, the server runs as another user
+  return path;
+};
+
+beforeAll(async () => {
+  used = await newFolder();
+  await close(await openEmbeddedPostgres(used));
+  await appendFile(join(used, 'postgres', 'postgresql.conf'), 'fsync = off\n'); // avoids waits for a slow disk
+  return () => rm(used, { recursive: true });
+});
+
+beforeEach(async () => {
+  folder = await newFolder();
+  await promisify(execFile)('cp', ['-a', `${used}/.`, folder]);
+  return async () => {
+    for (const child of children.splice(0)) child.kill('SIGKILL'); // processes that a failed test left behind
+    const pid = await serverPid();
+    if (await isAlive(pid)) process.kill(pid, 'SIGQUIT');
+    await untilDead(pid);
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+});
+
+async function serverPid(): Promise<number> {
+  return Number.parseInt(await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8').catch(() => '0'), 10);
+}
+
+/** Returns true if the process runs. A zombie process does not count. */
+const isAlive = async (pid: number): Promise<boolean> =>
+  /^State:\t[^Z]/m.test(await readFile(`/proc/${pid}/status`, 'utf8').catch(() => ''));
+
+async function untilDead(pid: number): Promise<void> {
+  while (await isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+/** Runs one statement on a connection of its own. */
+async function ask(url: string, statement: string): Promise<postgres.Row[]> {
+  const sql = postgres(url, { max: 1, fetch_types: false, onnotice: () => {} });
+  try {
+    return await sql.unsafe(statement);
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+}
+
+type Process = ChildProcessByStdio<null, Readable, null> & { pid: number };
+const children: Process[] = [];
+
+/** Starts a process that opens the server, prints the owner's URL, and closes the server when it gets a signal. */
+async function openElsewhere(): Promise<{ process: Process; url: string }> {
+  const module = JSON.stringify(join(import.meta.dirname, '..', '..', 'src', 'embedded-postgres', 'server.ts'));
+  const program = `
+    const { openEmbeddedPostgres } = await import(${module});
+    const server = await openEmbeddedPostgres(${JSON.stringify(folder)});
+    const ending = new Promise((resolve) => ['SIGINT', 'SIGTERM'].forEach((signal) => process.on(signal, resolve)));
+    const alive = setInterval(() => {}, 1000);
+    console.log(server.ownerUrl);
+    await ending;
+    const { default: postgres } = await import('postgres');
+    const sql = postgres(server.ownerUrl, { max: 1, fetch_types: false });
+    await sql\`select 1\`;
+    await sql.end();
+    await server.close();
+    clearInterval(alive);`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+    cwd: join(import.meta.dirname, '..', '..'),
+  }) as Process;
+  children.push(child);
+  const [url] = (await once(createInterface(child.stdout), 'line')) as [string];
+  return { process: child, url };
+}
+
+async function end(child: Process, signal: NodeJS.Signals): Promise<number | null> {
+  const exited = once(child, 'exit') as Promise<[number | null]>;
+  process.kill(signal === 'SIGINT' ? -child.pid : child.pid, signal); // Ctrl-C sends the signal to the whole process group
+  return (await exited)[0];
+}
+
+const close = async (...servers: EmbeddedPostgres[]): Promise<void> => {
+  for (const server of servers) await server.close();
+};
+
+describe('the embedded server', () => {
+  test('keeps its data, port and passwords, and hides the passwords from other users', async () => {
+    const first = await openEmbeddedPostgres(folder);
+    await ask(first.ownerUrl, 'create table kept (id integer)');
+    await first.close();
+    expect(await isAlive(await serverPid())).toBe(false);
+    const second = await openEmbeddedPostgres(folder);
+    expect(second.ownerUrl).toBe(first.ownerUrl);
+    expect(await ask(second.ownerUrl, 'select * from kept')).toEqual([]);
+    expect((await stat(join(folder, 'postgres.json'))).mode & 0o777).toBe(0o600);
+    const passwordless = Object.assign(new URL(second.ownerUrl), { password: '' }).href;
+    await expect(ask(passwordless, 'select 1')).rejects.toThrow(/password/);
+    await second.close();
+  });
+
+  test('gives the service a login with few rights, and the owner rights on the database only', async () => {
+    const server = await openEmbeddedPostgres(folder);
+    const facts = `select current_user::text as login, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls,
+      pg_has_role('sales_data_api', 'usage') as works_as_service, current_setting('server_encoding') as encoding
+      from pg_roles where rolname = current_user`;
+    const rights = { rolsuper: false, rolcreaterole: false, rolcreatedb: false, rolbypassrls: false };
+    const common = { ...rights, works_as_service: true, encoding: 'UTF8' };
+    expect(await ask(server.ownerUrl, facts)).toEqual([{ login: 'sales_owner', ...common }]);
+    expect(await ask(server.serviceUrl, facts)).toEqual([{ login: 'sales_service', ...common }]);
+    await ask(server.ownerUrl, 'create extension pg_trgm; create extension btree_gin');
+    await expect(ask(server.serviceUrl, 'create table mine ()')).rejects.toThrow(/permission denied/);
+    await server.close();
+  });
+
+  test('is started once if many processes open an empty folder at the same time', async () => {
+    await rm(folder, { recursive: true });
+    const here = Promise.all([1, 2, 3].map(() => openEmbeddedPostgres(folder)));
+    const [a, b, own] = await Promise.all([openElsewhere(), openElsewhere(), here]);
+    expect(new Set([a.url, b.url, ...own.map(({ ownerUrl }) => ownerUrl)]).size).toBe(1);
+    const pid = await serverPid();
+    await close(...own);
+    expect(await end(a.process, 'SIGTERM')).toBe(0);
+    expect(await isAlive(pid)).toBe(true);
+    expect(await end(b.process, 'SIGTERM')).toBe(0);
+    expect(await isAlive(pid)).toBe(false);
+  });
+
+  test('survives a Ctrl-C in its user and stops when the user closes it', async () => {
+    const service = await openElsewhere();
+    const pid = await serverPid();
+    expect(await end(service.process, 'SIGINT')).toBe(0); // the process queried the server again before it closed it
+    expect(await isAlive(pid)).toBe(false);
+  });
+
+  test('runs while a client is connected, and is joined after its last user was killed', async () => {
+    const service = await openElsewhere();
+    const pid = await serverPid();
+    await end(service.process, 'SIGKILL');
+    expect(await isAlive(pid)).toBe(true);
+    const heir = await openEmbeddedPostgres(folder);
+    expect(await serverPid()).toBe(pid);
+    const guest = postgres(heir.ownerUrl, { max: 1, fetch_types: false });
+    await guest`select 1`;
+    await heir.close();
+    expect(await isAlive(pid)).toBe(true);
+    await guest.end();
+    await close(await openEmbeddedPostgres(folder));
+    expect(await isAlive(pid)).toBe(false);
+  });
+
+  test('starts again after it was killed, even if its process id belongs to another process now', async () => {
+    const server = await openEmbeddedPostgres(folder);
+    await ask(server.ownerUrl, 'create table kept (id integer)');
+    const pid = await serverPid();
+    process.kill(pid, 'SIGKILL');
+    await untilDead(pid);
+    await close(server);
+    const again = await openEmbeddedPostgres(folder);
+    expect(await ask(again.ownerUrl, 'select * from kept')).toEqual([]);
+    await close(again);
+    const { uid, gid } = await stat(join(folder, 'postgres')); // same user: PostgreSQL ignores processes of other users
+    const stranger = spawn('sleep', ['600'], { uid, gid });
+    const lock = [
+      stranger.pid,
+      join(folder, 'postgres'),
+      1700000000,
+      new URL(again.ownerUrl).port,
+      '',
+      '127.0.0.1',
+      '',
+    ];
+    await writeFile(join(folder, 'postgres', 'postmaster.pid'), lock.join('\n'));
+    const third = await openEmbeddedPostgres(folder);
+    expect(await ask(third.ownerUrl, 'select * from kept')).toEqual([]);
+    await close(third);
+    stranger.kill();
+  });
+
+  test('can be opened while another process is stopping it', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const first = await openEmbeddedPostgres(folder);
+      const opening = openEmbeddedPostgres(folder);
+      await new Promise((resolve) => setTimeout(resolve, round * 10)); // a different moment of the start in each round
+      await first.close();
+      const second = await opening;
+      expect(await ask(second.ownerUrl, 'select 1 as one')).toEqual([{ one: 1 }]);
+      await second.close();
+    }
+  });
+
+  test.skipIf(process.getuid?.() !== 0)('runs for root on a folder that only root can reach', async () => {
+    const closed = await mkdtemp(join(tmpdir(), 'closed-')); // mode 0700
+    const server = await openEmbeddedPostgres(join(closed, 'data'));
+    const elsewhere = await realpath(join(closed, 'data', 'postgres'));
+    expect(await ask(server.ownerUrl, 'select 1 as one')).toEqual([{ one: 1 }]);
+    await server.close();
+    const again = await openEmbeddedPostgres(join(closed, 'data'));
+    expect(again.ownerUrl).toBe(server.ownerUrl);
+    await again.close();
+    await Promise.all([closed, elsewhere].map((path) => rm(path, { recursive: true })));
+  });
+});

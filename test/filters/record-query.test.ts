@@ -1,0 +1,140 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { contactSource } from '../../src/filters/columns.ts';
+import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+
+const customerId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+const row = {
+  id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c',
+  last_name: 'Łódź',
+  gender: null,
+  score: 7,
+  created_at: '2026-03-14T09:26:53.589Z',
+  company: { id: null, company_name: '', industry: '' },
+};
+
+const read = (request: ListRequest, customer = customerId) => parseRecordQuery(contactSource, customer, request);
+
+/** Returns the cursor after a full page of this request that ends with `last`. */
+const cursorOf = (request: ListRequest, last: object = row): string =>
+  nextCursor(read({ ...request, paginate: { limit: 1 } }), [last])!;
+
+const request = {
+  filters: { score: { gte: 5 }, gender: ['f', 'm'] },
+  order_by: { last_name: 'ASC', gender: 'DESC', 'company.company_name': 'ASC' },
+};
+const cursor = cursorOf(request);
+
+test('a cursor contains the position of the last row of the page', () => {
+  expect(read({ ...request, paginate: { cursor } }).after).toEqual({ id: row.id, values: ['lodz', null, ''] });
+});
+
+test('only a full page has a cursor', () => {
+  const listing = read({ paginate: { limit: 2 } });
+  expect(nextCursor(listing, [])).toBeUndefined();
+  expect(nextCursor(listing, [row])).toBeUndefined();
+  expect(nextCursor(listing, [row, row])).toBeTypeOf('string');
+});
+
+test('a cursor is valid with another limit and with equivalent filters', () => {
+  const rewritten = { filters: { gender: { in: ['M', 'f', 'F'] }, score: { gte: 5 } }, order_by: request.order_by };
+  expect(read({ ...rewritten, paginate: { cursor, limit: 99 } }).limit).toBe(99);
+});
+
+describe('a cursor is rejected', () => {
+  const refusal = /^\/paginate\/cursor: is not a cursor/;
+
+  test.each<[string, ListRequest]>([
+    ['with other filters', { filters: { score: { gte: 6 }, gender: ['f', 'm'] }, order_by: request.order_by }],
+    ['with no filters', { order_by: request.order_by }],
+    ['with other keys', { filters: request.filters, order_by: { last_name: 'ASC' } }],
+    ['with another direction', { filters: request.filters, order_by: { ...request.order_by, last_name: 'DESC' } }],
+    ['with no order', { filters: request.filters }],
+  ])('%s', (_, other) => {
+    expect(() => read({ ...other, paginate: { cursor } })).toThrow(refusal);
+  });
+
+  test('for another customer', () => {
+    expect(() => read({ ...request, paginate: { cursor } }, row.id)).toThrow(refusal);
+  });
+
+  test('together with a page', () => {
+    expect(() => read({ ...request, paginate: { cursor, page: 1 } })).toThrow(
+      /^\/paginate\/cursor: cannot be combined with page/,
+    );
+  });
+
+  test('if any character differs from the cursor that was issued', () => {
+    const [scope, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as [string, string];
+    const forged = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const values = ['lodz', null, ''];
+    expect(() => read({ ...request, paginate: { cursor: forged([scope, id, values]) } })).not.toThrow();
+    const forgeries = [
+      '',
+      'x',
+      `${cursor}=`,
+      ` ${cursor}`,
+      `${cursor}A`,
+      cursor.slice(0, -1),
+      'A'.repeat(5000),
+      ...[
+        null,
+        5,
+        {},
+        [],
+        [scope],
+        [scope, id],
+        [scope, id, values, 1],
+        [scope, 'x', values],
+        [scope, id.toUpperCase(), values],
+      ].map(forged),
+      ...[
+        [],
+        ['lodz'],
+        ['lodz', null, '', ''],
+        [null, null, ''],
+        [5, null, ''],
+        ['Lodz', null, ''],
+        ['lodz', false, ''],
+      ].map((one) => forged([scope, id, one])),
+      ...['\0', '\ud800', ' x'].map((one) => forged([scope, id, [one, null, '']])),
+      ...[
+        [true, null, null],
+        ['lodz', null, null],
+      ].map((one) => forged([scope, id, one])),
+    ];
+    for (const one of forgeries) expect(() => read({ ...request, paginate: { cursor: one } })).toThrow(refusal);
+    fc.assert(
+      fc.property(fc.string({ maxLength: 200 }), (text) => {
+        expect(() => read({ ...request, paginate: { cursor: text } })).toThrow(refusal);
+      }),
+    );
+  });
+
+  test.each<[string, Record<string, string>, unknown[]]>([
+    ['a number out of the range of the column', { score: 'ASC' }, [2 ** 31]],
+    ['a fraction', { score: 'ASC' }, [0.5]],
+    ['a text for a number', { score: 'ASC' }, ['5']],
+    ['null for a field that is never null', { score: 'ASC' }, [null]],
+    ['a day that does not exist', { created_at: 'ASC' }, ['2026-02-30T00:00:00.000Z']],
+    ['an instant that is not in canonical form', { created_at: 'ASC' }, ['2026-03-14T09:26:53Z']],
+    ['a text that is not a UUID', { assigned_to: 'ASC' }, ['x']],
+  ])('when it carries %s', (_, order_by, values) => {
+    const { scope } = read({ order_by });
+    const forged = Buffer.from(JSON.stringify([scope, row.id, values])).toString('base64url');
+    expect(() => read({ order_by, paginate: { cursor: forged } })).toThrow(refusal);
+  });
+});
+
+test('a cursor fits into a header, for every sort key', () => {
+  const long = '漢'.repeat(2048);
+  const order_by = { profnet_url: 'ASC', social1_url: 'DESC', social2_url: 'ASC' };
+  const short = cursorOf(
+    { order_by },
+    { ...row, profnet_url: long.slice(0, 255), social1_url: long.slice(0, 255), social2_url: long.slice(0, 255) },
+  );
+  const cut = cursorOf({ order_by }, { ...row, profnet_url: long, social1_url: long, social2_url: 'x' });
+  expect(short.length).toBeLessThan(4096);
+  expect(read({ order_by, paginate: { cursor: short } }).after?.values[0]).toBe(long.slice(0, 255));
+  expect(read({ order_by, paginate: { cursor: cut } }).after?.values).toEqual([true, true, 'x']);
+});

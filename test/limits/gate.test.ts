@@ -1,0 +1,300 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Gate, type GateLimits } from '../../src/limits/gate.ts';
+import { CallerHungUp, type Requester } from '../../src/requester.ts';
+
+/** An operation that runs until it is told to end. */
+function held(): { work: () => Promise<void>; leave: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { work: () => promise, leave: resolve };
+}
+
+const busy = { code: 'unavailable', retryAfter: 1 };
+
+describe('a gate', () => {
+  test('runs no more operations at once than its limit', async () => {
+    const gate = new Gate({ name: 'test', limit: 2, maxWaiting: 10, maxWaitMs: 10_000 });
+    let inside = 0;
+    let most = 0;
+    const work = async () => {
+      most = Math.max(most, (inside += 1));
+      await new Promise(setImmediate);
+      inside -= 1;
+    };
+    await Promise.all(Array.from({ length: 12 }, () => gate.runAlone(work)));
+    expect(most).toBe(2);
+    expect([gate.inside, gate.waiting]).toEqual([0, 0]);
+  });
+
+  test('admits in the order of arrival', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const order: number[] = [];
+    await Promise.all([1, 2, 3, 4].map((number) => gate.runAlone(async () => void order.push(number))));
+    expect(order).toEqual([1, 2, 3, 4]);
+  });
+
+  test('rejects at once when its queue is full', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 1, maxWaitMs: 10_000 });
+    const first = held();
+    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'second')];
+    await expect(gate.runAlone(async () => 'third')).rejects.toMatchObject(busy);
+    first.leave();
+    expect(await Promise.all(works)).toEqual([undefined, 'second']);
+  });
+
+  test('rejects operations that waited too long, and keeps the slot for the others', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 20 });
+    const first = held();
+    const running = gate.runAlone(first.work);
+    await expect(gate.runAlone(async () => 'late')).rejects.toMatchObject(busy);
+    expect([gate.inside, gate.waiting]).toEqual([1, 0]);
+    const next = gate.runAlone(async () => 'in time');
+    first.leave();
+    expect(await next).toBe('in time');
+    await running;
+    expect(gate.inside).toBe(0);
+  });
+
+  test('releases the slot when the operation fails, also synchronously', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 0, maxWaitMs: 1 });
+    const fault = new Error('fault');
+    await expect(gate.runAlone(() => Promise.reject(fault))).rejects.toBe(fault);
+    const throwing = () => {
+      throw fault;
+    };
+    await expect(gate.runAlone(throwing)).rejects.toBe(fault);
+    expect(await gate.runAlone(async () => 'free')).toBe('free');
+  });
+
+  test('leaves no timer behind', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 3_600_000 });
+    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+    const before = timers();
+    await Promise.all([1, 2, 3].map(() => gate.runAlone(() => new Promise(setImmediate))));
+    expect(timers()).toBe(before);
+  });
+
+  test('once closed admits no new operation, and resolves when the last one has ended', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const first = held();
+    const works = [gate.runAlone(first.work), gate.runAlone(async () => 'was waiting')];
+    const closed = gate.close();
+    await expect(gate.runAlone(async () => 'new')).rejects.toMatchObject(busy);
+    expect(await Promise.race([closed, Promise.resolve('open')])).toBe('open');
+    first.leave();
+    expect(await Promise.all(works)).toEqual([undefined, 'was waiting']);
+    await closed;
+    await expect(gate.close()).resolves.toBeUndefined();
+  });
+});
+
+const turn = (): Promise<void> => new Promise(setImmediate);
+
+describe('customers', () => {
+  /** Requests this many slots for a customer at once. Returns the slots it holds. */
+  const ask = (gate: Gate, customerId: string, count: number) =>
+    Array.from({ length: count }, () => {
+      const { work, leave } = held();
+      const done = gate.run({ customerId }, work).then(
+        () => 'done',
+        (error: { code: string }) => error.code,
+      );
+      return { leave, done };
+    });
+
+  test('get half of the slots when alone, and a third each when they are two', async () => {
+    const gate = new Gate({ name: 'test', limit: 12, maxWaiting: 100, maxWaitMs: 10_000 });
+    const one = ask(gate, 'one', 12);
+    expect([gate.inside, gate.waiting]).toEqual([6, 6]);
+    const other = ask(gate, 'other', 12);
+    expect(gate.inside).toBe(9);
+    one[0]!.leave();
+    one[1]!.leave();
+    await turn();
+    expect(gate.inside).toBe(8);
+    ask(gate, 'third', 1);
+    expect(gate.inside, 'a customer that has none takes any free place').toBe(9);
+    for (const { leave } of [...one, ...other]) leave();
+    await Promise.all([...one, ...other].map(({ done }) => done));
+  });
+
+  test('can wait in a queue that another customer has filled', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 4, maxWaitMs: 10_000 });
+    const one = ask(gate, 'one', 10);
+    expect(gate.waiting).toBe(2);
+    const [other] = ask(gate, 'other', 1);
+    expect(gate.waiting).toBe(3);
+    expect(await one.at(-1)!.done).toBe('unavailable');
+    for (const { leave } of [...one, other!]) leave();
+    expect(await other!.done).toBe('done');
+  });
+
+  test('are served round-robin, whatever each has queued and when', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 100, maxWaitMs: 10_000 });
+    const order: string[] = [];
+    const first = held();
+    const all = [gate.run({ customerId: 'first' }, first.work)];
+    for (const name of ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'])
+      all.push(gate.run({ customerId: name[0]! }, async () => void order.push(name)));
+    first.leave();
+    await Promise.all(all);
+    expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3', 'a4']);
+  });
+
+  test('get an abort error at once; an operation that runs keeps its slot until it ends', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 10_000 });
+    const [begun, waiting] = [new AbortController(), new AbortController()];
+    const first = held();
+    const running = gate.run({ customerId: 'one', signal: begun.signal }, first.work);
+    const queued = gate.run({ customerId: 'other', signal: waiting.signal }, async () => 'never');
+    waiting.abort(new CallerHungUp());
+    await expect(queued).rejects.toBeInstanceOf(CallerHungUp);
+    expect([gate.inside, gate.waiting]).toEqual([1, 0]);
+    begun.abort(new CallerHungUp());
+    await expect(running).rejects.toBeInstanceOf(CallerHungUp);
+    expect(gate.inside).toBe(1);
+    first.leave();
+    await turn();
+    expect(gate.inside).toBe(0);
+    const late = gate.run({ customerId: 'one', signal: begun.signal }, async () => 'never');
+    await expect(late).rejects.toBeInstanceOf(CallerHungUp);
+    expect(gate.inside).toBe(0);
+  });
+
+  test('wait in all gates together no longer than `patienceMs`', async () => {
+    const gates = [1, 2].map(() => new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 60_000 }));
+    const holders = gates.map((gate) => ask(gate, 'other', 1)[0]!);
+    const requester: Requester = { customerId: 'one', patienceMs: 60_000 };
+    const first = gates[0]!.run(requester, async () => 'in time');
+    setTimeout(holders[0]!.leave, 20);
+    expect(await first).toBe('in time');
+    expect(requester.patienceMs).toBeLessThan(60_000);
+    requester.patienceMs = 20;
+    await expect(gates[1]!.run(requester, async () => 'late')).rejects.toMatchObject(busy);
+    // A timer of Node can fire up to a millisecond early.
+    expect(requester.patienceMs).toBeLessThan(1);
+    holders[1]!.leave();
+  });
+});
+
+/** A simple model of a gate: which operations run and which wait, by customer, in order. */
+class Model {
+  readonly inside: Work[] = [];
+  readonly waiting: Work[] = [];
+  /** Customers in the order in which they are served next. */
+  readonly turns: string[] = [];
+  readonly #limits: GateLimits;
+
+  constructor(limits: GateLimits) {
+    this.#limits = limits;
+  }
+
+  #admits(places: Work[], count: number, { customer }: Work): boolean {
+    const free = count - places.length;
+    const held = places.filter((one) => one.customer === customer).length;
+    return free > 0 && (held === 0 || held + 1 <= free - 1);
+  }
+
+  arrive(work: Work): void {
+    const isFirst = !this.waiting.some(({ customer }) => customer === work.customer);
+    if (isFirst && this.#admits(this.inside, this.#limits.limit, work)) return void this.inside.push(work);
+    if (!this.#admits(this.waiting, this.#limits.maxWaiting, work)) return;
+    if (isFirst) this.turns.push(work.customer);
+    this.waiting.push(work);
+  }
+
+  leave(work: Work): void {
+    this.inside.splice(this.inside.indexOf(work), 1);
+    for (let next = this.#next(); next; next = this.#next()) {
+      this.giveUp(next);
+      if (this.waiting.some(({ customer }) => customer === next.customer)) {
+        this.turns.splice(this.turns.indexOf(next.customer), 1);
+        this.turns.push(next.customer);
+      }
+      this.inside.push(next);
+    }
+  }
+
+  giveUp(work: Work): void {
+    this.waiting.splice(this.waiting.indexOf(work), 1);
+    if (!this.waiting.some(({ customer }) => customer === work.customer))
+      this.turns.splice(this.turns.indexOf(work.customer), 1);
+  }
+
+  #next(): Work | undefined {
+    const first = this.turns.map((name) => this.waiting.find(({ customer }) => customer === name)!);
+    return first.find((work) => this.#admits(this.inside, this.#limits.limit, work));
+  }
+}
+
+interface Work {
+  id: number;
+  customer: string;
+  isInside: boolean;
+  leave: () => void;
+  giveUp: () => void;
+}
+
+test('a gate behaves like its model for random sequences of operations', async () => {
+  const step = fc.record({
+    what: fc.constantFrom('arrive', 'arrive', 'arrive', 'leave', 'leave', 'give up'),
+    customer: fc.constantFrom('a', 'b', 'c', 'd'),
+    which: fc.nat(),
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 9 }),
+      fc.integer({ min: 0, max: 9 }),
+      fc.array(step, { maxLength: 60 }),
+      async (limit, maxWaiting, steps) => {
+        const limits = { name: 'test', limit, maxWaiting, maxWaitMs: 60_000 };
+        const [gate, model] = [new Gate(limits), new Model(limits)];
+        const all: Work[] = [];
+        const arrive = (customer: string): Work => {
+          const { work, leave } = held();
+          const controller = new AbortController();
+          const one = {
+            id: all.length,
+            customer,
+            isInside: false,
+            leave,
+            giveUp: () => controller.abort(new CallerHungUp()),
+          };
+          const inside = async () => {
+            one.isInside = true;
+            await work();
+            one.isInside = false;
+          };
+          gate.run({ customerId: customer, signal: controller.signal }, inside).catch(() => undefined);
+          all.push(one);
+          return one;
+        };
+        const end = (one: Work, what: string) => {
+          const how = what === 'leave' ? 'leave' : 'giveUp';
+          one[how]();
+          model[how](one);
+        };
+        for (const { what, customer, which } of steps) {
+          if (what === 'arrive') model.arrive(arrive(customer));
+          const from = what === 'leave' ? model.inside : what === 'give up' ? model.waiting : [];
+          const one = from[which % from.length];
+          if (one) end(one, what);
+          await turn();
+          const ids = (works: Work[]) => works.map(({ id }) => id).toSorted((a, b) => a - b);
+          expect(ids(all.filter(({ isInside }) => isInside))).toEqual(ids(model.inside));
+          expect([gate.inside, gate.waiting]).toEqual([model.inside.length, model.waiting.length]);
+        }
+        const closed = gate.close();
+        while (model.inside.length > 0) {
+          const [one] = model.inside;
+          one!.leave();
+          model.leave(one!);
+          await turn();
+        }
+        await closed;
+        expect([gate.inside, gate.waiting]).toEqual([0, 0]);
+      },
+    ),
+    { numRuns: 200 },
+  );
+});

@@ -1,0 +1,79 @@
+import { expect, test } from 'vitest';
+import { parseConfig, type ConfigError } from '../../src/config.ts';
+import { callerAddress, normaliseAddress, parseRanges } from '../../src/network/ip-addresses.ts';
+
+test.each([
+  ['192.0.2.1', '192.0.2.1'],
+  ['2001:DB8:0:0::1', '2001:db8::1'],
+  ['::ffff:192.0.2.1', '192.0.2.1'],
+  ['::FFFF:C000:201', '192.0.2.1'],
+  ['fe80::1%eth0', 'fe80::1'],
+  ['192.0.2.1:5555', '192.0.2.1'],
+  ['[2001:db8::1]:443', '2001:db8::1'],
+  ['[2001:db8::1]', '2001:db8::1'],
+])('%s is the address %s', (text, address) => {
+  expect(normaliseAddress(text)).toBe(address);
+});
+
+const noAddresses = [
+  ['', ' ', 'unknown', '_hidden', '<script>', 'example.com', 'null', '192.0.2', '192.0.2.1.1', '256.0.0.1'],
+  ['0x7f.0.0.1', '010.0.0.1', '3221225985', '192.0.2.1/24', '192.0.2.1:', '192.0.2.1:x', '192.0.2.1 ', '[]:1'],
+  ['[<script>]:1', '2001:db8::1::', '2001:db8::g', 'fe80::1%<script>', '192.0.2.1\0', '1'.repeat(100_000)],
+].flat();
+
+test.each(noAddresses)('%j is not an IP address', (text) => {
+  expect(normaliseAddress(text)).toBeUndefined();
+});
+
+const { ranges } = parseRanges('loopback, 10.0.0.0/8,::ffff:172.16.0.0/108,fd00::/8, 2001:db8::5');
+
+test.each([
+  ['a peer that is not a trusted proxy', '192.0.2.1', '6.6.6.6', '192.0.2.1'],
+  ['a proxy that forwards nothing', '127.0.0.1', undefined, '127.0.0.1'],
+  ['a proxy that forwards an empty header', '127.0.0.1', '', '127.0.0.1'],
+  ['one proxy', '127.0.0.1', '192.0.2.1', '192.0.2.1'],
+  ['a proxy that listens on IPv6', '::ffff:127.0.0.1', '192.0.2.1', '192.0.2.1'],
+  ['a proxy with an IPv6 address', '2001:db8::5', '192.0.2.1', '192.0.2.1'],
+  ['two proxies', '127.0.0.1', '192.0.2.1, 10.0.0.2', '192.0.2.1'],
+  ['two proxies, the second written as IPv6', '127.0.0.1', '192.0.2.1, ::ffff:172.16.0.2', '192.0.2.1'],
+  ['a caller who wrote a header of its own', '127.0.0.1', '6.6.6.6, 192.0.2.1', '192.0.2.1'],
+  ['a caller within the ranges of the proxies', '127.0.0.1', '10.0.0.7', '10.0.0.7'],
+  ['a caller with a port', '127.0.0.1', '192.0.2.1:5555', '192.0.2.1'],
+  ['a proxy that forwards junk', '127.0.0.1', '<script>', '127.0.0.1'],
+  ['a proxy that forwards junk after an address chosen by the caller', '127.0.0.1', '6.6.6.6, unknown', '127.0.0.1'],
+  ['a second proxy that forwards junk', '127.0.0.1', '6.6.6.6, unknown, 10.0.0.2', '10.0.0.2'],
+  ['a chain that ends in a comma', '127.0.0.1', '6.6.6.6,', '127.0.0.1'],
+  ['a peer whose connection is closed', undefined, '6.6.6.6', '0.0.0.0'],
+])('the caller behind %s', (_what, peer, forwarded, address) => {
+  expect(callerAddress(peer, forwarded, ranges)).toBe(address);
+});
+
+test('without trusted proxies the forwarded header is ignored', () => {
+  expect(callerAddress('127.0.0.1', '6.6.6.6', [])).toBe('127.0.0.1');
+});
+
+test('start-up reports each invalid element of TRUST_PROXY on a line of its own', () => {
+  const faultsOf = (list: string): string[] => {
+    try {
+      parseConfig({ TRUST_PROXY: list });
+      return [];
+    } catch (error) {
+      return (error as ConfigError).faults.map((fault) => fault.replace(/ must be an IP address.*$/, ''));
+    }
+  };
+  expect(faultsOf('loopback, linklocal,uniquelocal,10.0.0.1,10.0.0.0/8,fd00::/8, ::1')).toEqual([]);
+  expect(faultsOf('')).toEqual([]);
+  for (const bad of [
+    'proxy',
+    'true',
+    '1',
+    '10.0.0.0/33',
+    '10.0.0.0/255.0.0.0',
+    '::/0',
+    '0.0.0.0/0',
+    'constructor',
+    ',',
+  ])
+    expect(faultsOf(`10.0.0.1,${bad}`)[0], bad).toBe('TRUST_PROXY: element 2');
+  expect(faultsOf('a,10.0.0.1,b')).toEqual(['TRUST_PROXY: element 1', 'TRUST_PROXY: element 3']);
+});

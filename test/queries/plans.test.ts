@@ -1,0 +1,346 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp, logger } from '../../src/app.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase } from '../../src/database/db.ts';
+import { generatePeople } from '../../src/demo/generate-people.ts';
+import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { startWorkers } from '../../src/jobs/workers.ts';
+import { settleBatch } from '../../src/queries/company-settlements.ts';
+import { fillNextBatch } from '../../src/queries/list-fills.ts';
+import { scopes } from '../../src/schemas/scopes.ts';
+import { writePeople } from '../catalog/people.ts';
+import { customerWith } from '../jobs/calls.ts';
+import { ended, startUnlock } from '../jobs/spending.ts';
+import { startVerify } from '../jobs/verifying.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import {
+  clientOf,
+  contactBody,
+  make,
+  opportunityBody,
+  productBody,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
+import { addBeginners, fillTenants, unequal } from '../setup/tenants.ts';
+import { readingsOf, watchPlans, type PlanWatch } from '../setup/watched-plans.ts';
+
+// Measures the rows that every call and job reads, with 245,000 contacts of 20 unequal customers, and for a customer
+// added after the last `analyze`, for whom the planner expects no rows.
+
+const rules = Array.from({ length: 13 }, (_, i) => [
+  { field: 'location_country', operator: 'equals', value: 'DE' },
+  { field: 'company.industry', operator: 'contains', value: `industry ${i}` },
+  { field: 'score', operator: 'greater_than', value: '50', logic_operator: 'OR' },
+]);
+
+/** Ids of records of one customer. */
+type Ids = Record<'contact' | 'company' | 'list' | 'product' | 'opportunity' | 'pipeline' | 'job', string>;
+
+type Call = (customer: TestCustomer, ids: Ids) => Promise<Answer>;
+
+/**
+ * Every call with an API key, and the maximum number of table rows that it may read. Calls that process all of
+ * something are not listed.
+ */
+const calls: [string, number, Call][] = [
+  ['the summary', 100, (one) => one.get('/customer/summary')],
+  ['the users', 100, (one) => one.get('/customer/users')],
+  ['a page of contacts', 200, (one) => one.post('/contacts/list', {})],
+  ['the number of contacts', 100, (one) => one.post('/contacts/metadata', {})],
+  ['contacts by e-mail', 100, (one) => one.post('/contacts/list', { filters: { work_email: '7@example.com' } })],
+  ['a page of a list', 1_000, (one, { list }) => one.post('/contacts/list', { filters: { list_id: list } })],
+  ['the number in a list', 100, (one, { list }) => one.post('/contacts/metadata', { filters: { list_id: list } })],
+  ['contacts by time of change', 200, (one) => one.post('/contacts/list', { order_by: { updated_at: 'DESC' } })],
+  ['contacts by name', 200, (one) => one.post('/contacts/list', { order_by: { last_name: 'ASC' } })],
+  ['a contact', 50, (one, { contact }) => one.get(`/contacts/${contact}`)],
+  [
+    'a new contact',
+    200,
+    (one, { list, company }) => one.post('/contacts', contactBody({ list_ids: [list], company: { id: company } })),
+  ],
+  [
+    'a new contact of a named company',
+    200,
+    (one) => one.post('/contacts', contactBody({ company: { name: 'Company 7' } })),
+  ],
+  ['a change of a contact', 200, (one, { contact }) => one.patch(`/contacts/${contact}`, { job_title: 'Countess' })],
+  [
+    'other lists of a contact',
+    200,
+    (one, { contact, list }) => one.patch(`/contacts/${contact}`, { list_ids: [list] }),
+  ],
+  ['a page of companies', 200, (one) => one.post('/company/list', {})],
+  ['the number of companies', 100, (one) => one.post('/company/metadata', {})],
+  ['a company', 50, (one, { company }) => one.get(`/company/${company}`)],
+  ['a new company', 100, (one) => one.post('/company', { type: 'customer', company_name: 'New' })],
+  ['a new name of a company', 500, (one, { company }) => one.patch(`/company/${company}`, { company_name: 'Renamed' })],
+  ['a page of lists', 2_000, (one) => one.post('/list-contact/list', {})],
+  ['a list', 100, (one, { list }) => one.get(`/list-contact/${list}`)],
+  ['a new list', 100, (one) => one.post('/list-contact', { name: 'New' })],
+  ['a new name of a list', 100, (one, { list }) => one.patch(`/list-contact/${list}`, { name: 'Renamed' })],
+  [
+    'a further member',
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+  [
+    'a member less',
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+  ['a page of products', 2_000, (one) => one.post('/products/list', {})],
+  ['a product', 50, (one, { product }) => one.get(`/products/${product}`)],
+  ['a new product', 50, (one) => one.post('/products', productBody())],
+  ['a new price', 50, (one, { product }) => one.patch(`/products/${product}`, { price: 2 })],
+  ['a page of opportunities', 500, (one) => one.post('/opportunities/list', {})],
+  ['an opportunity', 50, (one, { opportunity }) => one.get(`/opportunities/${opportunity}`)],
+  [
+    'a new opportunity',
+    200,
+    async (one, { product, contact, company }) =>
+      one.post(
+        '/opportunities',
+        await opportunityBody(one, {
+          products: [{ id: product, price: 1, quantity: 1 }],
+          contacts_ids: [contact],
+          company_id: company,
+        }),
+      ),
+  ],
+  [
+    'other lines of an opportunity',
+    200,
+    (one, { opportunity, product }) =>
+      one.patch(`/opportunities/${opportunity}`, { products: { update: [{ id: product, quantity: 2 }] } }),
+  ],
+  ['the pipelines', 50, (one) => one.get('/pipelines')],
+  ['a pipeline', 50, (one, { pipeline }) => one.get(`/pipelines/${pipeline}`)],
+  ['the credits', 50, (one) => one.get('/customer/credits')],
+  ['a page of the ledger', 100, (one) => one.post('/customer/credits/ledger', {})],
+  ['a page of jobs', 2_000, (one) => one.post('/service-handler/list', {})],
+  ['a page of unfinished jobs', 2_000, (one) => one.post('/service-handler/list', { filters: { status: 'PENDING' } })],
+  ['a job', 50, (one, { job }) => one.get(`/service-handler/${job}`)],
+  ["a page of a job's results", 100, (one, { job }) => one.post(`/service-handler/${job}/results`, {})],
+  [
+    'the start of a job',
+    200,
+    (one, { contact }) => one.post('/service-handler/unlock-selected-contacts', { ids: [contact] }),
+  ],
+  ['the end of an opportunity', 200, (one, { opportunity }) => one.delete(`/opportunities/${opportunity}`)],
+  ['the end of a contact', 200, (one, { contact }) => one.delete(`/contacts/${contact}`)],
+  ['the end of a company', 500, (one, { company }) => one.delete(`/company/${company}`)],
+  ['the end of a product', 50, (one, { product }) => one.delete(`/products/${product}`)],
+];
+
+/** Number of contacts of the customer added last. */
+const newcomerSize = 12_000;
+/** Tables whose rows were added after the last `analyze`. */
+const grown = ['contacts', 'companies', 'list_members', 'opportunities', 'products', 'jobs', 'job_results', 'unlocks'];
+/**
+ * Pages are planned for the customer, and may go through all they have added in the minute or so since statistics were
+ * taken, for each row of the page.
+ */
+const mostOfPage = 25 * newcomerSize;
+const isPage = (name: string): boolean => /^(a page of|contacts by) /.test(name);
+
+let testApp: TestApp;
+let watch: PlanWatch;
+let app: FastifyInstance;
+let context: Pick<TestApp, 'config' | 'db' | 'catalog'>;
+let close: () => Promise<void>;
+const customers: Record<'settled' | 'newcomers', TestCustomer[]> = { settled: [], newcomers: [] };
+/** Those with rows of every customer: the queue's own, and that of the tiers, are short. */
+let tables: Set<string>;
+
+beforeAll(async () => {
+  testApp = await startApp();
+  const made: TestCustomer[] = [];
+  for (let i = 0; i < 20; i += 1) made.push(await testApp.customer());
+  for (const [i, rule] of rules.entries()) await made[0]!.post('/list-contact', { name: `Rules ${i}`, rules: rule });
+  await addBeginners(testApp.owner);
+  await fillTenants(testApp.owner, unequal(made.map(({ id }) => id)));
+  await testApp.owner`vacuum analyze`;
+  for (const table of grown) await testApp.owner`alter table ${testApp.owner(table)} set (autovacuum_enabled = off)`;
+  customers.settled = [made[0]!, made[3]!, made[19]!];
+  const newcomer = await testApp.customer();
+  await fillTenants(testApp.owner, [{ id: newcomer.id, size: newcomerSize }]);
+  customers.newcomers = [newcomer];
+  const rows = await testApp.owner<{ name: string }[]>`
+    select table_name as name
+    from information_schema.columns
+    where table_schema = 'public' and column_name = 'customer_id'`;
+  tables = new Set(['customers', ...rows.map(({ name }) => name)]);
+
+  watch = await watchPlans(testApp.url);
+  const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', DATABASE_URL: watch.url });
+  const db = openDatabase(config, watch.url);
+  const catalog = openCatalog(config, db);
+  context = { config, db, catalog };
+  app = buildApp(context);
+  await app.ready();
+  close = async () => {
+    await app.close();
+    await catalog.close();
+    await db.close();
+    await watch.close();
+  };
+}, 300_000);
+afterAll(() => close());
+
+/** Some records of a customer, from the middle of what they have. */
+async function idsOf({ id }: TestCustomer): Promise<Ids> {
+  const [ids] = await testApp.owner<[Ids]>`
+    select
+      (select id from contacts where customer_id = ${id} offset 500 limit 1) as contact,
+      (select id from companies where customer_id = ${id} offset 50 limit 1) as company,
+      (select id from lists where customer_id = ${id} and name in ('Large', 'Renamed') limit 1) as list,
+      line.product_id as product,
+      line.opportunity_id as opportunity,
+      (select id from pipelines where customer_id = ${id} limit 1) as pipeline,
+      (select id from jobs where customer_id = ${id} and type = 'unlock_contacts' offset 10 limit 1) as job
+    from opportunity_lines line
+    join products p on p.customer_id = line.customer_id and p.id = line.product_id
+    where line.customer_id = ${id} and p.deleted_at is null
+    limit 1`;
+  return ids;
+}
+
+/** Now and then the keys used since are noted, all at once: that is no call's. */
+const byTheClock = 'set last_used_at';
+
+/** Holds what was run since the last look to plans. */
+function expectPlans(most: number): void {
+  const plans = watch.take().filter(({ text }) => !text.includes(byTheClock));
+  expect(plans.length).toBeGreaterThan(1); // the key's look-up, and what was asked
+  for (const { text, plan } of plans) {
+    const { sequential, rows } = readingsOf(plan);
+    expect(
+      sequential.filter((table) => tables.has(table)),
+      text,
+    ).toEqual([]);
+    expect(rows, text).toBeLessThanOrEqual(most);
+  }
+}
+
+describe.each(['settled', 'newcomers'] as const)('of %s', (who) => {
+  test.each(calls)('%s reads few rows and does no full table scan', async (name, few, call) => {
+    const most = who === 'newcomers' && isPage(name) ? mostOfPage : few;
+    for (const { id, adminId } of customers[who]) {
+      const customer = await clientOf(app, id, adminId, [...scopes]);
+      const ids = await idsOf(customer);
+      watch.take();
+      const { status } = await call(customer, ids);
+      expect(status).toBeLessThan(300);
+      expectPlans(most);
+    }
+  });
+});
+
+/** Number of contacts of a large company. */
+const large = 3_000;
+
+/** What is asked while a large company is settled, and the most rows that it may look at: those of the company's contacts. */
+const meanwhile: [number, Call][] = [
+  [6 * large, (one) => one.post('/list-contact/list', {})],
+  [6 * large, (one, { list }) => one.get(`/list-contact/${list}`)],
+  [6 * large, (one, { list }) => one.post('/contacts/metadata', { filters: { list_id: list } })],
+  [6 * large, (one, { list }) => one.post('/contacts/list', { filters: { list_id: list } })],
+  [6 * large, (one, { company }) => one.post('/contacts/metadata', { filters: { company_id: company } })],
+  [50, (one, { contact }) => one.get(`/contacts/${contact}`)],
+  [300, (one, { contact }) => one.patch(`/contacts/${contact}`, { job_title: 'Countess' })],
+  [
+    200,
+    (one, { list, contact }) =>
+      one.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] }),
+  ],
+];
+
+/** Makes a company of so many contacts of the customer, and a list of those whose company is of an industry. */
+async function makeLarge(customer: TestCustomer): Promise<Ids> {
+  const company = await make(customer, '/company', { type: 'customer', company_name: 'Large' });
+  await testApp.owner`
+    update contacts
+    set company_id = ${company}
+    where customer_id = ${customer.id}
+      and id in (select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit ${large})`;
+  const rule = { field: 'company.industry', operator: 'contains', value: 'industry 1' };
+  const list = (await customer.post('/list-contact', { name: 'By industry', rules: [rule] })).body.id;
+  await fill(customer.id);
+  const [contact] = await testApp.owner<{ id: string }[]>`
+    select id from contacts where customer_id = ${customer.id} and company_id = ${company} limit 1`;
+  return { ...(await idsOf(customer)), company, list, contact: contact!.id };
+}
+
+async function fill(customerId: string): Promise<void> {
+  while ((await context.db.transaction((sql) => fillNextBatch(sql, customerId))) === 'more');
+}
+
+test.each(['settled', 'newcomers'] as const)(
+  'changing, deleting and settling a large company of %s reads only its contacts',
+  async (who) => {
+    const { id, adminId } = customers[who][0]!;
+    const customer = await clientOf(app, id, adminId, [...scopes]);
+    const ids = await makeLarge(customer);
+    const ask = async (most: number, call: Call) => {
+      watch.take();
+      expect((await call(customer, ids)).status).toBeLessThan(300);
+      expectPlans(most);
+    };
+    await ask(2_000, (one, { company }) => one.patch(`/company/${company}`, { industry: 'Industry 1' }));
+    for (const [most, call] of meanwhile) await ask(most, call);
+    await ask(2_000, (one, { company }) => one.delete(`/company/${company}`));
+    for (const [most, call] of meanwhile) await ask(most, call);
+    watch.take();
+    const size = 250;
+    for (let outcome = 'more'; outcome !== 'done';) {
+      outcome = await context.db.transaction((sql) => settleBatch(sql, id, size));
+      expectPlans((2 * rules.length + 20) * size);
+    }
+  },
+);
+
+test("a new customer's job with many prospects reads few rows per statement", async () => {
+  const { catalog, db, config } = context;
+  const people = 2_000;
+  await catalog.prepare();
+  await writePeople(catalog, generatePeople(people, 1));
+  await catalog.finish();
+  await testApp.owner`vacuum analyze prospects`;
+  const { id, adminId } = await customerWith(testApp, { subscription: people });
+  const customer = await clientOf(app, id, adminId, [...scopes]);
+  const workers = await startWorkers(
+    { config, db, catalog, log: logger(config), url: testApp.url },
+    // Without what the clock starts: the sweep goes through the waiting jobs of all customers.
+    { unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 2 } },
+  );
+  watch.take();
+  const job = await startUnlock(customer, { total_records: people, sync_crm: true });
+  expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: people });
+  await workers.stop();
+  expectPlans(5 * people);
+});
+
+test("a new customer's job with many e-mail addresses reads few rows per statement", async () => {
+  const { catalog, db, config } = context;
+  const addresses = 1_000;
+  const { id, adminId } = await customerWith(testApp, { verification: addresses });
+  const customer = await clientOf(app, id, adminId, [...scopes]);
+  const workers = await startWorkers(
+    { config, db, catalog, log: logger(config), url: testApp.url },
+    { verify: { handle: takeTurn('verify', jobBatches), atOnce: 2 } },
+  );
+  watch.take();
+  const job = await startVerify(
+    customer,
+    Array.from({ length: addresses }, (_, i) => `no address ${i}`),
+  );
+  expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: addresses });
+  await workers.stop();
+  expectPlans(5 * addresses);
+});

@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { makeUser } from '../setup/factories.ts';
+
+const { fastify: app, owner, customer } = await startApp();
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+describe('GET /customer/summary', () => {
+  test('shows the initial state of a new customer', async () => {
+    const { id, get } = await customer();
+    const answer = await get('/customer/summary');
+    expect(answer.status).toBe(200);
+    expect(answer.body).toEqual({
+      customer: { id, business_name: expect.stringMatching(/^Customer-/), status: 'OK', country: null, city: null },
+      users_count: 1,
+      subscription: {
+        id: expect.stringMatching(uuid),
+        status: 'active',
+        balance: 0,
+        price: '0.00',
+        periodicity: 'monthly',
+        currency: 'usd',
+        tier: { id: expect.stringMatching(uuid), title: 'Free', tier: 0, is_free: true, price: '0.00' },
+        active_seats: 1,
+      },
+    });
+  });
+
+  test('counts all users, and the ones not deactivated as seats', async () => {
+    const { id, get } = await customer();
+    const userId = await makeUser(app, id);
+    await makeUser(app, id);
+    await owner`update users set active = false where id = ${userId}`;
+    const { body } = await get('/customer/summary');
+    expect([body.users_count, body.subscription.active_seats]).toEqual([3, 2]);
+  });
+
+  test('writes prices as text with two decimals, and the currency in lower case', async () => {
+    const { id, get } = await customer();
+    await owner`update subscriptions set price = 1249.5, currency = 'EUR' where customer_id = ${id}`;
+    const { subscription } = (await get('/customer/summary')).body;
+    expect([subscription.price, subscription.currency]).toEqual(['1249.50', 'eur']);
+  });
+
+  test("shows the customer's location, if known", async () => {
+    const { id, get } = await customer();
+    await owner`update customers set country = 'GB', city = 'Bristol' where id = ${id}`;
+    expect((await get('/customer/summary')).body.customer).toMatchObject({ country: 'GB', city: 'Bristol' });
+  });
+});
+
+describe('GET /customer/users', () => {
+  test("lists only the customer's users, newest first, without secrets", async () => {
+    const [mine, theirs] = [await customer(), await customer()];
+    const member = await makeUser(app, mine.id, 'member');
+    await owner`update users set active = false where id = ${member}`;
+    const answer = await mine.get('/customer/users');
+    expect(answer.status).toBe(200);
+    expect(answer.body).toEqual([
+      { id: member, name: 'User', email: expect.stringContaining('@'), role: 'member', active: false },
+      { id: mine.adminId, name: 'Admin', email: expect.stringContaining('@'), role: 'admin', active: true },
+    ]);
+    expect(JSON.stringify(answer.body)).not.toContain(theirs.adminId);
+  });
+});
