@@ -156,7 +156,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     const report = await runImport(app, people);
     expect(report.people).toBe(40);
     await answersAgain();
-    const aside = /is named (\S+) now/.exec(report.notes.join())![1]!;
+    const aside = /It was renamed to (\S+)/.exec(report.notes.join())![1]!;
     onTestFinished(async () => void (await ask('DELETE', aside)));
     expect(await ask('GET', `${aside}/_doc/1`)).toMatchObject({ _source: { note: 'of somebody' } });
   });
