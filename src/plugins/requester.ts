@@ -32,7 +32,7 @@ export default fp(
   async (app) => {
     const { REQUEST_TIMEOUT_MS, DATABASE_QUEUE_MS } = app.config;
     const inFlight = new FairSlots(Infinity);
-    app.decorate('inHand', inFlight);
+    app.decorate('inFlight', inFlight);
     app.decorateRequest('requester');
     app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
       if (this.requester.signal!.aborted) return; // no longer in flight

@@ -60,10 +60,13 @@ export async function startMailServers(names: NameServer): Promise<MailServers> 
 
 /** Milliseconds by which the mail server may see a request after its worker was killed. */
 const lateness = 2_000;
+/** Milliseconds that a worker holds a check at most before its result is stored: the limit for one address, and some. */
+const longestHeld = 35_000;
 
 /**
  * Returns the mailboxes that were checked more often than there are jobs with them, without a killed worker as the
- * reason. Each further check needs a kill between itself and the check before.
+ * reason. A kill loses all checks that workers hold, several of one mailbox if several jobs contain it. Each of them may
+ * be repeated.
  * @param kills times at which workers were killed, in milliseconds
  */
 export async function askedTooOften(owner: postgres.Sql, asked: Asked[], kills: number[]): Promise<object[]> {
@@ -74,12 +77,14 @@ export async function askedTooOften(owner: postgres.Sql, asked: Asked[], kills: 
     where j.type in ('verify_email', 'verify_list')
     group by 1`;
   const jobsOf = new Map(rows.map(({ mailbox, jobs }) => [mailbox, jobs]));
-  const excused = (from: number, to: number) => kills.some((at) => at >= from - lateness && at <= to);
+  const isLost = (at: number, last: number) =>
+    kills.some((kill) => kill >= at - lateness && kill <= Math.min(last, at + longestHeld));
   return [...Map.groupBy(asked, ({ mailbox }) => mailbox)].flatMap(([mailbox, times]) => {
     const jobs = jobsOf.get(mailbox);
     // An invented mailbox, used to find out whether a domain accepts any recipient.
     if (jobs === undefined) return [];
-    const excuses = times.slice(1).filter(({ at }, i) => excused(times[i]!.at, at)).length;
+    const last = times.at(-1)!.at;
+    const excuses = times.slice(0, -1).filter(({ at }) => isLost(at, last)).length;
     return times.length > jobs + excuses ? [{ mailbox, jobs, times: times.map(({ at }) => at) }] : [];
   });
 }

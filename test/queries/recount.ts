@@ -73,7 +73,15 @@ export interface Recount {
   companies: { kept: number; real: number };
   /** Names of stored counts whose list does not exist. */
   orphans: string[];
-  lists: { id: string; isFilling: boolean; kept: number; members: string[]; shouldBe: string[]; wrong: string[] }[];
+  lists: {
+    id: string;
+    isFilling: boolean;
+    isDeleted: boolean;
+    kept: number;
+    members: string[];
+    shouldBe: string[];
+    wrong: string[];
+  }[];
 }
 
 /** Recounts a customer's records and memberships in one snapshot. */
@@ -85,18 +93,22 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
     const kept = new Map(counters.map(({ counted, records }) => [counted, records]));
     const [companies] = await sql<{ real: number }[]>`
       select count(*)::integer as real from companies where customer_id = ${customerId} and deleted_at is null`;
-    const lists = await sql<{ id: string; rules: PlainRule[]; filling: boolean }[]>`
-      select id, rules, fill_version is not null as filling from lists where customer_id = ${customerId}`;
+    const lists = await sql<{ id: string; rules: PlainRule[]; filling: boolean; deleted: boolean }[]>`
+      select id, rules, fill_version is not null as filling, deleted_at is not null as deleted from lists where customer_id = ${customerId}`;
     const members = await sql<{ list_id: string; contact_id: string; by_hand: boolean; by_rule: boolean }[]>`
       select list_id, contact_id, by_hand, by_rule from list_members where customer_id = ${customerId}`;
+    const copied = await sql<{ list_id: string; contact_id: string }[]>`
+      select list_id, unnest(contact_ids) as contact_id from copied_members where customer_id = ${customerId}`;
+    const existing = new Set(contacts.map(({ id }) => id));
     const known = new Set(['contacts', 'companies', ...lists.map(({ id }) => id)]);
     return {
       contacts: { kept: kept.get('contacts') ?? 0, real: contacts.length },
       companies: { kept: kept.get('companies') ?? 0, real: companies!.real },
       orphans: [...kept.keys()].filter((counted) => !known.has(counted)),
-      lists: lists.map(({ id, rules, filling }) => {
+      lists: lists.map(({ id, rules, filling, deleted }) => {
         const rows = members.filter(({ list_id }) => list_id === id);
         const byHand = new Set(rows.filter((row) => row.by_hand).map(({ contact_id }) => contact_id));
+        for (const one of copied) if (one.list_id === id && existing.has(one.contact_id)) byHand.add(one.contact_id);
         const byRule = new Set(rows.filter((row) => row.by_rule).map(({ contact_id }) => contact_id));
         const matching = new Set(
           contacts.filter((contact) => matchesRules(contact, rules)).map((contact) => contact.id),
@@ -104,6 +116,7 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
         return {
           id,
           isFilling: filling,
+          isDeleted: deleted,
           kept: kept.get(id) ?? 0,
           members: rows.map(({ contact_id }) => contact_id).toSorted(),
           shouldBe: [...byHand.union(matching)].toSorted(),
