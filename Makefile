@@ -36,7 +36,8 @@ clean: ## remove what was installed and the demo's data
 # npm ci only when the lock file changed; the stamp is what npm itself writes.
 node_modules: node_modules/.package-lock.json
 node_modules/.package-lock.json: package-lock.json
-	npm ci
+	@# npm of an older Node warns of each package that needs a newer one; they run on the Node that it installs.
+	npm ci --loglevel=error --no-audit --no-fund
 	@touch $@
 
 help: ## show this

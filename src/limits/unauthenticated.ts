@@ -32,7 +32,7 @@ export class UnauthenticatedLimit {
     if (!this.#limit) return;
     const name = addressGroup(address);
     const use = await this.#limit.count(name);
-    if (use.used >= this.#limit.quota) this.#known.set(name, true, { ttl: use.msLeft });
+    if (use.used >= this.#limit.quota) this.#known.set(name, true, { ttl: Math.max(1, use.msLeft) });
     refuseIfPast([use]);
   }
 
