@@ -97,6 +97,8 @@ class Source {
       const limit = room + work.size;
       const inputs = await this.#read(full, limit);
       begun = work.begin(inputs, room);
+      // The time to start emails can end during the read. Then nothing was started, and nothing would be next time.
+      if (work.capacity === 0) return false;
       if (inputs.length === 0 && full.length === 0) return work.size === 0;
       if (inputs.length < limit && begun < room) {
         this.#rest = work.fullDomains;

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
+import { DomainError } from '../../src/errors.ts';
 import { withImportLock } from '../../src/catalog/import/import-lock.ts';
 import { retryingDatabase } from '../../src/database/retrying-database.ts';
 import { unavailable } from '../../src/errors.ts';
@@ -53,4 +54,22 @@ test('an import lock lost with its connection is taken again, and is exclusive w
     await expect(withImportLock(app.db, async () => undefined)).rejects.toMatchObject({ code: 'conflict' });
   });
   await withImportLock(app.db, async () => undefined);
+});
+
+test('an import lock that cannot be taken again rejects the work that waits for it, and all later checks', async () => {
+  let transactions = 0;
+  const transaction: typeof app.db.transaction = async (work) => {
+    transactions += 1;
+    if (transactions > 1) throw new DomainError('unavailable', 'refused');
+    return app.db.transaction(work);
+  };
+  const working = withImportLock({ ...app.db, transaction }, async (stillHeld) => {
+    await cutAll();
+    // By then the heartbeat has noticed the loss, and the second transaction was refused.
+    await sleep(2_500);
+    await expect(stillHeld()).rejects.toMatchObject({ code: 'unavailable' });
+    await stillHeld();
+  });
+  await expect(working).rejects.toMatchObject({ code: 'unavailable' });
+  expect(transactions).toBe(2);
 });

@@ -4,6 +4,7 @@ import { openDatabase } from '../../src/database/db.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
 import { retryJob } from '../../src/jobs/retry-job.ts';
 import { verifyEmails } from '../../src/jobs/verify-emails.ts';
+import { leaseJob } from '../../src/queries/job-leases.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
@@ -11,7 +12,7 @@ import { startMailServer } from '../setup/mail-server.ts';
 import { startNameServer } from '../setup/name-server.ts';
 import { customerWith, read } from './calls.ts';
 import { expectSettled, startVerify } from './verifying.ts';
-import { contextOf, verifyTurn, waitingMessages } from './working.ts';
+import { begin, contextOf, verifyTurn, waitingMessages } from './working.ts';
 
 /** Time limit of one step on a busy machine, in milliseconds. */
 const patience = { timeout: 20_000 };
@@ -205,4 +206,23 @@ test('a turn that has lost its lease writes no results and no contacts', async (
   await turn;
   expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 0, credits: { charged: 0 } });
   expect(await statusOf(contact)).toBe('unverified');
+});
+
+test('a batch whose time ends while it reads emails ends too', async () => {
+  const job = await begin(app, customer, 400);
+  const turns = { queue: 'verify', types: ['verify_email'] } as const;
+  const leased = await app.db.transaction((sql) => leaseJob(sql, customer.id, turns));
+  expect(leased!.id).toBe(job);
+  const ended = new AbortController();
+  let reads = 0;
+  const lookup: JobContext['db']['lookup'] = async (work) => {
+    const rows = await app.db.lookup(work);
+    // The first look-up reads the duplicates, the second the emails.
+    reads += 1;
+    if (reads === 2) ended.abort();
+    return rows;
+  };
+  const context = { ...contextOf(app), db: { ...app.db, lookup } };
+  await verifyEmails(context, leased!, ended.signal, () => undefined);
+  expect(reads).toBe(2);
 });

@@ -77,7 +77,9 @@ class ImportLock {
         return;
       } catch (error) {
         if (this.#released.signal.aborted) return;
-        if (!isRegained || !isUnavailable(error)) this.#held.reject(error);
+        if (isRegained && isUnavailable(error)) continue;
+        this.#fail(error);
+        return;
       }
     }
   }
@@ -98,6 +100,13 @@ class ImportLock {
     this.#wasHeld = true;
     holding.resolve();
     return holding;
+  }
+
+  /** Rejects for all callers of `held`, those that wait and those that come later. */
+  #fail(error: unknown): void {
+    this.#held.reject(error);
+    this.#held = pending();
+    this.#held.reject(error);
   }
 
   /** Marks the lock as not held. Callers of `held` wait from now on until the lock is taken again. */

@@ -18,7 +18,7 @@ const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
  * Converts an imported record to a prospect. A missing, null or empty field gets its empty value: `""`, null, `[]` or a
  * default. Unknown fields are ignored. Texts are trimmed.
  * @param importedAt used if `date_verified` is missing
- * @throws BadRecord if the record is invalid
+ * @throws InvalidRecord if the record is invalid
  */
 export function parsePerson(given: ImportedFields, importedAt: string): Prospect {
   const work_email = text(given, 'work_email', maxLength.email);
