@@ -1,7 +1,11 @@
-/** Actions to run after commit, keyed by the transaction's connection object. Each transaction has its own object. */
+/** The actions to run after each transaction's commit. The key is the transaction's own connection object. */
 const actions = new WeakMap<object, (() => void)[]>();
 
-/** Registers an action to run once the transaction has committed. A rollback discards it. The action must not throw. */
+/**
+ * Registers an action to run once a transaction has committed. A rollback discards the action.
+ * @param sql the transaction
+ * @param action must not throw
+ */
 export function afterCommit(sql: object, action: () => void): void {
   const own = actions.get(sql);
   if (own) own.push(action);

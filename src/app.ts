@@ -44,8 +44,8 @@ import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
 /**
- * Builds the HTTP service from its plugins and routes. It does not listen yet, and closing it does not close the given
- * services.
+ * Builds the HTTP service from its plugins and routes. The result does not listen on a port yet. Closing it does not
+ * close the given services (database, catalog).
  */
 export function buildApp(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
@@ -91,7 +91,8 @@ export function buildApp(given: Services): FastifyInstance {
 }
 
 /**
- * Builds the HTTP service for operators, with its own port: health and metrics of this process. It does not listen yet.
+ * Builds the HTTP service for operators: health and metrics of this process. It gets a port of its own. The result does
+ * not listen yet.
  */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
@@ -132,8 +133,8 @@ function options(config: Config) {
 }
 
 /**
- * Creates the service's logger. It writes to stderr, because stdout is for a command's result. Secrets have types that
- * print themselves redacted; errors are reduced to properties that are safe to log.
+ * Creates the service's logger. It writes to stderr, because stdout is for a command's result. The log contains no
+ * secrets: keys and passwords print as `[redacted]`, and of an error only safe properties are logged.
  */
 export function logger(config: Config): FastifyBaseLogger {
   return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());

@@ -1,9 +1,9 @@
 /**
- * Batches the look-ups of one event loop round into one query. A look-up that arrives while a query is running waits
- * for the next one, so it never returns data read before it was made.
+ * Returns a function that looks up a record by key. Calls made in one round of the event loop share one query. A call
+ * never joins a query that has already started, so it never gets older data than at its own start.
  * @param keyOf returns a text that identifies a key
- * @param load finds the records of the given distinct keys; keys without a record are skipped
- * @param keyOfFound returns the key that a found record belongs to
+ * @param load loads the records of the given distinct keys; it leaves out keys that have no record
+ * @param keyOfFound returns the key of a loaded record
  */
 export function batchLookups<K, V>(
   keyOf: (key: K) => string,

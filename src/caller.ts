@@ -3,8 +3,8 @@ import type { Role } from './schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
 /**
- * The authenticated sender of a request, known before its body is read. The request may access only the data of
- * `customerId`.
+ * The authenticated sender of a request. It is known before the request's body is read. The request may access only the
+ * data of `customerId`.
  */
 export type Caller = KeyCaller | SessionCaller;
 
@@ -33,9 +33,9 @@ declare module 'fastify' {
     /** The authenticated caller. Set on every route that is not public. */
     caller: Caller;
     /**
-     * The caller's IP address, validated and normalised (src/network/ip-addresses.ts): the peer's address, or the one that a
-     * trusted proxy (`TRUST_PROXY`) forwarded. Use it instead of Fastify's `request.ip`, which does not know our
-     * proxies. An IPv6 caller has a whole /64 of addresses: count by that prefix, not by address.
+     * The caller's IP address, validated and normalised. It is the address of the connection, or the one that a trusted
+     * proxy (`TRUST_PROXY`) forwarded. Use it instead of Fastify's `request.ip`, which does not know our proxies. To
+     * count requests, use the /64 prefix of an IPv6 address, because one caller has a whole /64 of addresses.
      */
     address: string;
   }

@@ -22,7 +22,8 @@ async function report(error: unknown): Promise<void> {
 }
 
 /**
- * The first error while writing to stdout or stderr. EPIPE does not count: a reader may close the pipe early (`… | head`).
+ * The first error while writing to stdout or stderr. EPIPE is ignored: the reader may close the pipe early (`… |
+ * head`).
  */
 let lostOutput: Error | undefined;
 

@@ -20,7 +20,10 @@ const perMinute = (description: string, value: number) =>
   });
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 
-/** All environment variables of the service with type, default and meaning. README's table is generated from it. */
+/**
+ * All environment variables of the service, with type, default and meaning. The table in the README is generated from
+ * this schema.
+ */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
@@ -243,13 +246,16 @@ export function parseConfig(environment: Record<string, string | undefined>): Co
 }
 
 /**
- * Returns the number if the schema expects an integer and the text is a whole number in digits. `1.5`, `1e3` and `0x10`
- * stay text, and the schema then rejects them.
+ * Converts the text of an environment variable to a number if its schema expects an integer. Only whole numbers in
+ * digits are converted. `1.5`, `1e3` and `0x10` stay text, so the schema rejects them.
  */
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/** Additional checks of variables, which a schema cannot express. Each returns one message per fault, without the value. */
+/**
+ * Checks of environment variables that a schema cannot express. Each check returns one message per fault. A message
+ * never contains the variable's value.
+ */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,
@@ -264,15 +270,16 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Returns a message for each invalid element of a comma-separated list. The message shows the element's position, not
- * its value.
+ * Returns a message for each invalid element of a comma-separated list. The message gives the element's position,
+ * because its value may be secret.
+ * @param expected what an element must be, e.g. `an IP address`
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
 /**
- * Checks a database URL. Special characters in the password must be written as %XX. It may name several hosts,
- * separated by commas.
+ * Returns the faults of a database URL. Special characters in the password must be written as %XX. The URL may name
+ * several hosts, separated by commas.
  */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
@@ -293,7 +300,10 @@ function isPercentEncoded(url: string): boolean {
   }
 }
 
-/** Returns true for `scheme://host[:port]` exactly as browsers send it. Any other form would never match. */
+/**
+ * Returns true for an origin `scheme://host[:port]` exactly as browsers send it. An origin in any other form would
+ * never equal a browser's.
+ */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text)
     ? URL.canParse(text) && new URL(text).origin === text
@@ -304,14 +314,22 @@ const isServerAddress = (text: string): boolean => {
   return isIP(bracketed ?? plain ?? text) > 0;
 };
 
-/** Returns the configuration of this process. Only this function and `environmentWithout` read `process.env`. */
+/**
+ * Reads the configuration of this process from the environment. Apart from `environmentWithout`, no other function
+ * reads `process.env`.
+ */
 export const readConfig = (): Config => parseConfig(process.env);
 
-/** Returns this process's environment for a child process, without the variables whose names match the pattern. */
+/**
+ * Returns the environment for a child process: this process's variables, except those whose names match the pattern.
+ */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
-/** Returns a message that says which values a variable allows, from its schema. */
+/**
+ * Returns a message that says which values an environment variable allows.
+ * @param schema the schema of the variable
+ */
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
   if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;

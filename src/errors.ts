@@ -4,7 +4,7 @@ export interface Fault {
   message: string;
 }
 
-/** Error codes of the API contract. Only the error handler maps them to HTTP statuses. */
+/** Error codes of the public API. The error handler maps each code to an HTTP status. */
 export type ErrorCode =
   | 'validation_failed'
   | 'unauthorized'
@@ -20,11 +20,11 @@ export type ErrorCode =
   | 'rate_limited'
   | 'unavailable';
 
-/** An error whose message is public. Every other error becomes an anonymous `internal_error`. */
+/** An error whose message the caller may see. For any other error the response says only `internal_error`. */
 export class DomainError extends Error {
   readonly code: ErrorCode;
   readonly faults: Fault[];
-  /** Seconds until a retry makes sense. Set only with `unavailable` and `rate_limited`. */
+  /** Seconds after which the caller should retry. Set only with `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
 
   constructor(code: ErrorCode, message: string, more: { faults?: Fault[]; retryAfter?: number; cause?: unknown } = {}) {
@@ -36,12 +36,15 @@ export class DomainError extends Error {
   }
 }
 
-/** Maximum number of faults in an error answer. Validation stops one fault later, which shows that there are more. */
+/**
+ * Maximum number of faults in an error response. Validation stops after one fault more, which shows that there are
+ * more.
+ */
 export const maxFaults = 100;
 
 /**
  * Creates the error for a request with invalid values.
- * @param faults every invalid value, or `maxFaults` + 1 of them
+ * @param faults all invalid values; the first `maxFaults` + 1 are enough
  */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
@@ -54,58 +57,63 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Creates the error for a record that this customer does not have. Unknown ids and ids of other customers get the same
- * error, so it reveals nothing about others.
+ * Creates the error for a record that this customer does not have. The error is the same for an unknown id and for
+ * another customer's id, so it reveals nothing about other customers.
  * @param noun the kind of record, e.g. `contact`
- * @param paths JSON pointers of the ids, if they stood in the body
+ * @param paths JSON pointers to the ids in the request body, if they were there
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
     ? missingReferences(paths.map((path) => ({ noun, path })))
     : new DomainError('not_found', `No such ${noun}`);
 
-/** Creates the error for references in a body to records that do not exist. Its message names each kind of record. */
+/**
+ * Creates the error for ids in a request body that belong to no record. The message names each kind of missing record.
+ */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
   const faults = missing.map(({ noun, path }) => ({ path, message: `no such ${noun}` }));
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** Appends the number of faults to a message when an error answer cannot list them all. */
+/** Appends the number of faults to a message if an error response cannot list them all. */
 const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
- * Creates the error for a request that the record's state does not allow.
- * @param faults the values of the body that conflict with the state, if any
+ * Creates the error for a request that conflicts with the current state of the record.
+ * @param faults the values of the request body that conflict, if any
  */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
-/** Creates the error for an `If-Match` header that names an outdated version of the record. */
+/** Creates the error for an `If-Match` header with the version of a record that has changed since. */
 export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
 /**
- * Creates the error for a temporary failure. Throw it only if the request has written nothing that the caller does not
- * know about.
- * @param retryAfter seconds until a retry makes sense
+ * Creates the error for a temporary failure: the caller may repeat the request. Throw it only if the request has
+ * changed nothing, or if the caller knows what it has changed.
+ * @param retryAfter seconds after which the caller should retry
  */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
-/** Returns whether an error is temporary (`unavailable`), so the same operation may be retried. */
+/** Returns true if an error is temporary (`unavailable`), so the operation may be retried. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
 /**
- * Creates the error for a request above a rate limit.
+ * Creates the error for a request that exceeds a rate limit.
  * @param policy the name of the exceeded limit
  * @param retryAfter seconds until the limit allows requests again, at least 1
  */
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
-/** The error for a pool with too few credits. The error answer contains the fields of `shortage`. */
+/**
+ * The error for an operation that needs more credits than are available. The error response contains the fields of
+ * `shortage`.
+ */
 export class InsufficientCredits extends DomainError {
   readonly shortage: Shortage;
 
@@ -116,21 +124,29 @@ export class InsufficientCredits extends DomainError {
   }
 }
 
-/** The credits that an operation needs and those that are available, in one pool. */
+/** How many credits an operation needs and how many are available, in one pool of credits. */
 export interface Shortage {
   required: number;
   available: number;
   pool: string;
 }
 
-/** Why a credential was refused. It is only logged; the answer is the same for all reasons. */
+/**
+ * Why an API key, session token or password was refused. The reason is only logged. The response is the same for all
+ * reasons.
+ */
 export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
-/** The kinds of credentials. Each has its own fixed 401 text. */
+/**
+ * What a caller can authenticate with: an API key, a session token, or e-mail and password. The text of the 401
+ * response depends on it.
+ */
 export type Credential = 'key' | 'session' | 'login';
 
-/** The error behind a 401 answer. `credential` selects the fixed text; `reason` is only logged. */
+/**
+ * The error for a failed authentication (401). `credential` selects the text of the response. `reason` is only logged.
+ */
 export class Unauthorized extends DomainError {
   readonly credential: Credential;
   readonly reason: RefusalCause;
@@ -148,13 +164,13 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** Creates the error behind a 403 answer: the caller is authenticated but lacks the permission. */
+/** Creates the error for a caller who is authenticated but has no permission (403). */
 export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
 /**
- * Maps each database constraint that a request can violate to its public error. A violation of any other constraint is
- * a fault of the service.
+ * Maps each database constraint that a request can violate to a public error. If any other constraint is violated, the
+ * service has a bug.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
@@ -164,23 +180,22 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
-/** What PostgreSQL says of a violated constraint. */
+/** The fields of a PostgreSQL error that name the violated constraint. */
 interface ConstraintError {
   constraint_name?: string;
   message?: string;
 }
 
 /**
- * The name of a violated constraint. Citus passes on the message of a node, without the constraint's name beside it, and there
- * the number of the shard follows the name: `contacts_company_fkey_102074`.
+ * Returns the name of a violated constraint, or undefined if the error names none. An error from a Citus node has the
+ * name only in its message, with a shard number at the end: `contacts_company_fkey_102074`. That number is removed.
  */
 const constraintOf = ({ constraint_name, message = '' }: ConstraintError): string | undefined =>
   constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
 
 /**
- * Converts a PostgreSQL error to its public error: a violated named constraint, or a value that the database rejects
- * although the schema accepted it (SQLSTATE class 22; a safety net, because checks belong into the schemas). Returns
- * undefined for other errors.
+ * Converts a PostgreSQL error to a public error, if the request caused it: it violated a constraint, or contained a
+ * value that PostgreSQL rejects (SQLSTATE class 22). Returns undefined for other errors.
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };

@@ -1,19 +1,19 @@
 import { writeSync } from 'node:fs';
 
-/** Maximum size of the log lines that wait in memory (bytes). */
+/** Maximum total size of the log lines that wait in memory to be written (bytes). */
 export const maxWaitingBytes = 1024 * 1024;
-/** Delay before the next attempt to write waiting lines (ms). */
+/** Delay before the next attempt to write the waiting log lines (ms). */
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr without ever blocking: the service keeps answering when the reader of its log has stopped
- * or the disk is full. Lines that cannot be written wait in memory, up to `maxWaitingBytes`. Further lines are lost,
- * and their number is logged as soon as there is space again. Lines that still wait at exit are lost too.
+ * Writes log lines to stderr without ever blocking, even if the log's reader has stopped or the disk is full. Lines
+ * that cannot be written wait in memory, up to `maxWaitingBytes`. Further lines are lost, and so are lines that still
+ * wait at exit. The number of lost lines is logged as soon as stderr accepts data again.
  */
 export class LogOutput {
   /**
-   * The file descriptor of stderr. Opening `process.stderr` makes a pipe or a socket non-blocking: a write that would
-   * block fails.
+   * The file descriptor of stderr. Reading `process.stderr` makes a pipe or a socket non-blocking: a write that would
+   * block fails instead.
    */
   readonly #fd = process.stderr.fd;
   #waiting: Buffer[] = [];
@@ -43,7 +43,7 @@ export class LogOutput {
     this.write(`${JSON.stringify({ level: 40, time, pid: process.pid, count, msg: 'log lines were lost' })}\n`);
   }
 
-  /** Writes as much of the waiting lines as stderr takes; returns false when it takes nothing. */
+  /** Writes as many waiting bytes as stderr accepts. Returns false if it accepts none. */
   #writeSome(): boolean {
     const bytes = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting);
     const written = tryWrite(this.#fd, bytes);
@@ -57,7 +57,10 @@ export class LogOutput {
   }
 }
 
-/** Returns how many bytes were written: 0 when the pipe is full, the disk is full, or nobody reads any more. */
+/**
+ * Writes bytes to a file descriptor without waiting. Returns the number of written bytes: 0 if the pipe or the disk is
+ * full, or if the reader has closed the pipe.
+ */
 function tryWrite(fd: number, bytes: Buffer): number {
   try {
     return writeSync(fd, bytes);

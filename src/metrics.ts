@@ -6,7 +6,7 @@ import packageJson from '../package.json' with { type: 'json' };
  * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
  */
 
-/** Registry of this process's metrics: counted events, memory, event loop. */
+/** The metrics of this process: counters, memory, event loop. */
 export const processMetrics = new Registry();
 
 /** Starts measuring memory, garbage collection and event loop delay. Calling it again has no effect. */
@@ -29,7 +29,10 @@ export const requestDuration = new Histogram({
   registers,
 });
 
-/** Seconds that an operation waited for a slot in a gate; 0 if one was free. */
+/**
+ * Seconds that an operation waited until a gate admitted it; 0 if it did not wait. A gate limits how many operations
+ * use a resource at the same time.
+ */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
   help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
@@ -38,7 +41,10 @@ export const gateWait = new Histogram({
   registers,
 });
 
-/** Operations that a gate rejected because its queue was full or the wait was too long. */
+/**
+ * Number of operations that a gate rejected: too many waited already, or the wait was too long. A gate limits how many
+ * operations use a resource at the same time.
+ */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
   help: 'Operations rejected because no slot became free in time, by gate.',
@@ -46,7 +52,7 @@ export const gateRefusals = new Counter({
   registers,
 });
 
-/** Requests counted by each rate limit policy. */
+/** Number of requests that each rate limit policy counted. */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
   help: 'Requests counted under a rate limit, by policy and outcome.',
@@ -71,7 +77,10 @@ export const finishedJobs = new Counter({
   registers,
 });
 
-/** Credits moved by ledger entries. A downward adjustment has the kind `adjust_down`. */
+/**
+ * Number of credits moved by entries of the credit ledger. An adjustment that takes credits away has the kind
+ * `adjust_down`.
+ */
 export const movedCredits = new Counter({
   name: 'sales_data_credits_total',
   help: 'Credits moved by ledger entries, by pool and kind.',

@@ -6,9 +6,9 @@ import { Gate } from './limits/gate.ts';
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /**
- * Limits concurrent password hashing. One hash takes 19 MiB and one of the four threads of Node's pool, which DNS
- * look-ups and file access need too. A storm of logins therefore waits here, and is rejected with `unavailable` when
- * the queue is full, instead of taking all memory or all threads.
+ * Limits how many passwords are hashed at the same time. Further logins wait; if too many wait already, a login is
+ * rejected with `unavailable`. One hash takes 19 MiB of memory and one of the four threads that Node also needs for DNS
+ * and files.
  */
 const gate = new Gate({
   name: 'passwords',
@@ -17,22 +17,28 @@ const gate = new Gate({
   maxWaitMs: 2_000,
 });
 
-/** Hashes a new password with argon2id. Returns a PHC string with its own salt. */
+/** Hashes a new password with argon2id. Returns the hash as a PHC string, which contains a random salt. */
 export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * Verifies a password against a stored hash. Without a hash (no such account) it does the same work and returns false,
- * so timing does not reveal which accounts exist.
+ * Returns true if a password matches a stored hash. If there is no hash because the account does not exist, it takes
+ * the same time and returns false. So the timing does not reveal which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
   return right && stored !== undefined;
 }
 
-/** Normalises a password, because keyboards compose letters differently (NIST SP 800-63B, 3.1.1.2). */
+/**
+ * Returns a password in Unicode form NFKC, because keyboards encode the same letter differently (NIST SP 800-63B,
+ * 3.1.1.2).
+ */
 const normal = (password: string): string => password.normalize('NFKC');
 
-/** The hash of a discarded random password, with the current parameters. Verified when an account does not exist. */
+/**
+ * The hash of an unknown random password. A login to an account that does not exist is checked against it, so that it
+ * takes the usual time.
+ */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

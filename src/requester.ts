@@ -1,19 +1,24 @@
 import { DomainError } from './errors.ts';
 
-/** Whom work is done for, and for how long. Limited resources are shared fairly between customers. */
+/**
+ * The customer that an operation works for, and how long it may take. Limited resources, such as database connections,
+ * are shared fairly between customers.
+ */
 export interface Requester {
-  /** The customer whose share the work uses, or `serviceItself`. */
+  /** The customer that the resources are used for, or `serviceItself`. */
   customerId: string;
-  /** Aborts with a DomainError when nobody waits for the result any more: the time is up, or the caller has hung up. */
+  /**
+   * Aborts with a DomainError when the result is no longer needed: the time is up, or the caller has closed the
+   * connection.
+   */
   signal?: AbortSignal;
   /**
-   * Aborts when the time is up, even if the caller hung up before. A write that continued after the hang-up is then
-   * cancelled.
+   * Aborts when the time is up, and only then. It stops a write that continued after the caller closed the connection.
    */
   timeUp?: AbortSignal;
   /**
-   * Remaining time that the work may wait for slots, over all gates together (ms). Each gate subtracts its wait. If
-   * undefined, only the gates' own limits apply.
+   * How long the operation may still wait for limited resources, in total (ms). Each wait is subtracted. If undefined,
+   * only the limits of each resource apply.
    */
   patienceMs?: number;
 }
@@ -21,7 +26,7 @@ export interface Requester {
 /** Used instead of a customer's id for the service's own work, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/** The abort reason when the caller has closed the connection. */
+/** The error of an operation that ends because the caller has closed the connection. */
 export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');
@@ -29,7 +34,8 @@ export class CallerHungUp extends DomainError {
 }
 
 /**
- * Returns the result of `work`, or rejects with the abort reason if the signal aborts first. The work itself continues.
+ * Returns the result of `work`. If the signal aborts first, rejects with the signal's reason; the work itself
+ * continues.
  */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;

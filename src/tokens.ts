@@ -5,14 +5,14 @@ import { crc32 } from 'node:zlib';
 declare const hashed: unique symbol;
 
 /**
- * SHA-256 hash of a whole token, the only form that is stored. A token has 256 random bits, so a slow hash is not
- * needed.
+ * SHA-256 hash of an API key or session token. Only the hash is stored. A fast hash is safe here, because a token has
+ * 256 random bits.
  */
 export type TokenHash = Buffer & { readonly [hashed]: true };
 
 /**
- * An API key or session token in clear text. Printing, logging or serialising it shows `[redacted]`; only the response
- * that issues the token calls `reveal()`.
+ * An API key or session token in clear text. It prints, logs and serialises as `[redacted]`. Only the response with a
+ * new token calls `reveal()`.
  */
 export class RawToken {
   readonly #text: string;
@@ -21,19 +21,19 @@ export class RawToken {
     this.#text = text;
   }
 
-  /** Returns the clear text. Call it only for the response that issues the token. */
+  /** Returns the token in clear text. Call it only for the response that hands out the new token. */
   reveal(): string {
     return this.#text;
   }
 
-  /** Returns the hash under which the token is stored. */
+  /** Returns the hash of the token, as it is stored in the database. */
   hash(): TokenHash {
     // Converted via a string, because that allocates from Node's shared buffer pool; a separate buffer per request is
     // several times slower.
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /** The prefix and the first four characters: enough to tell keys apart, useless to an attacker. */
+  /** The token's prefix and the next four characters. They tell tokens apart, but do not help an attacker. */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -55,8 +55,8 @@ export class RawToken {
 export const sessionPrefix = 'sdsession';
 
 /**
- * Creates a token of 256 random bits: `<prefix>_<43 base62 characters>_<CRC-32 of the text before it, 6 base62
- * characters>`.
+ * Creates a token of 256 random bits. Its form is `<prefix>_<43 base62 characters>_<checksum>`; the checksum is the
+ * CRC-32 of the text before it, in 6 base62 characters.
  */
 export function mintToken(prefix: string): RawToken {
   const body = `${prefix}_${base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43)}`;
@@ -64,8 +64,8 @@ export function mintToken(prefix: string): RawToken {
 }
 
 /**
- * Parses a token. Returns undefined if the text cannot be one: a mistyped or cut token fails its checksum and so costs
- * no database look-up. Accepts any well-formed prefix, so that keys issued under an earlier `KEY_PREFIX` stay valid.
+ * Parses an API key or session token. Returns undefined if its form or checksum is wrong, so a mistyped token costs no
+ * database query. Any well-formed prefix is accepted, so keys stay valid when `KEY_PREFIX` changes.
  */
 export function recogniseToken(text: string): RawToken | undefined {
   if (!shape.test(text)) return undefined;

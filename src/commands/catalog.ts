@@ -19,7 +19,7 @@ import { commandAction, asInteger, asUuid, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
-/** Defines the command `catalog` with `import`, `generate`, `reindex`, `remove` and `status`. */
+/** Defines the command `catalog` with the verbs `import`, `generate`, `reindex`, `remove` and `status`. */
 export function define(command: Command): void {
   command
     .command('import <file>')
@@ -54,7 +54,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Runs an import and prints its report. With `--strict`, then fails if there were bad lines.
+ * Imports a file into the catalog and prints a report. With `--strict`, it fails after the import if there were bad
+ * lines.
  * @throws Error with the number of bad lines
  */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
@@ -79,11 +80,14 @@ function asFormat(value: string): Format {
   return value;
 }
 
-/** The statement timeout for catalog commands (ms). Imports and reindexes run longer statements than requests may. */
+/**
+ * Maximum duration of an SQL statement in catalog commands (ms). It is longer than for requests, because imports and
+ * reindexes run long statements.
+ */
 const maxStatementMs = 3_600_000;
 
 /**
- * Opens the services, runs work on the catalog, and closes the services.
+ * Opens the services (database and catalog), runs `work`, and closes the services.
  * @param overrides wraps the database; imports and reindexes use it to wait while the database is unavailable
  */
 async function withCatalog<T>(
@@ -99,8 +103,8 @@ async function withCatalog<T>(
 }
 
 /**
- * Limits the growth of V8's heap. By default, while millions of objects pass through, the young generation grows to 128
- * MB and the old generation to four times its live data, although an import always holds the same amount of data.
+ * Limits the memory of V8 during an import. By default the heap grows much larger than needed while millions of objects
+ * are created and dropped, although an import always needs the same amount of memory.
  */
 function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -149,8 +153,8 @@ async function runImport(
 }
 
 /**
- * Deletes the state of interrupted imports that cannot or must not be resumed: those of an earlier version of this
- * file, and with `--restart` that of the file itself.
+ * Deletes the stored progress of interrupted imports that will not be resumed: imports of an earlier version of this
+ * file and, with `--restart`, of this file itself.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
@@ -169,15 +173,15 @@ function formatOf(file: string): Format {
 
 /** The input of an import: a file or standard input. */
 interface Input {
-  /** The unpacked bytes. */
+  /** The content of the input, unpacked if it was compressed. */
   chunks: AsyncIterable<Buffer>;
   /** The file's path, or undefined for standard input. */
   path: string | undefined;
-  /** An id of the unchanged file: path, size and time of change. Undefined for standard input. */
+  /** Identifies an unchanged file: its path, size and time of change. Undefined for standard input. */
   source: string | undefined;
-  /** The size of the file before unpacking (bytes), or undefined for standard input. */
+  /** The size of the file as stored, possibly compressed (bytes). Undefined for standard input. */
   size: number | undefined;
-  /** Returns the number of bytes read so far, before unpacking. 0 for standard input. */
+  /** Returns how many bytes of the stored file have been read so far. Always 0 for standard input. */
   read: () => number;
   close: () => Promise<void>;
 }
@@ -206,8 +210,8 @@ async function openInput(file: string): Promise<Input> {
 }
 
 /**
- * Yields the chunks of a file, then checks that the file did not change while it was read. A changed file may have been
- * read partly in its old state and partly in its new one.
+ * Yields the chunks of a file. Throws at the end if the file has changed since it was opened, because the chunks may
+ * then mix old and new content.
  * @throws Error if the file changed
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
@@ -229,7 +233,10 @@ interface GenerateOptions {
   json?: boolean;
 }
 
-/** Writes generated people as NDJSON. With `--json` and without `--output`, writes one JSON array instead. */
+/**
+ * Writes randomly generated people as NDJSON to a file or to stdout. With `--json` and without `--output`, writes one
+ * JSON array instead.
+ */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
@@ -238,7 +245,10 @@ async function generate({ count, seed, output, json }: GenerateOptions): Promise
   process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
 }
 
-/** Yields the JSON of generated people in chunks of about 64 KiB. */
+/**
+ * Yields generated people as JSON text, in chunks of about 64 KiB.
+ * @param asArray true for one JSON array, false for NDJSON
+ */
 function* textOf(count: number, seed: number, asArray: boolean): Generator<string> {
   const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let text = open;
@@ -253,7 +263,7 @@ function* textOf(count: number, seed: number, asArray: boolean): Generator<strin
   yield text + close;
 }
 
-/** Ignores the error of a closed pipe: the reader of the output has stopped, which is no failure. */
+/** Ignores the error of a closed pipe (EPIPE): the reader of the output has stopped. Throws every other error. */
 function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
@@ -286,7 +296,10 @@ const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
 interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
-  /** The number of unlocks that may not be indexed yet in the search cluster. Always 0 with Postgres. */
+  /**
+   * How many unlocked prospects the search cluster may not show as unlocked yet. Always 0 if the catalog is in
+   * PostgreSQL.
+   */
   unlocks_behind: number;
 }
 

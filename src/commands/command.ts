@@ -2,17 +2,17 @@ import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { formats } from '../schemas/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
 
-/** A module of src/commands. `define` adds its verbs and options to the command. */
+/** A module of src/commands. `define` adds the command's verbs and options to the parser. */
 export interface CommandModule {
   define(command: Command): void;
 }
 
-/** The command line is wrong in a way that only the command itself can detect. Exit code 2. */
+/** The command line is wrong, but only the command itself can detect it. The program ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
- * Returns the action of a verb. It runs the verb and writes the result to stdout: as one JSON value with `--json`,
- * otherwise as the text that `print` returns. Errors are thrown, so they reach stderr only.
+ * Returns a function that runs one verb of a command and writes its result to stdout. With `--json` the result is one
+ * JSON value, otherwise the text from `print`. Errors are thrown, so stdout never shows them.
  */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
@@ -33,7 +33,11 @@ export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   return error instanceof UsageError ? 2 : 1;
 }
 
-/** Returns a parser for an option whose value must have one of the formats of schemas/formats.ts. */
+/**
+ * Returns a parser for a command line option. The parser rejects a value that does not have the given format.
+ * @param format the name of a format in src/schemas/formats.ts
+ * @param expected what the value must be, for the error message
+ */
 const formatted = (format: string, expected: string) => (value: string) => {
   if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);
   return value;

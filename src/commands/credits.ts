@@ -8,7 +8,7 @@ import { commandAction, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `credits` with the verbs `show`, `grant`, `adjust`, `check`. */
+/** Defines the command `credits` with the verbs `show`, `grant`, `adjust` and `check`. */
 export function define(command: Command): void {
   command
     .command('show')
@@ -35,7 +35,10 @@ export function define(command: Command): void {
     });
 }
 
-/** Maximum amount of one movement: more than any customer has, and still exact as a JSON number. */
+/**
+ * Maximum number of credits that one grant or adjustment can move. It is more than any customer has, and a JSON number
+ * holds it exactly.
+ */
 const maxCredits = 1_000_000_000_000;
 
 function asSigned(value: string): number {

@@ -59,7 +59,10 @@ const setStatus =
       }),
     );
 
-/** Enqueues the turns of all queues for a customer. Its jobs did not run while it was suspended. */
+/**
+ * Makes the workers run a customer's jobs again after a suspension. For each job queue, it enqueues one turn: a short
+ * period in which a worker runs jobs of this customer.
+ */
 async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);
 }

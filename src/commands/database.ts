@@ -4,7 +4,7 @@ import { readConfig, type Config } from '../config.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
-/** A PostgreSQL server with the URLs of the service's login and of the schema's owner. */
+/** A PostgreSQL server. `url` is for the service's login, `ownerUrl` for the owner of the schema. */
 interface Server {
   url: string;
   ownerUrl: string;
@@ -22,8 +22,8 @@ export interface OpenServices {
 }
 
 /**
- * Opens the database named in the environment, otherwise the embedded server in `DATA_DIR`. A running service can use
- * the embedded server at the same time.
+ * Opens the database that the environment names. Without one, starts the embedded server in `DATA_DIR`, or shares it
+ * with a running service.
  * @param overrides wraps the database before the command and the catalog use it
  */
 export async function openServices(
@@ -50,7 +50,7 @@ async function openServer(config: Config): Promise<Server> {
 }
 
 /**
- * Checks that the database has the schema of this program.
+ * Checks that the database schema has the version that this program needs.
  * @throws Error if migrations are missing, or the database is newer than this program
  */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {

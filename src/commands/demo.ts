@@ -23,7 +23,7 @@ async function load({ force }: { force?: true }): Promise<Demo> {
 const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUBLIC_URL?: string }): string =>
   PUBLIC_URL ?? `http://${HOST}:${PORT}`;
 
-/** Returns a text about the demo: how to log in, the API key, and a curl command that can be run unchanged. */
+/** Returns instructions for the demo: how to log in, the API key, and a curl command that works unchanged. */
 export const describeDemo = (demo: Demo, url: string): string =>
   demo.key === null
     ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`

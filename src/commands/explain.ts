@@ -1,8 +1,8 @@
 import { DomainError } from '../errors.ts';
 
 /**
- * Returns a one-line message for the person at the terminal: the cause of the error and the remedy. It contains no SQL
- * and no row values. Only a bug of this program is shown with its stack.
+ * Converts an error to a one-line message for the terminal: its cause and its remedy. The message contains no SQL and
+ * no row values. Only a bug of this program is shown with its stack.
  */
 export function explain(error: unknown): string {
   const known = knownCause(error);
@@ -13,13 +13,13 @@ export function explain(error: unknown): string {
 }
 
 /**
- * Returns true if the error's message is written for users. TypeError, RangeError, ReferenceError and SyntaxError are
+ * Returns true if users can understand the error's message. TypeError, RangeError, ReferenceError and SyntaxError are
  * bugs of this program.
  */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
-/** Returns the message of the first error in the chain of causes that has a known meaning. */
+/** Searches an error and its chain of causes for one with a known meaning. Returns the message for it, or undefined. */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = meaningOf(at);
@@ -39,7 +39,7 @@ function meaningOf(error: NodeJS.ErrnoException): string | undefined {
 
 const notMigrated = 'The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.';
 
-/** Messages for errors of listening, by error code of the operating system. */
+/** Messages for a server that cannot listen on its port, by the operating system's error code. */
 const listening: Record<string, string> = {
   EADDRINUSE: 'Another program already listens on HOST and PORT. Stop it, or set another PORT.',
   EACCES: 'This user may not listen on PORT. Set a PORT of 1024 or more.',
@@ -47,7 +47,7 @@ const listening: Record<string, string> = {
   ENOTFOUND: 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
 };
 
-/** Messages for errors with a file, by error code of the operating system. */
+/** Messages for a file that cannot be read or written, by the operating system's error code. */
 const files: Record<string, string> = {
   EACCES:
     'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',

@@ -38,7 +38,7 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
     ),
   );
 
-/** Returns an action that changes a job of any customer and returns the job with the id that `change` returns. */
+/** Returns a function that changes a job of any customer and then returns a job: the one whose id `change` returned. */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import { buildMonitor } from '../app.ts';
 import type { OpenServices } from './database.ts';
 
-/** Serves health and metrics on `METRICS_PORT`, if there is one. */
+/** Serves health and metrics of this process on `METRICS_PORT`. Returns undefined if that variable is not set. */
 export async function listenMonitor(
   services: OpenServices,
 ): Promise<{ app: FastifyInstance; url: string } | undefined> {

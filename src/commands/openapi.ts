@@ -10,10 +10,7 @@ export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
-/**
- * Returns the OpenAPI document. It is built from the routes only: the database is opened lazily, so no connection is
- * made.
- */
+/** Returns the OpenAPI document. It is generated from the routes, without a connection to the database. */
 async function describeApi(): Promise<object> {
   const config = { ...readConfig(), LOG_LEVEL: 'silent' as const };
   const db = openDatabase(config, 'postgres://localhost/none');

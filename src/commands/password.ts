@@ -4,8 +4,8 @@ import { UsageError } from './command.ts';
 const maxLength = 4_096;
 
 /**
- * Reads a new password from standard input, not from the command line, which every user of the machine could read. One
- * line break at the end is ignored.
+ * Reads a new password from standard input. The command line would not be safe: every user of the machine can read it.
+ * One line break at the end is ignored.
  * @throws UsageError if there is no password, or it is not a single line of 12–128 characters
  */
 export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {

@@ -12,7 +12,9 @@ import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `pipeline` with the verbs `create`, `list`. Pipelines and stages are created here only; the API just reads them. */
+/**
+ * Defines the command `pipeline` with the verbs `create` and `list`. The API can only read pipelines and their stages.
+ */
 export function define(command: Command): void {
   command
     .command('create')

@@ -20,7 +20,7 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * Returns the parser of a command line. On errors and on help it throws a CommanderError instead of ending the process.
+ * Returns a parser for the command line. On errors and on help it throws a CommanderError and does not end the process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {

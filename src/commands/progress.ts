@@ -1,33 +1,36 @@
-/** Displays the progress of a long task: on a terminal a bar that is redrawn, elsewhere a line every five seconds. */
+/**
+ * Shows the progress of a long task. On a terminal it is a bar that is redrawn; in other output it is a line every five
+ * seconds.
+ */
 export interface Progress {
   /**
-   * Updates the display. Does nothing if the last update was only a moment ago.
-   * @param done the part of `total` that is done, in the same unit
+   * Updates the progress display. Does nothing if the last update was only a moment ago.
+   * @param done how much of `total` is done, in the same unit
    * @param text shown beside the bar
    * @param items the number of items done, to show items per second
-   * @param total overrides the total given to `progressOn`
+   * @param total replaces the total that was given when the display was created
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Writes a line that stays, above the bar. Resolves when the stream has taken it, so that unread output does not fill
-   * the memory.
+   * Writes a line above the bar, where it stays. Resolves when the stream has accepted the line, so that lines do not
+   * pile up in memory.
    * @throws the error of the stream, except if its reader has closed it
    */
   line(text: string): Promise<void>;
-  /** Removes the bar. */
+  /** Removes the progress bar from the terminal. */
   end(): void;
 }
 
-/** The shortest time between two updates of the bar (ms). */
+/** The shortest time between two updates of the progress bar on a terminal (ms). */
 const onTerminalMs = 100;
-/** The shortest time between two progress lines if the stream is no terminal (ms). */
+/** The shortest time between two progress lines if the output is not a terminal (ms). */
 const elsewhereMs = 5_000;
-/** The width of the bar (characters). */
+/** The width of the progress bar (characters). */
 const width = 24;
 
 /**
- * Creates a progress display on a stream.
- * @param total the final value of `done`, if it is known from the start
+ * Creates a progress display for a long task on a stream.
+ * @param total the final value of the progress, if it is known from the start
  */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
   const startedAt = performance.now();
@@ -73,13 +76,19 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
   };
 }
 
-/** Draws the bar. */
+/**
+ * Returns the progress bar as text.
+ * @param share how much is done, from 0 to 1
+ */
 function drawn(share: number): string {
   const full = Math.round(Math.min(share, 1) * width);
   return `[${'='.repeat(full)}${' '.repeat(width - full)}] ${Math.floor(Math.min(share, 1) * 100)} %`;
 }
 
-/** Estimates the remaining time, as `m:ss left`. Returns an empty array if it is unknown. */
+/**
+ * Estimates the remaining time. Returns one text `m:ss left`, or an empty array if the time is unknown.
+ * @param seconds the time since the start
+ */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {
   if (!total || done <= 0) return [];
   const left = Math.round((seconds * Math.max(total - done, 0)) / done);

@@ -20,7 +20,7 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
-  /** Where metrics and health are served, if on a port of their own. */
+  /** The URL of health and metrics if they have a port of their own, otherwise null. */
   monitor: string | null;
   demo: Demo | null;
 }
@@ -35,7 +35,7 @@ export function define(command: Command): void {
 }
 
 /**
- * Serves HTTP until SIGTERM or SIGINT. Then it finishes the requests in flight, closes all connections and exits with
+ * Serves HTTP until SIGTERM or SIGINT. Then finishes the running requests, closes all connections and exits with code
  * 0.
  */
 async function serve(options: Options): Promise<Serving> {
@@ -60,7 +60,10 @@ async function serve(options: Options): Promise<Serving> {
   }
 }
 
-/** Serves without the demo where it does not belong, and says so. */
+/**
+ * Prints a warning that there is no demo, because the database contains other customers. The service then starts
+ * without the demo. Throws every other error.
+ */
 function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;
   process.stderr.write(`warning: ${error.message}\n`);
@@ -71,8 +74,8 @@ const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: Ope
   startWorkers({ config, db, catalog, url, log: app.log });
 
 /**
- * Closes the server on a signal. The deadline is SHUTDOWN_MS for the requests in flight, plus 15 s to close the
- * database.
+ * Closes the server when the process gets a signal. Running requests have SHUTDOWN_MS to end, and the database 15 s
+ * more to close.
  */
 function closeAtSignal(
   apps: [FastifyInstance, ...FastifyInstance[]],

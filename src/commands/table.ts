@@ -2,7 +2,7 @@ import { lengthOf } from '../text/code-points.ts';
 
 /**
  * Returns rows as a text table with aligned columns, or `none` if there are no rows.
- * @param columns by heading: a function that returns the cell of a row
+ * @param columns for each heading, a function that returns the row's cell
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';
@@ -19,7 +19,10 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
     .join('\n');
 }
 
-/** Returns a cell without control characters, because text from users must not control the terminal. */
+/**
+ * Returns the text of a table cell, with each control character replaced by a space: text from users must not control
+ * the terminal.
+ */
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/\p{Cc}/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));

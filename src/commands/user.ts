@@ -11,7 +11,7 @@ import { withDatabase } from './database.ts';
 import { readPassword } from './password.ts';
 import { table } from './table.ts';
 
-/** Defines the command `user` with the verbs `create`, `list`, `deactivate`, `reset-password`. */
+/** Defines the command `user` with the verbs `create`, `list`, `deactivate` and `reset-password`. */
 export function define(command: Command): void {
   command
     .command('create')

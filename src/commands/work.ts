@@ -10,7 +10,7 @@ import { listenMonitor } from './monitor.ts';
 
 interface Working {
   working: true;
-  /** Where metrics and health are served, if anywhere. */
+  /** The URL of health and metrics, or null if they are not served. */
   monitor: string | null;
 }
 
@@ -22,8 +22,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Processes jobs until SIGTERM or SIGINT. Then it finishes the work in flight, closes all connections and exits with
- * 0.
+ * Processes jobs until SIGTERM or SIGINT. Then finishes the work in progress, closes all connections and exits with
+ * code 0.
  */
 async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();

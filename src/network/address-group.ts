@@ -3,15 +3,15 @@ import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
 /**
- * Groups of recently seen addresses. A caller sends many requests, and parsing an IPv6 address costs more than a
+ * Cache of address groups by address. A caller sends many requests, and parsing an IPv6 address takes longer than a
  * look-up here.
  */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the name by which requests from a network address are counted. For IPv4 it is the address, also when written
- * as IPv6 (`::ffff:192.0.2.1`). For IPv6 it is the /64 prefix, because one subscriber has at least that many addresses.
- * Text that is not an IP address returns `unknown`.
+ * Returns the name under which the requests of an IP address are counted. For IPv4 it is the address itself, also if it
+ * is written as IPv6 (`::ffff:192.0.2.1`). For IPv6 it is the /64 prefix, because one subscriber has at least that many
+ * addresses. For any other text it is `unknown`.
  * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {

@@ -1,22 +1,22 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** IP address ranges, as parsed from `TRUST_PROXY`. */
+/** IP address ranges. They are parsed from the variable `TRUST_PROXY`. */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Address ranges that the configuration can give by name. */
+/** Names for address ranges that a configuration can use instead of the ranges. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],
   uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 };
 
-/** Describes a valid element of a range list, for error messages. */
+/** Says what an element of a list of address ranges must be, for error messages. */
 export const rangeSyntax = `an IP address, a range such as 10.0.0.0/8 (not /0), or one of ${Object.keys(named).join(', ')}`;
 
 /**
  * Parses a comma-separated list of IP addresses, CIDR ranges and the names `loopback`, `linklocal` and `uniquelocal`.
- * @returns the ranges, and the positions (from 1) of the elements that are not valid
+ * @returns the valid ranges, and the positions (from 1) of the invalid elements
  */
 export function parseRanges(list: string): { ranges: AddressRanges; faults: number[] } {
   const parsed = list.split(',').map((element) => {
@@ -30,8 +30,8 @@ export function parseRanges(list: string): { ranges: AddressRanges; faults: numb
 }
 
 /**
- * Parses an address or a CIDR range; an address alone is a range of one. Rejects /0: it would trust every machine, so
- * any caller could choose the address that is recorded.
+ * Parses an IP address or a CIDR range. A single address is a range of one address. Returns undefined if the text is
+ * invalid. /0 is invalid too: it would trust every machine, and callers could then forge their address.
  */
 function parseRange(text: string): AddressRanges[number] | undefined {
   const [, address, bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
@@ -47,8 +47,8 @@ function parseRange(text: string): AddressRanges[number] | undefined {
 }
 
 /**
- * Normalises an IP address. IPv4-mapped IPv6 becomes IPv4. IPv6 is written as in RFC 5952, without a zone. A port is
- * dropped, because some load balancers forward `address:port`.
+ * Normalises an IP address. An IPv4 address in IPv6 form becomes IPv4. IPv6 is written as in RFC 5952, without a zone.
+ * A port is removed, because some load balancers send `address:port`.
  * @returns undefined if the text is not an IP address
  */
 export function normaliseAddress(text: string): string | undefined {
@@ -61,9 +61,9 @@ export function normaliseAddress(text: string): string | undefined {
 }
 
 /**
- * Returns the caller's address: that of the nearest machine in the proxy chain that is not trusted. Reads
- * `X-Forwarded-For` from the right, as long as a trusted proxy added the element. An element that is not an IP address
- * ends the chain; the caller is then the proxy that added it.
+ * Returns the IP address of the caller behind trusted proxies. It reads the header `X-Forwarded-For` from right to left
+ * and returns the first address that is not a trusted proxy. An element that is not an IP address ends the search; the
+ * result is then the proxy that added it.
  * @param peer the address at the other end of the connection
  * @param forwarded the value of the header `X-Forwarded-For`
  */
@@ -78,12 +78,12 @@ export function callerAddress(peer: string | undefined, forwarded: string | unde
   return caller;
 }
 
-/** Recorded when the peer's address is unknown because the connection is already closed. */
+/** The address that is recorded for a caller whose connection is already closed. */
 const unknownAddress = '0.0.0.0';
 
 /**
- * Returns whether an address lies in one of the ranges.
- * @param address as `normaliseAddress` returns it
+ * Returns true if an IP address lies in one of the ranges.
+ * @param address in the form that `normaliseAddress` returns
  */
 export function isWithin(ranges: AddressRanges, address: string): boolean {
   const parsed = ipaddr.parse(address);

@@ -2,11 +2,15 @@ import { readlinkSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
-/** The kernel's count of unacknowledged bytes of each TCP connection (hexadecimal), by the socket's inode. */
+/**
+ * For each TCP connection, by the inode of its socket: the number of sent bytes that the peer has not acknowledged
+ * (hexadecimal).
+ */
 export type Unacknowledged = ReadonlyMap<string, string>;
 
 /**
- * Reads the number of unacknowledged bytes of every TCP connection. The map is empty on systems other than Linux.
+ * Reads for every TCP connection how many sent bytes the peer has not acknowledged. Returns an empty map if the system
+ * is not Linux.
  * @see https://docs.kernel.org/networking/proc_net_tcp.html
  */
 export async function readUnacknowledged(): Promise<Unacknowledged> {
@@ -25,9 +29,9 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Returns a text that changes whenever the peer receives some of the data written to a socket. Includes the
- * unacknowledged bytes, because the kernel takes data from the process a megabyte at a time, while the peer
- * acknowledges smaller steps.
+ * Returns a text that changes whenever the peer receives data from a socket. Compare two of these texts to detect a
+ * peer that has stopped reading. Unacknowledged bytes are included, because they change in smaller steps than the
+ * socket's own counters.
  */
 export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
   const finishedWrites = socket.bytesWritten - socket.writableLength;
@@ -44,8 +48,8 @@ function inodeOf(socket: Socket): string | undefined {
 }
 
 /**
- * Returns Node's internal handle of a socket: `writeQueueSize` is the number of bytes of the current write that the
- * kernel has not taken yet, `fd` the file descriptor.
+ * Returns Node's internal handle of a socket. `writeQueueSize` is how many bytes of the current write the kernel has
+ * not accepted yet; `fd` is the file descriptor.
  */
 const handleOf = (socket: Socket): { writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};

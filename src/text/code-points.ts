@@ -1,18 +1,18 @@
-/** Returns a text's length in code points, as JSON Schema counts it. */
+/** Returns the length of a text in code points. JSON Schema counts lengths in this way. */
 export function lengthOf(text: string): number {
   let length = 0;
   for (const _ of text) length += 1;
   return length;
 }
 
-/** Returns whether PostgreSQL can store a text: it contains no NUL character and no lone surrogate. */
+/** Returns true if PostgreSQL can store a text: it contains no NUL character and no lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
 /**
- * Compares well-formed texts by code points, as PostgreSQL's `collate "C"` does. Returns a negative number when `a`
- * comes first. JavaScript's `<` compares UTF-16 units, which puts U+1F600 before U+FFFD.
+ * Compares two texts by code points, as PostgreSQL's `collate "C"` does. Returns a negative number if `a` comes first.
+ * JavaScript's `<` gives another order, because it compares UTF-16 units. Lone surrogates are not allowed.
  */
 export function compareTexts(a: string, b: string): number {
   const length = Math.min(a.length, b.length);

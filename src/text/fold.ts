@@ -1,25 +1,27 @@
 /**
- * Folds a text to its comparison form: texts that a reader takes for the same fold to the same text. This is the only
- * meaning of "case-insensitive" in this service. Steps: Unicode NFKD; the marks U+0300–U+036F dropped; full case
- * folding (Unicode 17, CaseFolding.txt C + F); letters without a decomposition replaced by their usual base; NFC;
- * trimmed; inner white space as one space. Idempotent.
+ * Folds a text: returns a form in which texts that look the same to a reader are equal, e.g. without capitals and
+ * accents. All comparisons that ignore case use it. Folding a folded text does not change it.
  *
- * All folded text in the database was folded by this function, and is compared as bytes. After a change here, the
- * stored text must be folded again. The same holds for a Node version whose Unicode folds an assigned letter
- * differently (Unicode promises not to).
+ * Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
+ * letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
+ *
+ * The database stores folded texts. If this function changes, they must all be folded again.
  */
 export function fold(text: string): string {
   const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
-/** Returns the folded words of a text in their order. A word is a maximal run of letters, marks and digits. */
+/**
+ * Returns the words of a text in their order, folded (lower case, no accents). A word is a longest run of letters,
+ * marks and digits.
+ */
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** All white space. U+0085 is white space in Unicode but not in JavaScript. */
+/** Matches white space as Unicode defines it. JavaScript's `\s` lacks U+0085. */
 const whiteSpace = /[\s\u0085]+/g;
 const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
 
@@ -33,8 +35,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters for which upper-casing and then lower-casing differs from Unicode's full case folding. The lower case of
- * sigma depends on its position in the word, the capital sharp s has no upper case, and Cherokee folds to its capitals.
+ * Letters whose Unicode case folding cannot be computed by upper-casing and then lower-casing, with their folded form.
+ * Examples: sigma has two lower-case forms, and Cherokee folds to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -52,9 +54,8 @@ function cherokee(first: number, last: number, capital: number): [string, string
 }
 
 /**
- * Latin letters that Unicode does not decompose, with the base that people type when their keyboard lacks them:
- * ligatures, thorn and eth, eng, dotless j (dotless i folds by its case), and the letters of living alphabets with a
- * stroke or a hook.
+ * Latin letters that Unicode does not decompose, with the letters that people type instead: `ae` for `æ`. They are
+ * ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],

@@ -1,17 +1,20 @@
 /**
- * Maximum length of a name or a pointer (UTF-16 units); the rest is cut. An error answer shows less than that
+ * Maximum length of a property name or a JSON pointer (UTF-16 units). The rest is cut. Error responses show even less
  * (src/plugins/fault-list.ts).
  */
 const maxLength = 1_000;
 
-/** Escapes a property name for a JSON pointer (RFC 6901). The cost does not depend on the length of the name. */
+/** Escapes a property name for a JSON pointer (RFC 6901). A very long name is cut first. */
 export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** Returns the beginning of a name. A cut name is copied: a slice would keep the whole name in memory. */
+/** Returns the beginning of a property name. The result is a copy: a slice would keep the whole name in memory. */
 const beginningOf = (name: string): string =>
   name.length > maxLength ? Array.from(name.slice(0, maxLength)).join('') : name;
 
-/** Returns the JSON pointer to a value of a body, from its property names and array indexes. */
+/**
+ * Returns the JSON pointer to a value in a request body.
+ * @param tokens the property names and array indexes on the way to the value
+ */
 export function pointerTo(tokens: readonly (string | number)[]): string {
   let pointer = '';
   for (const token of tokens) {

@@ -1,16 +1,16 @@
-/** Properties of a JSON text that `JSON.parse` does not report. */
+/** Size of a JSON text: its depth and its number of property names. `JSON.parse` does not report them. */
 export interface JsonShape {
   /** Nesting depth of arrays and objects, counting the outermost. */
   depth: number;
-  /** Number of property names in the text. A name that stands twice in one object counts twice. */
+  /** Number of property names in the text. A name that occurs twice in one object counts twice. */
   names: number;
 }
 
 const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
 
 /**
- * Returns the shape of a JSON text, in one pass and without recursion. For text that is not JSON the result is
- * meaningless.
+ * Measures the depth and the number of property names of a JSON text. It reads the text once and without recursion. For
+ * text that is not JSON the result is meaningless.
  */
 export function shapeOf(text: Buffer): JsonShape {
   let depth = 0;
@@ -28,14 +28,14 @@ export function shapeOf(text: Buffer): JsonShape {
   return shape;
 }
 
-/** Returns the index of the quote that ends a string. */
+/** Returns the index of the quote that ends a string in a JSON text. */
 function endOfString(text: Buffer, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== quote) i += text[i] === backslash ? 2 : 1;
   return i;
 }
 
-/** Returns the number of properties of all objects in a JSON value together. */
+/** Counts the properties of a JSON value, including those of nested objects. */
 export function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countMembers(element), 0);

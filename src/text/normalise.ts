@@ -1,11 +1,11 @@
-/** Fields that are stored without surrounding white space. */
+/** Names of fields whose value is stored without white space around it. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
-/** Fields that are stored in upper case: codes of countries and currencies. */
+/** Names of fields whose value is stored in upper case: codes of countries and currencies. */
 const codes = new Set(['location_country', 'currency']);
 
 /**
- * Normalises the fields of a request for storage: trims names, converts codes to upper case. Other fields stay
- * unchanged.
+ * Prepares the fields of a request for storage: trims names, and converts country and currency codes to upper case.
+ * Other fields stay unchanged.
  */
 export function normalise<T extends object>(fields: T): T {
   const entries = Object.entries(fields).map(([field, value]) => [field, normaliseField(field, value)]);
@@ -18,7 +18,5 @@ function normaliseField(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-/**
- * Returns the comparison key of an e-mail address: trimmed and in lower case. Addresses with equal keys are the same.
- */
+/** Returns the form in which e-mail addresses are compared: trimmed and in lower case. */
 export const emailKey = (address: string): string => address.trim().toLowerCase();

@@ -3,9 +3,9 @@ import { isStorable } from './code-points.ts';
 import { pointerTo } from './json-pointer.ts';
 
 /**
- * Returns a fault for each text of a body that PostgreSQL cannot store: with a NUL character or a lone surrogate. Stops
- * one fault after `maxFaults`.
- * @param body a JSON value within the allowed depth of a body
+ * Returns a fault for each text in a request body that PostgreSQL cannot store, because it contains a NUL character or
+ * a lone surrogate. Stops after `maxFaults` + 1 faults.
+ * @param body a JSON value; the caller has checked that it is not nested too deeply
  */
 export function findUnstorableText(body: unknown): Fault[] {
   const faults: Fault[] = [];
