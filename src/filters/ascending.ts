@@ -5,26 +5,31 @@ import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
 /**
- * The parts of a page in ascending order that depend on the sort key.
+ * The SQL parts that differ between the two kinds of ascending pages: by creation time, and by an indexed field.
  *
- * Sorts by value ascending, id descending; no index has that order, because an index ascends in both. The page is read
- * in two steps: an ascending scan finds the value that the page ends with (the edge); then that value's records are
- * read by id descending, so the cost stays small even if a million records share the value. The records that share the
- * position's value are read by id descending too.
+ * The page is sorted by value ascending, then by id descending. No index has that order, so the page is read in two
+ * steps. First, an ascending index scan finds the last value on the page (the edge). Second, the records with that
+ * value are read by id descending. The cost stays small even if a million records have the same value.
  */
 interface Ascent {
   value: Fragment;
-  /** Sort order of the index scan: value and id, both ascending. */
+  /** Sort order of the index scan: value ascending, then id ascending. */
   scan: Fragment;
-  /** Returns the condition that a record has the given value. */
+  /** Returns the SQL condition that a record's sort value equals `value`. */
   equals: (value: Fragment) => Fragment;
-  /** Returns the condition that a record's value is above the position's value. */
+  /**
+   * Returns the SQL condition that a record's sort value is greater than that of `after`, the last row of the page
+   * before.
+   */
   above: (after: Position) => Fragment;
-  /** Returns the condition that a record has the position's value and a lower id. */
+  /**
+   * Returns the SQL condition that a record has the same sort value as `after`, the last row of the page before, and a
+   * lower id.
+   */
   tied: (after: Position) => Fragment;
 }
 
-/** Returns the SQL clauses of a page in ascending order of an indexed field. */
+/** Returns the SQL clauses that read one page, sorted by an indexed field in ascending order. */
 export function indexAscending(paging: PageContext): Clauses {
   const { sql, listing, id } = paging;
   const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
@@ -38,8 +43,8 @@ export function indexAscending(paging: PageContext): Clauses {
 }
 
 /**
- * Returns the SQL clauses of a page with the oldest records first. The sort value is the id's timestamp as text; the index
- * is the primary key.
+ * Returns the SQL clauses that read one page, oldest records first. An id starts with the time of creation, so the page
+ * is sorted by the beginning of the id and read by the primary key.
  */
 export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
@@ -86,8 +91,8 @@ function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragmen
 const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
- * CTEs `scan` and `edge`. `scan` reads as many records in ascending order as the page can need. `edge` is the last
- * value it read, or no row if the records ended first.
+ * Returns two common table expressions. `scan` reads as many records in ascending order as the page can need. `edge` is
+ * the last sort value in `scan`; it has no row if there are fewer records than that.
  */
 const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -99,14 +104,17 @@ const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, 
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
-/** Selects the scanned records below the edge, and the edge's records with the highest ids. */
+/**
+ * Selects the records for an ascending page from the CTE `scan`. Records with the last scanned value (`edge`) are read
+ * again by id descending, because the scan read them by id ascending.
+ */
 const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
       from scan
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
-/** Selects the records that meet `condition`, all of one value, by id descending. */
+/** Selects the filtered records that meet `condition`, highest ids first. All of them must have the same sort value. */
 const descent = (
   { sql, listing, from, id, matches }: PageContext,
   { value }: Ascent,

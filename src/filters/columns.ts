@@ -1,33 +1,38 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
 
-/** The SQL expressions of one field. All texts here are constants of this program, never input from a caller. */
+/** The SQL expressions of one filter field. They are all constants of this program, never input from a caller. */
 export interface Column {
   type: FieldType;
-  /** The expression that conditions and sorting use. For text: the folded form, with collation "C". */
+  /**
+   * SQL expression for comparing and sorting. For text: the folded form (lower case, no accents), with collation "C".
+   */
   value: string;
-  /** The expression that tells whether the field is empty. For text: the original form. */
+  /** SQL expression for the original value. It tells whether the field is empty. */
   raw: string;
-  /** True if `value` is never null. */
+  /** True if the SQL expression `value` is never null. */
   required: boolean;
-  /** Set if `value` is read from the record's own column `folded`, under the field's name. */
+  /**
+   * Set if `value` is read from the column `folded` of the record's own table, where it has the field's name as its
+   * key.
+   */
   isFolded?: true;
-  /** The value that responses show in place of null. Comparisons use it too. */
+  /** The value that responses show if the field is null. Comparisons use it too. */
   shownAs?: string;
 }
 
-/** The tables and columns of one kind of record, with the aliases that every statement over them uses. */
+/** The tables and columns of one kind of record (contacts or companies) for SQL statements, with their aliases. */
 export interface Source {
   fields: FilterFields;
-  /** Alias of the records' own table. */
+  /** SQL alias of the table that holds the records. */
   alias: 'c' | 'co';
-  /** The from clause of every statement that contains these expressions. */
+  /** The SQL from clause. Every statement that uses these columns needs it. */
   from: string;
-  /** Condition that holds for every record that callers may see. Absent if they may see all of them. */
+  /** SQL condition for the records that callers may see. Absent if they may see all records of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
-  /** Expressions of the folded texts that `search` looks into. */
+  /** SQL expressions of the folded texts (lower case, no accents) in which the filter `search` looks for words. */
   searched: readonly string[];
-  /** Fields with an index (customer_id, value, id). None of them is ever null. */
+  /** Names of the fields with a database index on (customer_id, value, id). The value of such a field is never null. */
   indexed: readonly string[];
 }
 
@@ -49,10 +54,13 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
-/** Filter fields that no column holds. */
+/** Filter fields that do not correspond to a column. */
 const withoutColumn = new Set(['list_id', 'search']);
 
-/** Returns the columns of all fields whose column has the field's name. */
+/**
+ * Returns the columns of all filter fields whose database column has the same name as the field.
+ * @param required names of the fields whose value is never null
+ */
 function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
   const names = Object.keys(fields.types).filter((name) => !name.includes('.') && !withoutColumn.has(name));
   const one = (name: string): Column => {
@@ -64,11 +72,14 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
 }
 
 /**
- * Column of the verification status. Jobs write it too. It needs no folded form: every status equals its own folded
- * form.
+ * Returns the column of the verification status. It is compared unfolded, because every status is in lower case and has
+ * no accents.
  */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
-/** Column of the last verification. A record that was never verified shows its time of creation. */
+/**
+ * Returns the column of the time of the last verification. For a record that was never verified it is the time of
+ * creation.
+ */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
 
@@ -77,10 +88,11 @@ const requiredOfContacts =
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
 /**
- * Contacts, each joined with its company. Contacts of a deleted company still refer to it until the deletion is settled
- * (src/queries/company-settlements.ts), so a contact's company is `co.id`, never `c.company_id`.
+ * Contacts, each joined with its company. Use `co.id` as the contact's company, never `c.company_id`: after a company
+ * is deleted, its contacts still refer to it until a background job has updated them.
  *
- * `updated_at` is the plain column, which has an index. It is exact unless the customer has an unsettled deletion.
+ * `updated_at` is the plain column, which has an index. It is out of date for a contact whose deleted company still
+ * waits for that job.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -99,10 +111,10 @@ export const contactSource: Source = {
 };
 
 /**
- * Returns an expression for the time of a record's last update. If the record's company is deleted, the deletion counts
- * as an update of the record, even while the record still refers to the company. The statement must join the company as
- * `co`, unless it is deleted.
- * @param alias alias of the record's table: contacts or opportunities
+ * Returns an SQL expression for the time of a record's last update. The deletion of the record's company counts as an
+ * update, even if the record still refers to that company. The statement must left join the companies that are not
+ * deleted as `co`.
+ * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
  */
 export const updatedAtOf = (alias: 'c' | 'o'): string => `
   case
@@ -116,8 +128,9 @@ export const updatedAtOf = (alias: 'c' | 'o'): string => `
   end`;
 
 /**
- * Contacts with an `updated_at` that is exact even while a deletion is unsettled. No index serves it. Postgres drops
- * the additional join from statements that do not use `updated_at`.
+ * Contacts with an exact `updated_at`, also for contacts whose deleted company is still being removed from them in the
+ * background. No index supports this `updated_at`. A statement that does not use it costs nothing extra, because
+ * Postgres drops the join.
  */
 export const exactContactSource: Source = {
   ...contactSource,

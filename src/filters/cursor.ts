@@ -9,38 +9,38 @@ import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
- * The last row's value of one sort key. A long text is not stored in the cursor: `ofRow` (true) stands for it, and the
- * statement looks the value up by the row's id.
+ * The last row's value of one sort key, as stored in a cursor. If the value is a text too long for the cursor, `ofRow`
+ * (true) stands in its place, and the SQL statement reads the value from the row with that id.
  */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
 
-/** The last row of a page: its id and the values it was sorted by. */
+/** The last row of a page: its id and the values it was sorted by. The next page starts after it. */
 export interface Position {
   id: string;
-  /** The last row's value of each sort key. */
+  /** The last row's values, one for each sort key. */
   values: KeyValue[];
 }
 
-/** Maximum length of a text stored in a cursor, in UTF-16 units. Cursors must fit into a header. */
+/** Maximum length of a text value that a cursor contains (UTF-16 units). A cursor must fit into an HTTP header. */
 const carriedText = 255;
 
 /**
- * Maximum length of a cursor, in base64 characters: three texts of maximum length with three bytes a character, and the
- * other parts.
+ * Maximum length of a cursor (base64 characters). It allows for three texts of maximum length with three bytes a
+ * character, and for the other parts.
  */
 const maxLength = 4096;
 
 /**
- * Returns a hash of noun, customer, filter and order. A cursor contains it, so a cursor of one list is rejected by
- * every other.
+ * Returns a hash of the kind of records, the customer, the filter and the order. Each cursor contains this hash, so
+ * that a cursor is rejected in a request for other records or another order.
  */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
   return hash.digest('base64url').slice(0, 16);
 }
 
-/** Returns a filter as canonical JSON: filters that differ only in the order of their parts give the same text. */
+/** Returns a filter as canonical JSON: filters that differ only in the order of their conditions give the same text. */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);
@@ -50,19 +50,26 @@ function canonical(filter: Filter): string {
   return JSON.stringify(filter);
 }
 
-/** Returns the cursor of a position. It contains only values that the page showed, and is valid only for its scope. */
+/**
+ * Encodes the last row of a page as a cursor. The cursor contains only values that the page showed.
+ * @param scope hash of the kind of records, customer, filter and order; the cursor is valid only for these
+ */
 export function encodeCursor(scope: string, { id, values }: Position): string {
   const carried = values.map((value) => (typeof value === 'string' && value.length > carriedText ? ofRow : value));
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
-/** Returns the error for an invalid cursor. */
+/**
+ * Creates the error for an invalid cursor.
+ * @param path JSON pointer to the cursor in the request body
+ */
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Returns the position after which a request's page starts, or undefined if the request has no cursor.
- * @param list what the cursor must belong to, for the error message: "these filters and this order"
- * @param path JSON pointer to the cursor in the body
+ * Returns the row after which the requested page starts: the one in the request's cursor. Returns undefined if the
+ * request has no cursor.
+ * @param list what the cursor must belong to, for the error message, e.g. "these filters and this order"
+ * @param path JSON pointer to the cursor in the request body
  * @throws DomainError `validation_failed` if the request also has a page number, or the cursor belongs to another list
  */
 export function readPosition(
@@ -79,7 +86,7 @@ export function readPosition(
   return position;
 }
 
-/** Returns the position of a cursor, or undefined if the cursor was not created for this scope and these sort keys. */
+/** Decodes a cursor. Returns undefined if it is malformed or was created for another scope (records, filter, order). */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

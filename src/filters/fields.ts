@@ -1,16 +1,17 @@
 import { fold } from '../text/fold.ts';
 import { companySource, contactSource, type Source } from './columns.ts';
 
-/** The value of a record's column `folded`: folded texts by field name. */
+/** The value of a record's database column `folded`: texts in lower case without accents, by field name. */
 export type Folded = Record<string, string>;
 
-/** A record's own fields, by their names in the API. An undefined field counts as not given. */
+/** The fields of a record, by their names in the API. A field that is undefined counts as absent. */
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns a contact's column `folded`: every text that filters use, folded. A null text has no key; a text that is
- * never null counts as `""` if it is not given. Texts of `custom_fields` stand at the same level under
- * `custom_fields.<key>`. `search` holds the text that the filter `search` looks into.
+ * Returns the value of a contact's column `folded`: all texts that filters use, in lower case without accents.
+ *
+ * A text that is null has no key. A text that is never null is `""` if absent. A custom field has the key
+ * `custom_fields.<key>`. The key `search` holds the text for the filter `search`.
  * @param contact all fields of the contact, not only the changed ones
  */
 export function foldContact(contact: RecordFields): Folded {
@@ -26,18 +27,21 @@ export function foldContact(contact: RecordFields): Folded {
 
 const searched = ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'];
 
-/** Returns a company's column `folded`. It has no key `search`: companies are searched by name. See `foldContact`. */
+/**
+ * Returns the value of a company's column `folded`: all texts that filters use, in lower case without accents.
+ * @param company all fields of the company, not only the changed ones
+ */
 export const foldCompany = (company: RecordFields): Folded => foldRecord(companyTexts, company);
 
-/** Returns the fields of a source that are stored folded. */
+/** Returns the fields whose text is stored folded (lower case, no accents), and whether each is required. */
 const textsOf = ({ columns }: Source) =>
   Object.entries(columns).flatMap(([name, { isFolded, required }]) => (isFolded ? [{ name, required }] : []));
 const contactTexts = textsOf(contactSource);
 const companyTexts = textsOf(companySource);
 
 /**
- * Folds the given fields of a record and its custom fields. It uses plain loops for speed: jobs fold thousands of
- * records per second.
+ * Folds the given text fields of a record and its custom fields: lower case, no accents. It uses plain loops for speed,
+ * because jobs fold thousands of records per second.
  */
 function foldRecord(texts: ReturnType<typeof textsOf>, record: RecordFields): Folded {
   const folded: Folded = {};

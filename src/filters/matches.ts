@@ -4,27 +4,30 @@ import type { Column, Source } from './columns.ts';
 import type { Folded } from './fields.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
-/** Returns true if the record passes the compiled filter. */
+/** Tests a record against a filter. Returns true if the record passes. */
 export type Matches = (record: FilteredRecord) => boolean;
 
-/** A record as compiled filters read it: a row with the columns of `filteredColumns`. */
+/** A record that a compiled filter can test: a database row with the columns that `filteredColumns` lists. */
 export interface FilteredRecord {
   folded: Folded;
   custom_fields: Record<string, unknown>;
-  /** The source's columns by field name. `folded <name>` holds the folded text of a column of another table. */
+  /**
+   * The record's values by field name. The key `folded <name>` holds the folded text (lower case, no accents) of a
+   * field that comes from another table.
+   */
   [column: string]: unknown;
 }
 
 type FieldTest = Extract<Filter, { field: string }>;
 
-/** Functions by which a compiled filter reads one field. */
+/** Reads one field of a record for a filter. */
 interface Reader {
-  /** Returns the value that conditions compare with, or null if there is none. */
+  /** Returns the field's value for comparisons, or null if it has none. */
   value: (record: FilteredRecord) => FilterValue | null;
   isEmpty: Matches;
 }
 
-/** Returns the select list of the columns that compiled filters read. */
+/** Returns the SQL select list with all columns that a compiled filter needs to test a record. */
 export const filteredColumns = (source: Source): string =>
   [
     `${source.alias}.folded`,
@@ -39,9 +42,10 @@ const isFoldedElsewhere = ({ isFolded, value, raw }: Column): boolean => !isFold
 const foldedName = (name: string): string => `folded ${name}`;
 
 /**
- * Compiles a filter into a function that tests records in memory. It passes exactly the records that `toSql` selects.
- * It does not support memberships and `search`; a list's rules cannot contain them.
- * @throws Error for a filter on memberships or `search`
+ * Compiles a filter into a function that tests records in memory. The function accepts exactly the records that the
+ * filter would select in SQL. Conditions on list membership and `search` are not supported; the rules of a list cannot
+ * contain them.
+ * @throws Error if the filter has a condition on list membership or `search`
  */
 export function compileFilter(source: Source, filter: Filter): Matches {
   switch (filter.kind) {
@@ -103,7 +107,8 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
 };
 
 /**
- * Compiles a comparison. Instants are compared as text: all are in UTC, with milliseconds and a year of four digits.
+ * Compiles a condition `less than` or `greater than`. Instants are compared as text, which works because all are in UTC
+ * with milliseconds and a year of four digits.
  */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];
@@ -137,7 +142,10 @@ function columnValue(name: string, column: Column): Reader['value'] {
   return (record) => (record[given] as FilterValue | null) ?? missing;
 }
 
-/** Returns the reader of a custom field. Conditions compare only values of the same JSON type. */
+/**
+ * Returns an object that reads one custom field of a record. A condition on it compares only values of the same JSON
+ * type.
+ */
 function customReader(field: string, key: string): Reader {
   // A key can be `constructor` or another name that every object inherits.
   const kept = ({ custom_fields }: FilteredRecord): unknown =>

@@ -11,14 +11,14 @@ export interface OrderKey {
   direction: Direction;
 }
 
-/** Sort keys, most significant first. Ties are always broken by the record's id, descending. */
+/** Sort keys, most important first. Records with equal sort keys are sorted by id, descending. */
 export type Order = readonly OrderKey[];
 
 /** The order of a request without `order_by`: newest first. */
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 /**
- * Parses the field `order_by` of a request: `{field: direction}` or `[{field, direction}]`.
+ * Parses the field `order_by` of a request. Its form is `{field: direction}` or `[{field, direction}]`.
  * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseOrder(fields: FilterFields, given: unknown, pointer = '/order_by'): Order {
@@ -28,8 +28,8 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
 }
 
 /**
- * Parses the field `order_by` like `parseOrder`, but returns the faults instead of throwing. If there are faults, do
- * not use the order.
+ * Parses the field `order_by` of a request. It returns the faults and does not throw. Do not use the returned order if
+ * there are faults.
  */
 export function readOrder(
   fields: FilterFields,
@@ -49,7 +49,7 @@ const keysOf = (given: GivenOrder): OrderKey[] =>
     ? given
     : Object.entries(given).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
 
-/** Returns true if there are more faults than an error response lists. Parsing then stops. */
+/** Returns true if there are already more faults than an error response lists, so parsing can stop. */
 const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
 
 function checkMembers(fields: FilterFields, given: Record<string, unknown>, pointer: string, faults: Fault[]): void {
@@ -98,8 +98,8 @@ interface GivenKey {
 }
 
 /**
- * Checks one sort key and appends its faults.
- * @param paths JSON pointers of the key's field and direction, for error messages
+ * Checks one sort key and appends its faults to the list of faults.
+ * @param paths JSON pointers to the key's field and direction in the request body
  */
 function checkKey(
   fields: FilterFields,
@@ -118,7 +118,9 @@ function checkKey(
     faults.push({ path: paths.direction, message: 'must be "ASC" or "DESC"' });
 }
 
-/** Removes sort keys without effect: repeated fields and all keys after the id. */
+/**
+ * Removes sort keys that have no effect: a field that is repeated, and all keys after the id, because ids are unique.
+ */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

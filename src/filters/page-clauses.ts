@@ -9,7 +9,7 @@ import { shownValue, toSql } from './to-sql.ts';
 import { singleList, type Filter } from './tree.ts';
 
 /**
- * The clauses of a statement that reads a page: `select … from ${from} where ${where} order by ${orderBy} limit
+ * The SQL clauses that read one page of records: `select … from ${from} where ${where} order by ${orderBy} limit
  * ${limit}`.
  */
 export interface PageClauses extends Clauses {
@@ -17,9 +17,10 @@ export interface PageClauses extends Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page. Ordered by time of creation or by one indexed field, the cost of a page does
- * not depend on the number of records; by cursor it does not depend on the depth either, by page number the skipped
- * records add to it. In any other order a page costs as much as sorting all filtered records.
+ * Returns the SQL clauses that read one page of records.
+ *
+ * A page by cursor, ordered by creation time or one indexed field, has the same cost at any depth and for any number of
+ * records. A page by number also reads the records that it skips. For any other order, all filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing);
@@ -44,7 +45,10 @@ function pickStrategy({ source, order, offset, filter, changing }: RecordQuery):
   return offset > 0 ? skipping(way) : way;
 }
 
-/** Selects the ids of the page first, so that skipped records are neither joined nor read further. */
+/**
+ * Changes a way to read a page so that it selects the ids of the page first. Records that are skipped are then not read
+ * completely and not joined.
+ */
 const skipping =
   (way: PageStrategy): PageStrategy =>
   (paging) => {
@@ -56,7 +60,7 @@ const skipping =
 
 const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
 
-/** Newest first: scans the primary key backwards. */
+/** Reads a page of the newest records: scans the primary key backwards, because ids contain the time of creation. */
 const newestFirst: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
@@ -64,8 +68,8 @@ const newestFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Newest members of one list: reads the primary key of list_members backwards. With a join instead, Postgres may scan
- * all contacts, because it cannot know that all members of a list may be old.
+ * Reads a page of the newest members of one list: scans the primary key of list_members backwards. With a join,
+ * Postgres might scan all contacts until it finds members.
  */
 const membersFirst: PageStrategy = (paging) => {
   const { sql, listing, id, owned } = paging;
@@ -85,8 +89,9 @@ const membersFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Newest members of one list whose memberships by rule may be out of date for settling contacts. For these contacts it
- * evaluates the list's rules instead; members added by hand and all other contacts are read from list_members.
+ * Reads a page of the newest members of one list while some stored memberships are out of date, because the contact's
+ * company has just changed. For contacts of such a company it evaluates the list's rules. All other members, and
+ * members added by hand, are read from list_members.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
@@ -122,7 +127,10 @@ const membersOfChanging =
     };
   };
 
-/** Scans the field's index backwards. The position is a row comparison, so the scan starts exactly there. */
+/**
+ * Reads a page in descending order of an indexed field: scans the index backwards, starting after the last row of the
+ * page before.
+ */
 const indexDescending: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const { after } = listing;
@@ -134,7 +142,7 @@ const indexDescending: PageStrategy = (paging) => {
   };
 };
 
-/** Sorts all filtered records, for an order that no index serves. */
+/** Reads a page by sorting all filtered records. It is used for an order that no index has. */
 const bySorting: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const keys = columnsOf(listing.source, listing.order).map((column, i) => {
@@ -150,7 +158,10 @@ const bySorting: PageStrategy = (paging) => {
 
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
-/** Returns the condition that a record comes after the position, compared by the sort keys from index `i` on. */
+/**
+ * Returns the SQL condition that a record comes after the last row of the page before. It compares sort key `i` and the
+ * following ones, then the id.
+ */
 function isAfter(paging: PageContext, after: Position, i: number): Fragment {
   const { sql, listing, id } = paging;
   const { order, source } = listing;

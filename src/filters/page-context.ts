@@ -3,25 +3,25 @@ import { columnsOf, type RecordQuery } from './record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 
-/** The clauses that choose a page's records: `where ${where} order by ${orderBy} limit ${limit}`. */
+/** The SQL clauses that select the records of one page: `where ${where} order by ${orderBy} limit ${limit}`. */
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** The limit, followed by the offset if there is one. */
+  /** The number of rows, with an SQL offset after it if there is one. */
   limit: Fragment;
 }
 
-/** The query and the SQL fragments that all strategies for reading a page share. */
+/** A parsed list request and its SQL fragments. Every way to read a page needs them. */
 export interface PageContext {
   sql: FragmentMaker;
   listing: RecordQuery;
-  /** The from clause of the page's statement. */
+  /** The SQL from clause of the statement that reads the page. */
   from: Fragment;
-  /** The id column of the records. */
+  /** The SQL id column of the records. */
   id: Fragment;
-  /** Condition: the record belongs to the customer and is visible. */
+  /** SQL condition: the record belongs to the customer, and callers may see it. */
   owned: Fragment;
-  /** Condition: the record belongs to the customer, is visible and passes the filter. */
+  /** SQL condition: the record belongs to the customer, callers may see it, and it passes the filter. */
   matches: Fragment;
 }
 
@@ -39,13 +39,14 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery): PageCon
   };
 }
 
-/** Returns the page's limit and offset, as they follow the SQL keyword `limit`. */
+/** Returns the page's limit and offset as SQL, to stand after the keyword `limit`. */
 export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 
 /**
- * Returns the position's value of the i-th sort key: the value stored in the cursor, or a subquery by id if it was too
- * long for the cursor.
+ * Returns the i-th sort value of the last row of the page before, as SQL. If the value was too long to be stored in the
+ * cursor, the SQL is a subquery that reads it by the row's id.
+ * @param after the last row of the page before
  */
 export function bound({ sql, listing, from, id, owned }: PageContext, after: Position, i: number): Fragment {
   const column = columnsOf(listing.source, listing.order)[i]!;

@@ -14,7 +14,8 @@ import { readValue } from './values.ts';
 
 /**
  * Parses the field `filters` of a request.
- * @param pointer JSON pointer of `given` in the body, for error messages
+ * @param given the field's value
+ * @param pointer JSON pointer to the field in the request body, for error messages
  * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseFilters(fields: FilterFields, given: unknown, pointer = '/filters'): Filter {
@@ -24,8 +25,8 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
 }
 
 /**
- * Parses the field `filters` of a request like `parseFilters`, but returns the faults instead of throwing. If there are
- * faults, do not use the filter.
+ * Parses the field `filters` of a request. It returns the faults and does not throw. Do not use the returned filter if
+ * there are faults.
  */
 export function readFilters(
   fields: FilterFields,
@@ -40,7 +41,10 @@ export function readFilters(
   return { filter, faults: reading.faults };
 }
 
-/** State of one parse: the allowed fields, the faults found and the number of conditions read so far. */
+/**
+ * The state while one filter is parsed: the allowed fields, the faults found so far and the number of conditions read
+ * so far.
+ */
 interface Reading {
   fields: FilterFields;
   faults: Fault[];
@@ -49,10 +53,13 @@ interface Reading {
 
 const nothing = any([]);
 
-/** Returns true if there are more faults than an error response lists. Parsing then stops. */
+/** Returns true if there are already more faults than an error response lists, so parsing can stop. */
 const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
 
-/** Reads the given elements with `read`, one condition each. Stops when the list of faults is full. */
+/**
+ * Converts each given element to a condition with `read`. Stops when there are more faults than an error response
+ * lists.
+ */
 function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];
   for (const one of given) {
@@ -62,13 +69,19 @@ function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Fil
   return conditions;
 }
 
-/** Records a fault and returns a placeholder. The tree is not used once there is a fault. */
+/**
+ * Records a fault in the request, and returns a placeholder for the invalid condition. A filter with faults is never
+ * used.
+ */
 function fault(reading: Reading, path: string, message: string): Filter {
   reading.faults.push({ path, message });
   return nothing;
 }
 
-/** Reads the keys of `filters` (outermost) or of one element of `_or`. They are joined by AND. */
+/**
+ * Reads an object of conditions by field name, and joins the conditions by AND.
+ * @param outermost true for `filters` itself, false for an element of `_or`
+ */
 function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
   if (!isObject(given)) return fault(reading, pointer, 'must be an object whose keys are field names');
   return all(
@@ -105,7 +118,10 @@ interface Field {
   type: FieldType;
 }
 
-/** Reads the value at a field's key: a scalar, an array, null or an object of operators. */
+/**
+ * Reads the condition on one field of `filters`.
+ * @param given the field's value in the request: a scalar, an array, null or an object of operators
+ */
 function readCondition(reading: Reading, field: Field, given: unknown, path: string): Filter {
   if (field.type === 'search') return readSearch(reading, field, given, path);
   if (isObject(given)) return readOperators(reading, field, given, path);
@@ -238,7 +254,7 @@ function readOne(
   return 'value' in read ? make(read.value) : fault(reading, path, read.fault);
 }
 
-/** Returns true for a JSON object, false for an array. */
+/** Returns true if a JSON value is an object and not an array. */
 export const isObject = (given: unknown): given is Record<string, unknown> =>
   typeof given === 'object' && given !== null && !Array.isArray(given);
 

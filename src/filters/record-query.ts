@@ -7,34 +7,38 @@ import { parseOrder, type Order } from './order.ts';
 import { parseFilters } from './parse.ts';
 import type { Filter } from './tree.ts';
 
-/** The fields of a list request: filters, order and page. All are optional. */
+/** The fields of a request for a list of records: filters, order and page. All are optional. */
 export interface ListRequest {
   filters?: unknown;
   order_by?: unknown;
   paginate?: { page?: number; limit?: number; cursor?: string };
 }
 
-/** A parsed list request: one page of one customer's records of one kind. */
+/** A parsed request for one page of a customer's records. */
 export interface RecordQuery {
   source: Source;
   customerId: string;
   filter: Filter;
   order: Order;
   limit: number;
-  /** Number of records to skip, for a page by number. Otherwise 0. */
+  /** Number of records to skip if the request has a page number, otherwise 0. */
   offset: number;
-  /** Last record of the page before, for a page by cursor. */
+  /** Last record of the page before, if the request has a cursor. */
   after: Position | undefined;
-  /** Hash of noun, customer, filter and order. Cursors contain it, so a cursor works only for the same query. */
+  /**
+   * Hash of the kind of records, customer, filter and order. Each cursor contains this hash, so it works only for the
+   * same query.
+   */
   scope: string;
   /**
-   * Set if the filter selects one list and that list's memberships by rule may be out of date for settling contacts.
+   * The list that the filter selects, if some of its stored memberships are out of date: a company has changed, and its
+   * contacts are not updated yet. Otherwise undefined.
    */
   changing?: { id: string; rules: Rule[] };
 }
 
 /**
- * Parses a list request.
+ * Parses a request for a list of records.
  * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is invalid
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
@@ -50,7 +54,8 @@ export function parseRecordQuery(source: Source, customerId: string, request: Li
 export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
 
 /**
- * Returns the cursor of the next page, for the header `x-next-cursor`, or undefined if the page is not full.
+ * Returns the cursor of the next page, for the header `x-next-cursor`. Returns undefined if the page is not full,
+ * because it is then the last one.
  * @param rows the page's records as the response shows them
  */
 export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
@@ -60,7 +65,10 @@ export function nextCursor(listing: RecordQuery, rows: readonly object[]): strin
   return encodeCursor(listing.scope, { id: last['id'] as string, values });
 }
 
-/** Returns the value that a record was sorted by, taken from the record as the response shows it. */
+/**
+ * Returns a record's value of a sort key.
+ * @param record the record as the response shows it
+ */
 function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
   const path = field === 'company_id' ? ['company', 'id'] : field.split('.');
   const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as

@@ -7,12 +7,13 @@ import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
 
-/** Fields that rules cannot use. The members of a list must not depend on another list. */
+/** Fields that the rules of a list cannot use. For example, the members of a list must not depend on another list. */
 const excluded = new Set(['list_id', 'search']);
 
 /**
- * Parses the rules of a list. AND binds tighter than OR. Without rules the filter matches no record.
- * @returns the rules as a filter, which must not be used if there are faults
+ * Parses the rules of a list into a filter. AND binds tighter than OR. A list without rules gets a filter that matches
+ * no record.
+ * @returns the filter and the faults; do not use the filter if there are faults
  */
 export function readRules(fields: FilterFields, given: unknown, pointer = '/rules'): RulesRead {
   for (const reading = readingRules(fields, given, pointer); ;) {
@@ -21,13 +22,16 @@ export function readRules(fields: FilterFields, given: unknown, pointer = '/rule
   }
 }
 
-/** Parsed rules: the filter, and the faults of the rules. */
+/** The parsed rules of a list: the filter they define, and the faults found in them. */
 interface RulesRead {
   filter: Filter;
   faults: Fault[];
 }
 
-/** Parses rules as `readRules` does, and yields after each rule. */
+/**
+ * Parses the rules of a list and pauses (yields) after each rule, so that the caller can let other work run.
+ * @returns the filter and the faults
+ */
 function* readingRules(fields: FilterFields, given: unknown, pointer: string): Generator<undefined, RulesRead> {
   const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
   const faults: Fault[] = [];
@@ -46,15 +50,16 @@ function* readingRules(fields: FilterFields, given: unknown, pointer: string): G
 }
 
 /**
- * Returns stored rules as a filter.
+ * Converts the stored rules of a list to a filter.
  * @throws Error if a stored rule is invalid
  */
 export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filter =>
   faultless(readRules(fields, rules));
 
 /**
- * Returns stored rules as a filter, like `rulesFilter`, with pauses: the rules of one list can take longer to parse than one
- * stretch of the event loop may take.
+ * Converts the stored rules of a list to a filter, with pauses. Without pauses, many rules could block the event loop
+ * for too long.
+ * @throws Error if a stored rule is invalid
  */
 export async function rulesFilterInPieces(
   fields: FilterFields,
@@ -73,7 +78,10 @@ function faultless({ filter, faults }: RulesRead): Filter {
   return filter;
 }
 
-/** Returns rules as they are stored and shown: with every field filled in, and AND for the first rule. */
+/**
+ * Completes the rules of a request for storage and responses: a missing `logic_operator` becomes AND, and the first
+ * rule always has AND.
+ */
 export const completeRules = (given: readonly RuleGiven[]): Rule[] =>
   given.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
     field,
@@ -111,7 +119,7 @@ function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, r
 const texts: readonly RuleOperator[] = ['contains', 'not_contains', 'starts_with', 'ends_with'];
 const comparisons: readonly RuleOperator[] = ['greater_than', 'greater_or_equal', 'less_than', 'less_or_equal'];
 
-/** Returns the operators that a type of field supports. */
+/** Returns the operators that a rule may use on a field of this type. */
 function operatorsFor(type: FieldType): readonly RuleOperator[] {
   const without = type === 'uuid' ? [...texts, ...comparisons] : type === 'text' || type === 'custom' ? [] : texts;
   return ruleOperators.filter((operator) => !without.includes(operator));
@@ -177,8 +185,8 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 };
 
 /**
- * Returns a rule's text as values of the field's type. A custom field has no fixed type, so all types that the text can
- * mean are returned.
+ * Converts the text of a rule to values of the field's type. Reports a fault if the text is invalid. A custom field has
+ * no fixed type, so all possible meanings of the text are returned: text, number, boolean.
  */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {

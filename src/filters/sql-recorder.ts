@@ -1,13 +1,13 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import type { Fragment, FragmentMaker } from './sql.ts';
 
-/** An SQL text as the server receives it, with `$n` for the n-th parameter, and its parameters. */
+/** An SQL statement as the server receives it: `$n` in the text stands for the n-th parameter. */
 export interface RecordedSql {
   text: string;
   parameters: unknown[];
 }
 
-/** A fragment that the recorder created: pieces of text with values or further fragments between them. */
+/** An SQL fragment as stored data: pieces of SQL text, with parameters or other fragments between them. */
 class Piece {
   readonly strings: readonly string[];
   readonly parts: readonly unknown[];
@@ -19,8 +19,8 @@ class Piece {
 }
 
 /**
- * Creates fragments that can be stored and used again. The driver's own fragments work for one statement on one
- * connection. These are also cheaper: each fragment of the driver is a promise, and a filter can need thousands.
+ * Creates SQL fragments that can be stored and used in several statements. A fragment of the database driver works in
+ * one statement only. It also costs more, because it is a promise, and a filter can need thousands of fragments.
  */
 export const recorder: FragmentMaker = Object.assign(
   (strings: TemplateStringsArray, ...parts: unknown[]) => new Piece(strings, parts) as unknown as Fragment,
@@ -28,8 +28,8 @@ export const recorder: FragmentMaker = Object.assign(
 );
 
 /**
- * Returns the SQL text of a recorded fragment and appends its parameters to `parameters`. Their numbers `$n` follow
- * those already there.
+ * Returns the SQL text of a fragment and appends the fragment's parameters to `parameters`. The numbers `$n` in the
+ * text are positions in that array.
  */
 function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
@@ -43,13 +43,16 @@ function writePart(part: unknown, parameters: unknown[]): string {
   return `$${parameters.push(part)}`;
 }
 
-/** Returns the SQL text and the parameters of a recorded statement. */
+/** Converts an SQL fragment to the statement's text and parameters. */
 export function record(fragment: Fragment): RecordedSql {
   const parameters: unknown[] = [];
   return { text: writeOut(fragment, parameters), parameters };
 }
 
-/** Runs a recorded statement. In a lane that keeps statements prepared it is kept like one of the driver's. */
+/**
+ * Runs an SQL statement that was created with `recorder`. It is sent as a prepared statement if the connection allows
+ * that.
+ */
 export function run<Row extends object>(sql: Sql | Transaction, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare: true });

@@ -6,7 +6,8 @@ export type Fragment = postgres.Fragment;
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
 /**
- * Tagged-template function that creates SQL fragments: a pool or a transaction, with any type parameters. The modules in src/filters never run a statement.
+ * Creates SQL fragments from tagged templates: a connection pool, a transaction, or `recorder`. It has only this
+ * ability, so that code in src/filters cannot run statements.
  */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;
@@ -16,8 +17,8 @@ export interface FragmentMaker {
 const constants = new WeakMap<FragmentMaker, Map<string, Fragment>>();
 
 /**
- * Returns a constant SQL text of this program as a fragment. Never pass input from a caller. Each text's fragment is
- * cached, because the driver's fragments are promises and cost many times more than their text.
+ * Returns a constant SQL text as a fragment. The text must be part of this program, never input from a caller.
+ * Fragments are cached by text, because creating one is expensive.
  */
 export function constant(sql: FragmentMaker, text: string): Fragment {
   const known = constants.get(sql) ?? new Map<string, Fragment>();
@@ -27,7 +28,10 @@ export function constant(sql: FragmentMaker, text: string): Fragment {
   return made;
 }
 
-/** Joins the fragments with a word between them. Returns `otherwise` if there are no fragments. */
+/**
+ * Joins SQL fragments with a word or comma between them.
+ * @param otherwise the SQL text to return if there are no fragments
+ */
 export function join(sql: FragmentMaker, fragments: Fragment[], word: 'and' | 'or' | ',', otherwise: string): Fragment {
   if (fragments.length === 0) return constant(sql, otherwise);
   return fragments.reduce((joined, fragment) => sql`${joined} ${constant(sql, word)} ${fragment}`);

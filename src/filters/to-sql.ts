@@ -6,15 +6,15 @@ import type { Comparison, Filter, FilterValue } from './tree.ts';
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
-/** Context of one translation to SQL: the fragment maker and the tables. */
+/** What a filter needs to become SQL: a function that creates fragments, and the tables and columns of the records. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
 }
 
 /**
- * Returns a filter as an SQL condition over `source.from`. All values from callers are parameters. An unknown (null)
- * condition counts as false, under `not` too.
+ * Converts a filter to an SQL condition. All values from callers become parameters. A condition on a null value counts
+ * as false, and its negation as true.
  */
 export const toSql = (sql: FragmentMaker, source: Source, filter: Filter): Fragment => print({ sql, source }, filter);
 
@@ -75,7 +75,9 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
   }
 }
 
-/** Returns the expression of a column's value. If the column has `shownAs`, that replaces null. */
+/**
+ * Returns the SQL expression for a field's value as responses show it. Some fields show another value instead of null.
+ */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
   return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
@@ -85,13 +87,13 @@ const symbols: Record<Comparison, string> = { gt: '>', gte: '>=', lt: '<', lte: 
 
 type SqlType = 'text' | 'integer' | 'timestamptz' | 'uuid' | 'numeric';
 
-/** Returns the SQL type of a column's values. */
+/** Returns the SQL type of a field's values. */
 export const typeOf = (column: Column): SqlType => {
   if (column.type === 'instant') return 'timestamptz';
   return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
 };
 
-/** Returns a value as a parameter, cast to its SQL type. */
+/** Returns a value as an SQL parameter with a cast to its SQL type. */
 export const parameter = (sql: FragmentMaker, value: FilterValue, type: SqlType): Fragment =>
   sql`${String(value)}::${constant(sql, type)}`;
 
@@ -107,7 +109,7 @@ function likePattern({ text, at }: Test<'contains'>): string {
 
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
 
-/** Returns the condition that every word occurs in one of the searched texts. */
+/** Returns the SQL condition for the filter `search`: each word must occur in at least one of the searched texts. */
 function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
   const occurs = (word: string): Fragment =>
     sql`(${join(
@@ -127,7 +129,7 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
   return sql`(${printMembership(printing, { kind: 'member', lists: 'any', unsettled: [] })}) is not true`;
 }
 
-/** Returns the condition that the contact is a member of one of the lists, by hand or by rule. */
+/** Returns the SQL condition that the contact is a member of one of the given lists, by hand or by rule. */
 function printMembership(printing: Printing, { lists, unsettled, changing, deleted }: Test<'member'>): Fragment {
   const { sql } = printing;
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
@@ -139,17 +141,23 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
   return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled}${isKept})`;
 }
 
-/** Returns the condition that the contact was copied to one of the lists. It reads one part of each list. */
+/**
+ * Returns the SQL condition that the contact was copied to one of the lists. The ids of copied contacts are stored in
+ * sorted parts; for each list only the part that can contain the contact is read.
+ */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
-/** Returns the condition that the contact refers to a company that is being settled. An index finds these contacts. */
+/**
+ * Returns the SQL condition that the contact is settling: its company has changed, and a background job has not yet
+ * updated the contact.
+ */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
- * Returns a condition on the time of creation as a condition on the id: a record's id contains its time of creation, so
- * the primary key serves a range of times.
+ * Converts a condition on the time of creation to an SQL condition on the id. A record's id contains its time of
+ * creation, so the primary key can be used for a range of times.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
@@ -170,7 +178,7 @@ function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
 }
 
 /**
- * Returns the lowest UUID version 7 of a time.
+ * Returns the lowest possible id (UUID version 7) of a record that was created at a given time.
  * @param milliseconds since 1970; an earlier time counts as 1970
  */
 export function firstIdOf(milliseconds: number): string {
@@ -178,7 +186,10 @@ export function firstIdOf(milliseconds: number): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
-/** Returns a condition on a value of `custom_fields`. It compares only values of the same JSON type. */
+/**
+ * Returns the SQL condition on a custom field. It compares only values of the same JSON type.
+ * @param key the name of the custom field
+ */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
   const kept = sql`${constant(sql, source.alias)}.custom_fields`;
   const text = sql`(${constant(sql, source.alias)}.folded ->> ${`custom_fields.${key}`}::text) collate "C"`;

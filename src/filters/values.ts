@@ -4,12 +4,12 @@ import { lengthOf } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
 import type { FilterValue } from './tree.ts';
 
-/** A value in the canonical form of the filter tree, or a message that says what the value must be. */
+/** The result of reading a value: the value in canonical form, or a message that says what it must be. */
 export type ReadValue = { value: FilterValue } | { fault: string };
 
 /**
- * Reads one value of a condition as a value of its field's type. It does not convert between types: `"5"` is no
- * integer.
+ * Reads a value in a filter condition. The value must have the JSON type of its field: the text `"5"` is not accepted
+ * as an integer.
  */
 export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
 
@@ -40,5 +40,5 @@ function readText(given: unknown): ReadValue {
 const isInt4 = (given: unknown): given is number =>
   Number.isInteger(given) && (given as number) === ((given as number) | 0);
 
-/** Returns the instant in UTC, rounded down to the millisecond. */
+/** Returns an instant as ISO 8601 text in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();

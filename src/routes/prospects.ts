@@ -15,8 +15,8 @@ const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
 /**
- * Routes to search the prospect catalog, the people that customers can unlock. All three answer with 201, as the
- * contract requires.
+ * Routes to search the prospect catalog: people whose contact data customers can unlock. The API contract requires
+ * status 201 for all of these routes.
  */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(

@@ -47,8 +47,8 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
   }
 
   /**
-   * Records a failed login and throws. All refusals use this function, so that neither response nor timing
-   * distinguishes them.
+   * Records a failed login, then throws. Every refused login takes this path, so that neither the response nor its
+   * timing reveals the reason.
    * @throws Unauthorized
    */
   async function refuseLogin(
@@ -113,7 +113,10 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
 
 export default sessions;
 
-/** Returns why a login is refused, for the log. Returns undefined if it is accepted. */
+/**
+ * Returns the reason why a login is refused, for the log. Returns undefined if the login is accepted.
+ * @param right true if the password is right
+ */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
   if (!account) return 'unknown';
   return right ? (account.refusal ?? undefined) : 'wrong_password';

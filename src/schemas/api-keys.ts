@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { scopes } from './scopes.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
-/** Lifetimes that a key can have, in days. */
+/** Lifetimes that an API key can have (days). */
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
@@ -12,7 +12,7 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'days until the key expires' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** Request body of generate (a new API key). A key without `permissions` gets all scopes. */
+/** Request body for generating an API key. A key without `permissions` gets all scopes. */
 export const KeyRequest = Strict(
   {
     name: KeyName(),
@@ -23,13 +23,13 @@ export const KeyRequest = Strict(
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/** Request body of update (rotate an API key). Fields that are not sent do not change. The key always gets a new secret. */
+/** Request body for updating an API key. Fields that are not sent do not change. The key always gets a new secret. */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
 export const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
-/** An API key as lists show it, without the secret. */
+/** An API key without its secret, as the list of keys shows it. */
 export const ApiKey = Type.Object(
   {
     id: Uuid(),
@@ -48,7 +48,7 @@ export const ApiKey = Type.Object(
 );
 export type ApiKey = Static<typeof ApiKey>;
 
-/** Response of generate and update, the only two responses that contain the secret `key`. */
+/** Response with a new or updated API key. No other response contains the secret `key`. */
 export const IssuedKey = Type.Object(
   {
     success: Type.Literal(true),

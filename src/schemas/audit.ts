@@ -1,4 +1,4 @@
-/** Events of the audit log, about keys, users and customers. */
+/** Names of the events in the audit log. They are about API keys, users and customers. */
 export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
@@ -17,7 +17,7 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** A new event of the audit log. Failed logins are counted instead, so they cannot be added this way. */
+/** An event to add to the audit log. Failed logins are excluded, because they are only counted. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
@@ -29,9 +29,9 @@ export interface NewAuditEvent {
   details?: Record<string, string>;
 }
 
-/** Who caused an event, and from which network address. */
+/** Who caused an event in the audit log, and from which IP address. */
 export interface Actor {
-  /** The user's e-mail address, `command line` or `anonymous`. */
+  /** The user's e-mail address, or `command line`, or `anonymous`. */
   actor: string;
   /** The caller's IP address, or null for the command line. */
   address: string | null;
@@ -40,7 +40,8 @@ export interface Actor {
 export const commandLine: Actor = { actor: 'command line', address: null };
 
 /**
- * An event as `audit list` prints it. One failed-login event stands for several attempts; `details` has their number.
+ * An event of the audit log, as the command `audit list` prints it. A failed-login event stands for several attempts;
+ * their number is in `details`.
  */
 export interface AuditEvent {
   id: string;

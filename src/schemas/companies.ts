@@ -15,7 +15,7 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** Fields of a company that callers can write. Responses contain them too. */
+/** Fields of a company that callers can write. Responses contain these fields too. */
 const writable = {
   type: Text(64, { minLength: 1, examples: ['customer'] }),
   company_name: Name({ examples: ['Analytical Engines Ltd'] }),
@@ -34,7 +34,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names of the fields that a caller may write. Their columns have the same names. */
+/** Names of the company fields that callers can write. Their database columns have the same names. */
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
 /** A company, as responses show it. */
@@ -86,7 +86,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
-/** Request body of the company count. It has the fields of `CompanyQuery`, but no cursor. */
+/** Request body of the company count: filters, order and page. It accepts a page number but no cursor. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

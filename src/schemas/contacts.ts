@@ -23,7 +23,7 @@ const PhoneNumber = Strict(
   { title: 'PhoneNumber' },
 );
 
-/** Fields of a contact that callers can write. Responses contain them too. */
+/** Fields of a contact that callers can write. Responses contain these fields too. */
 const writable = {
   first_name: Name({ examples: ['Ada'] }),
   middle_name: Nullable(Text()),
@@ -48,14 +48,14 @@ const writable = {
 };
 
 /**
- * The same fields as responses show them. A contact created from a prospect can lack fields that are required in
- * requests; they are then `""`.
+ * Fields of a contact as responses show them. Names and e-mail address can be `""`: a contact created from a prospect
+ * may lack fields that requests require.
  */
 const answered = { ...writable, first_name: Text(), last_name: Text(), work_email: Text(254) };
 
 /**
- * The company of a contact. A contact without a company has the same fields, with `id` null and empty texts, so that
- * reading `company.company_name` never fails.
+ * The company of a contact. If there is none, `id` is null and the texts are empty, so a client can always read
+ * `company.company_name`.
  */
 const ContactCompany = Type.Object(
   { id: Nullable(Uuid()), company_name: Type.String(), industry: Type.String() },
@@ -75,11 +75,11 @@ const contactProperties = {
   updated_at: Instant(),
 };
 
-/** A contact, as the contact list shows it. */
+/** A contact in the list of contacts. */
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/** A single contact, as responses show it. `list_ids` are the lists that it was added to by hand. */
+/** A single contact, as responses show it. `list_ids` are the lists to which the contact was added by hand. */
 export const ContactDetail = Type.Object(
   { ...contactProperties, list_ids: Type.Array(Uuid()) },
   { title: 'ContactDetail' },
@@ -87,7 +87,8 @@ export const ContactDetail = Type.Object(
 export type ContactDetail = Static<typeof ContactDetail>;
 
 /**
- * Reference to a company: an existing company by `id`, or by `name`, which finds or creates it. `{}` means no company.
+ * Reference to a contact's company in a request. `id` refers to an existing company. `name` finds a company by name, or
+ * creates it. `{}` means no company.
  */
 const CompanyReference = Strict(
   {
@@ -115,7 +116,7 @@ const references = {
 
 const { assigned_to } = references;
 
-/** The names of the fields that a caller may write and that columns of the same names keep. */
+/** Names of the contact fields that callers can write and that have a database column of the same name. */
 export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof typeof writable | 'assigned_to')[];
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
@@ -167,7 +168,7 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/** Request body of the contact count. It has the fields of `ContactQuery`, but no cursor. */
+/** Request body of the contact count: filters, order and page. It accepts a page number but no cursor. */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

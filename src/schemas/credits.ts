@@ -2,13 +2,16 @@ import { Type, type Static } from '@sinclair/typebox';
 import { PaginateOrContinue } from './filters.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
-/** Pools of credits: `subscription` pays for prospects, `verification` for verifications. */
+/**
+ * Pools of credits. Credits in `subscription` pay for prospects, credits in `verification` for verifying e-mail
+ * addresses.
+ */
 export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
 /**
- * Kinds of ledger entries. The start of a job reserves credits, delivered results are charged, and the end of the job
- * releases the remaining reserved credits.
+ * Kinds of entries in the credit ledger. A job reserves credits at its start and is charged for the results that it
+ * delivers. At its end the credits that are left are released.
  */
 export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
@@ -18,11 +21,11 @@ const Balance = Type.Object({
   reserved: Type.Integer({ description: 'credits reserved for unfinished jobs' }),
 });
 
-/** A customer's credits in both pools. */
+/** How many credits a customer has in each of the two pools. */
 export const Credits = Type.Object({ subscription: Balance, verification: Balance }, { title: 'Credits' });
 export type Credits = Static<typeof Credits>;
 
-/** An entry of the ledger, which records every change of a customer's credits. */
+/** An entry of the credit ledger. The ledger records every change of a customer's credits. */
 export const LedgerEntry = Type.Object(
   {
     id: Uuid(),
@@ -39,7 +42,7 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Request body of the ledger list: the page. */
+/** Request body of the list of credit ledger entries: the page. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

@@ -3,7 +3,9 @@ import { Nullable, Uuid } from './wire.ts';
 
 const Price = (options: object = {}) => Type.String({ pattern: '^\\d+\\.\\d{2}$', examples: ['0.00'], ...options });
 
-/** The account as a key's holder sees it. Prices are strings with two decimals. */
+/**
+ * The customer account to which an API key belongs, with users and subscription. Prices are strings with two decimals.
+ */
 export const CustomerSummary = Type.Object(
   {
     customer: Type.Object({

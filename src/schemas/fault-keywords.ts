@@ -2,11 +2,10 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns JSON Schema keywords that replace Ajv's own when the validator collects all faults of a body. They have the
- * same meaning. Keywords that visit each element of an array or each property of an object stop after `most` invalid
- * ones: a body has room for hundreds of thousands, and each error is an object. The message of `not` is its schema's
- * description. Ajv keeps the last errors of each keyword in memory, so they contain only short paths and nothing of the
- * body.
+ * Returns validation keywords that replace some of Ajv's own, for validators that collect all faults of a request body.
+ * They have the same meaning but limit memory. Keywords for array elements and properties stop after `max` invalid
+ * ones. Errors contain only short paths and nothing of the body, because Ajv keeps the last errors in memory. The error
+ * message of `not` is the `description` of its schema.
  * @param ajv compiles the nested schemas
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
@@ -54,7 +53,10 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 
 type ParentSchema = { properties?: object };
 
-/** Returns the errors of a value, one array for each invalid element or property. Paths are relative to the value. */
+/**
+ * Validates an array or object. Yields one array of errors for each invalid element or property. Paths are relative to
+ * the value.
+ */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 
 function keyword(
@@ -79,7 +81,7 @@ function keyword(
   };
 }
 
-/** Returns the errors with `pointer` put before their paths. */
+/** Returns the errors with `pointer` added in front of each path. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

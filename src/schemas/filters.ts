@@ -3,19 +3,19 @@ import { lengthOf } from '../text/code-points.ts';
 import { defaultLimit, Strict } from './wire.ts';
 
 /**
- * Type of a filter field. It decides which operators and values a condition accepts. `custom` is a string, number or
- * boolean, as the customer stored it. `search` is a field that can only be searched.
+ * Types of filter fields. The type decides which operators and values a condition accepts. A `custom` field holds any
+ * string, number or boolean. A `search` field can only be searched for words.
  */
 export type FieldType = 'text' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
-/** The filter fields of one kind of record. */
+/** Describes by which fields one kind of record can be filtered and sorted. */
 export interface FilterFields {
-  /** The records' name in the URL path. Cursors are bound to it. */
+  /** Name of the kind of record, as in the URL path. It is part of each cursor. */
   readonly noun: string;
   readonly types: Readonly<Record<string, FieldType>>;
-  /** Fields that `order_by` does not accept. */
+  /** Names of the fields that `order_by` does not accept. */
   readonly unordered: readonly string[];
-  /** True if `custom_fields.<key>` are filter fields too. */
+  /** True if filters can use custom fields, written as `custom_fields.<key>`. */
   readonly customFields: boolean;
 }
 
@@ -25,7 +25,7 @@ const matching = ['contains', 'not_contains', 'starts_with', 'ends_with'] as con
 
 export type Operator = (typeof equality | typeof comparison | typeof matching)[number];
 
-/** The operators of each type of field. */
+/** The filter operators that each type of field supports. */
 export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   text: [...equality, ...matching, ...comparison],
   custom: [...equality, ...matching, ...comparison],
@@ -36,8 +36,8 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
 };
 
 /**
- * Limits of one request: conditions, values per condition, characters per value, characters of a custom field's key,
- * sort keys.
+ * Maximum numbers for one request: conditions, values per condition, characters per value, characters of a custom
+ * field's key, sort keys.
  */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
@@ -108,7 +108,7 @@ export const companyFilterFields: FilterFields = {
   customFields: true,
 };
 
-/** Returns the type of a field by its name in requests, or undefined if there is no such field. */
+/** Returns the type of a filter field, or undefined if there is no field with this name. */
 export function fieldType(fields: FilterFields, name: string): FieldType | undefined {
   if (Object.hasOwn(fields.types, name)) return fields.types[name];
   return fields.customFields && customKey(name) !== undefined ? 'custom' : undefined;
@@ -116,26 +116,29 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 
 const customPrefix = 'custom_fields.';
 
-/** Returns the key from `custom_fields.<key>`, or undefined if the name has another form or the key is too long. */
+/**
+ * Returns `<key>` from the field name `custom_fields.<key>`. Returns undefined for any other name, and if the key is
+ * too long.
+ */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
   const fits = name.startsWith(customPrefix) && length >= 1 && length <= filterLimits.customKey;
   return fits ? name.slice(customPrefix.length) : undefined;
 }
 
-/** Returns the fields that `order_by` accepts. */
+/** Returns the names of the fields that `order_by` accepts. */
 export const orderable = (fields: FilterFields): string[] =>
   Object.keys(fields.types).filter((name) => !fields.unordered.includes(name));
 
-/** The field `filters` as a request sends it. src/filters/parse.ts parses it. */
+/** The field `filters` as a request sends it, not parsed yet. */
 export type GivenFilters = Record<string, unknown>;
 
-/** The field `order_by` as a request sends it. src/filters/order.ts parses it. */
+/** The field `order_by` as a request sends it, not parsed yet. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
 /**
- * Returns the schema of the field `filters`. The keyword `x-filters` (src/filters/keywords.ts) validates it: plain JSON
- * Schema could check it too, but not with clear messages.
+ * Returns the schema of the request field `filters`. The Ajv keyword `x-filters` validates it, because plain JSON
+ * Schema gives unclear error messages.
  */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
@@ -148,7 +151,7 @@ const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
     ],
   });
 
-/** Returns the schema of the field `order_by`. The keyword `x-order-by` (src/filters/keywords.ts) validates it. */
+/** Returns the schema of the request field `order_by`. The Ajv keyword `x-order-by` validates it. */
 export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
   Type.Unsafe<GivenOrder>({
     type: ['object', 'array'],
@@ -172,8 +175,8 @@ export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
 /**
- * Page by number, like `Paginate`, or by the cursor of the page before. `page` has no default, because `page` and
- * `cursor` together are rejected.
+ * Schema of `paginate`: a page number, or the cursor that came with the page before. `page` has no default in the
+ * schema, because a request with both `page` and `cursor` is rejected.
  */
 export const PaginateOrContinue = Strict({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'counts from 1; default 1' })),

@@ -9,7 +9,9 @@ const countries = new Set(countryCodes.map(([alpha2]) => alpha2).filter((code) =
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-/** Checks for `format` in string schemas. The schema itself limits the length. */
+/**
+ * Functions that check the `format` of a string, by the format's name. They do not limit the length; `maxLength` does.
+ */
 export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
   email: (text) => (fullFormats.email as RegExp).test(text),
@@ -21,10 +23,7 @@ export const formats: Record<string, (text: string) => boolean> = {
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
-/**
- * Returns true if the length is in the range. Characters are counted as code points, like in JSON Schema's own length
- * keywords.
- */
+/** Returns true if the length of a text is in the range. Length is counted in code points, as JSON Schema does. */
 function isLengthBetween(text: string, least: number, max: number): boolean {
   const length = lengthOf(text);
   return length >= least && length <= max;
@@ -33,8 +32,8 @@ function isLengthBetween(text: string, least: number, max: number): boolean {
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
 /**
- * Returns true for an RFC 3339 date-time with an offset that is a real instant within the years 0001–9999 in UTC. Leap
- * seconds are rejected: neither JavaScript nor Postgres can store them.
+ * Returns true for a date and time as in RFC 3339, with an offset. It must exist and lie in the years 0001–9999 in UTC.
+ * Leap seconds are rejected, because JavaScript and Postgres cannot store them.
  */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);

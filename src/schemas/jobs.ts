@@ -10,7 +10,7 @@ import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** Scopes that may read the jobs of each type: the scopes that can start them. */
+/** For each type of job, the scopes that allow to read its jobs. They are the scopes that allow to start them. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -25,15 +25,15 @@ export const jobReaders = {
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-/** Statuses of an ended job. They never change again. */
+/** Statuses of a job that has ended. Such a status never changes again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
-/** Outcomes of a job's item. */
+/** Possible outcomes of one item of a job. */
 export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
-/** Reasons for a skipped item. A failed item has one of `failReasons`. */
+/** Reasons why a job skipped an item. */
 export const skipReasons = ['already_unlocked', 'duplicate', 'cancelled'] as const;
 export const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
@@ -82,7 +82,7 @@ export const JobItem = Type.Object(
 );
 export type JobItem = Static<typeof JobItem>;
 
-/** Response of the endpoints that start a job, as the contract defines it. */
+/** Response after a job was started: its id and status. */
 export const JobStarted = Type.Object({ id: Uuid(), status: Enum(jobStatuses) }, { title: 'ServiceHandler' });
 export type JobStarted = Static<typeof JobStarted>;
 
@@ -157,7 +157,7 @@ export const VerifyEmail = Strict(
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/** Response of a dry run: how many prospects match and what unlocking them would cost. */
+/** Response of a dry run of an unlock: how many prospects match, and what it would cost to unlock them. */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
@@ -170,7 +170,7 @@ export const Estimate = Type.Object(
 );
 export type Estimate = Static<typeof Estimate>;
 
-/** Response of verify-contacts, which starts the verification of a list. */
+/** Response after the verification of a list was started, with the id of the job. */
 export const ListVerification = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: JobStarted },
   { title: 'ContactListVerification' },
@@ -186,7 +186,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Request body of the list of a job's items: the page. */
+/** Request body of the list of one job's items: the page. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

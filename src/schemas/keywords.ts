@@ -1,6 +1,6 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
 
-/** Ajv keywords for checks that JSON Schema does not have. */
+/** Ajv keywords for checks that JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -29,7 +29,10 @@ export const keywords: KeywordDefinition[] = [
   },
 ];
 
-/** Returns the JSON text without nested values. Other keywords reject nested values and too many keys. */
+/**
+ * Returns an object as JSON text without its nested objects and arrays, to measure its size. Other checks reject nested
+ * values.
+ */
 const flatJson = (value: object): string =>
   JSON.stringify(
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),
@@ -55,8 +58,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the ids in an array, in lower case, with their JSON pointers. Other keywords reject elements without an id
- * and arrays that are too long.
+ * Returns the ids in an array of a request, in lower case and with their JSON pointers. Skips elements without an id,
+ * and returns nothing if the array is too long; other checks reject these.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];

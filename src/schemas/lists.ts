@@ -1,7 +1,9 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Paginate, Strict, Text, Uuid } from './wire.ts';
 
-/** Operators of a list's rules. `not_equals`, `not_contains` and `not_in` match empty values too. */
+/**
+ * Operators of the rules of a list. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.
+ */
 export const ruleOperators = [
   'equals',
   'not_equals',
@@ -21,8 +23,8 @@ export const ruleOperators = [
 export type RuleOperator = (typeof ruleOperators)[number];
 
 /**
- * Limits: rules per list, values per rule, characters per value, lists with rules per customer, and rules in all lists
- * of a customer.
+ * Limits for the rules of lists: rules per list, values per rule, characters per value, lists with rules per customer,
+ * and rules per customer.
  */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
@@ -45,7 +47,7 @@ export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** A rule, as requests send it: `logic_operator` is optional. */
+/** A rule of a list, as requests send it. `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -81,7 +83,7 @@ export type List = Static<typeof List>;
 
 const { name, description } = List.properties;
 
-/** Request body of POST /list-contact: a new list. */
+/** Request body for creating a list of contacts. */
 export const ListCreate = Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
@@ -100,7 +102,7 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Request body for changing a list (PATCH). Fields that are not sent do not change. */
+/** Request body for changing a list of contacts (PATCH). Fields that are not sent do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',
@@ -109,7 +111,8 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 export type ListPatch = Static<typeof ListPatch>;
 
 /**
- * Request body of the list of lists: the page. Here the contract has the paging fields at the body's root, not inside `paginate`.
+ * Request body for listing the contact lists: the page. The API contract puts the paging fields at the root of this
+ * body, not inside `paginate`.
  */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })) },
@@ -117,10 +120,10 @@ export const ListQuery = Strict(
 );
 export type ListQuery = Static<typeof ListQuery>;
 
-/** Response of POST /list-contact. The contract has only these two fields. */
+/** Response after a list was created. The API contract allows only these two fields. */
 export const ListCreated = Type.Object({ id: Uuid(), name: Type.String() }, { title: 'ContactListCreated' });
 
-/** Request body for copying a list: the list to copy and the name of the copy. */
+/** Request body for copying a list: the id of the existing list and the name of the copy. */
 export const ListDuplicate = Strict(
   { list_id: Uuid(), new_name: name },
   {
@@ -129,7 +132,7 @@ export const ListDuplicate = Strict(
   },
 );
 
-/** Request body of add-contacts and remove-contacts: contacts to add to a list or remove from it by hand. */
+/** Request body for adding contacts to a list by hand, or for removing them. */
 export const MembersByHand = Strict(
   { list_id: Uuid(), contact_ids: Ids({ description: 'existing contacts' }) },
   {
@@ -140,7 +143,7 @@ export const MembersByHand = Strict(
   },
 );
 
-/** Response of add-contacts: how many contacts were added, and how many were members already. */
+/** Response after contacts were added to a list: how many were added, and how many were members already. */
 export const MembersAdded = Type.Object(
   {
     success: Type.Literal(true),
@@ -150,7 +153,7 @@ export const MembersAdded = Type.Object(
   { title: 'ContactListMembersAdded' },
 );
 
-/** Response of remove-contacts: how many contacts were removed. */
+/** Response after contacts were removed from a list: how many were removed. */
 export const MembersRemoved = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: Type.Object({ removed: Type.Integer() }) },
   { title: 'ContactListMembersRemoved' },

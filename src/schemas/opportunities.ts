@@ -1,22 +1,24 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, Uuid } from './wire.ts';
 
-/** Priorities of an opportunity. HIGHT is no typing error here: the contract spells it so. */
+/** Priorities of an opportunity. The API contract spells HIGHT in this way; do not correct it. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [3] });
 
-/** A line of an opportunity: a product with the agreed price and quantity. */
+/** A line of an opportunity in a request: a product's id with the agreed price and quantity. */
 const Line = Strict({ id: Uuid(), price: Price(), quantity: Quantity() }, { title: 'OpportunityLine' });
 export type Line = Static<typeof Line>;
 
-/** A line of an opportunity, as responses show it. It keeps the product's name if the product is deleted. */
+/**
+ * A line of an opportunity, as responses show it. It still contains the product's name after the product is deleted.
+ */
 const Detail = Type.Object(
   { product_id: Uuid(), name: Type.String(), price: Price(), quantity: Quantity(), total: Type.Number() },
   { title: 'OpportunityDetail' },
 );
 
-/** Fields of an opportunity that callers can write. Responses contain them too. */
+/** Fields of an opportunity that callers can write. Responses contain these fields too. */
 const writable = {
   name: Name({ examples: ['Two engines for the Admiralty'] }),
   description: Text(5_000),
@@ -35,7 +37,7 @@ const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
 const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
-/** Names of the fields that a caller may write and that are stored in columns of the same names. */
+/** Names of the opportunity fields that callers can write and that have a database column of the same name. */
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
 /** An opportunity, as responses show it. */
@@ -83,7 +85,7 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/** Changes of an opportunity's lines. They are applied together or not at all. Each product may occur only once. */
+/** Changes to the lines of an opportunity. Either all changes are applied or none. A product may occur only once. */
 const LinesPatch = Strict(
   {
     add: Type.Optional(Type.Array(Line, lines)),

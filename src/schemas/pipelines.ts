@@ -1,11 +1,11 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Paginate, Strict, Uuid } from './wire.ts';
 
-/** State of the opportunities in a stage. */
+/** Status of a stage. All opportunities in the stage have this status. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
-/** Visibility of a pipeline: PUBLIC or PRIVATE. */
+/** Possible visibilities of a pipeline. */
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
@@ -22,14 +22,14 @@ const stageProperties = {
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 export type Stage = Static<typeof Stage>;
 
-/** A stage in the stage list, with its number of opportunities. */
+/** A stage in the list of stages, with the number of opportunities in it. */
 export const StageListItem = Type.Object(
   { ...stageProperties, total_opportunities: Type.Integer({ minimum: 0 }) },
   { title: 'StageListItem' },
 );
 export type StageListItem = Static<typeof StageListItem>;
 
-/** Request body of the stage list: the pipeline and the page. */
+/** Request body of the list of stages: the pipeline and the page. */
 export const StageQuery = Strict(
   { pipeline_id: Uuid(), paginate: Type.Optional(Paginate) },
   {
@@ -47,11 +47,11 @@ const listed = {
   active: Type.Boolean(),
 };
 
-/** A pipeline in a list. The contract allows only these fields. */
+/** A pipeline in the list of pipelines. The API contract allows only these fields. */
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-/** A single pipeline with its stages, sorted by their order. */
+/** A single pipeline with its stages. The stages are sorted by their field `order`. */
 export const Pipeline = Type.Object(
   {
     ...listed,

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Currency, Instant, Name, Price, Text, Uuid } from './wire.ts';
 
-/** Fields of a product that callers can write. Responses contain them too. */
+/** Fields of a product that callers can write. Responses contain these fields too. */
 const writable = {
   name: Name({ examples: ['Difference Engine No. 2'] }),
   currency: Currency(),
@@ -10,7 +10,7 @@ const writable = {
   active: Type.Boolean(),
 };
 
-/** The names of those fields: the columns that keep them have the same names. */
+/** Names of the product fields that callers can write. Their database columns have the same names. */
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {
@@ -37,7 +37,9 @@ export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;
 
-/** Request body for a new product. Defaults: active, in the subscription's currency. */
+/**
+ * Request body for a new product. By default, a product is active and has the currency of the customer's subscription.
+ */
 export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }), Type.Partial(Type.Object(optional))], {
   additionalProperties: false,
   title: 'ProductCreate',
@@ -46,8 +48,8 @@ export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }),
 export type ProductCreate = Static<typeof ProductCreate>;
 
 /**
- * Request body for changing a product (PATCH). Fields that are not sent do not change. Existing lines of opportunities keep their
- * price.
+ * Request body for changing a product (PATCH). Fields that are not sent do not change. A new price does not change the
+ * opportunities that already use the product.
  */
 export const ProductPatch = Type.Partial(Type.Object(writable), {
   additionalProperties: false,

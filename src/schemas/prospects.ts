@@ -3,7 +3,7 @@ import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses } from './verification.ts';
 import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
 
-/** Filter fields whose folded value is compared as a whole. */
+/** Prospect filter fields whose whole value must equal the filter's value. Case and accents are ignored. */
 export const exactFields = [
   'first_name',
   'last_name',
@@ -13,10 +13,13 @@ export const exactFields = [
   'location_postal_code',
 ] as const;
 
-/** Filter fields that are compared word by word. */
+/** Prospect filter fields that are compared word by word. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-/** Text fields that can be filtered and suggested, in the order of the contract. */
+/**
+ * Text fields of prospects that can be filtered and for which values can be suggested. Their order is that of the API
+ * contract.
+ */
 export const textFields = [
   'first_name',
   'last_name',
@@ -34,8 +37,8 @@ export type WordField = (typeof wordFields)[number];
 export type TextField = (typeof textFields)[number];
 
 /**
- * A person of the catalog, as responses show it. E-mail addresses and phone are masked until the customer has unlocked
- * the prospect.
+ * A prospect (a person of the catalog), as responses show it. E-mail addresses and phone number are masked until the
+ * customer has unlocked the prospect.
  */
 export const Prospect = Type.Object(
   {
@@ -63,7 +66,7 @@ export const Prospect = Type.Object(
 );
 export type Prospect = Static<typeof Prospect>;
 
-/** Fields that prospects can be ordered by. `has_email` and `has_phone` sort as 1 (true) and 0 (false). */
+/** Fields by which prospects can be sorted. `has_email` and `has_phone` sort as 1 (true) and 0 (false). */
 export const prospectOrderFields = {
   noun: 'prospect',
   types: {
@@ -111,7 +114,10 @@ const additive = {
   has_phone: Type.Boolean(),
 };
 
-/** Filters on prospects. Different fields are combined with AND, the values of one field with OR. */
+/**
+ * Filters on prospects. A prospect must meet the filters on all fields. Of the values for one field it must match at
+ * least one.
+ */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
@@ -119,8 +125,8 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
- * The filters as the server understood them. All filters of the contract are included, even if the request has none;
- * additional filters only if the request has them.
+ * The prospect filters as the server understood them, for the response. Filters of the original API contract are always
+ * shown; filters that were added to it are shown only if the request has them.
  */
 export const FiltersApplied = Type.Composite(
   [
@@ -186,15 +192,13 @@ export const ProspectCount = Strict(
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 
-/**
- * Response of the metadata endpoint: the number of matching prospects, and the filters as the server understood them.
- */
+/** Response of the prospect count: the number of matching prospects, and the filters as the server understood them. */
 export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
   title: 'ProspectMetadata',
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** Request body for suggestions: the field, and the beginning of a word of the value. */
+/** Request body for suggesting filter values: the field, and the beginning of a word in the value. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textFields, 'all'] as const),
@@ -209,7 +213,7 @@ export const SuggestionQuery = Strict(
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A suggested filter value: a value that prospects have, in its most frequent spelling. */
+/** A suggested filter value. Prospects with this value exist, and the spelling is the most frequent one. */
 export const Suggestion = Type.Object(
   { type: Enum(textFields), value: Type.String() },
   { title: 'ProspectSuggestion' },

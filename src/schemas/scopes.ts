@@ -1,4 +1,4 @@
-/** All permissions that an API key can have. A key created without `permissions` has all of them. */
+/** All scopes (permissions) that an API key can have. A key created without `permissions` has all of them. */
 export const scopes = [
   'customer:read',
   'contacts:read',
@@ -32,15 +32,15 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /**
- * Who may call a route: a key with the scope (or one of several), a session with at least the role, or anybody. Every
- * route declares one.
+ * Who may call a route: an API key with the scope (or with one of several), a logged-in user with at least the role, or
+ * anybody.
  */
 export type Access =
   { scope: Scope } | { anyScope: readonly Scope[] } | { session: 'member' | 'admin' } | { public: true };
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The route's access rule. The server does not start if a route has none. */
+    /** Who may call the route. The server does not start if a route lacks this. */
     access?: Access;
   }
 }

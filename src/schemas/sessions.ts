@@ -3,8 +3,8 @@ import { NewPassword, roles } from './users.ts';
 import { Email, Enum, Instant, Name, Strict, Uuid } from './wire.ts';
 
 /**
- * A password that is to be checked. It need not meet the length rules for new passwords, which may have changed since
- * it was set.
+ * Schema of a password that a user enters to log in. The length rules for new passwords do not apply, because an older
+ * password may have been set under other rules.
  */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024 });
 
@@ -14,7 +14,7 @@ export const Login = Strict(
 );
 export type Login = Static<typeof Login>;
 
-/** Response of a login. Send `token` as `Authorization: Bearer <token>`. */
+/** Response of a login. The client sends `token` with later requests, as `Authorization: Bearer <token>`. */
 export const Session = Type.Object(
   {
     token: Type.String({ description: 'shown only in this response' }),

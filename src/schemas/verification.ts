@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum } from './wire.ts';
 
-/** Verification statuses of the e-mail addresses of contacts, companies and prospects. */
+/** Possible results of verifying an e-mail address. Contacts, companies and prospects have one. */
 export const verificationStatuses = [
   'unverified',
   'verified',
@@ -12,13 +12,16 @@ export const verificationStatuses = [
   'unknown',
 ] as const;
 
-/** Outcomes of one check of an address. `unknown`: the server or resolver that was asked gave no decisive answer. */
+/**
+ * Possible outcomes of one check of an e-mail address. `unknown` means that the mail server or DNS resolver gave no
+ * clear answer.
+ */
 const outcomes = ['passed', 'failed', 'unknown', 'not_checked'] as const;
 const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });
 const Detail = (description: string) => Type.Optional(Type.String({ description }));
 
-/** The outcome of each check of an e-mail address. */
+/** The outcomes of the single checks of an e-mail address. */
 const Checks = Type.Object({
   syntax: Type.Object({
     status: Outcome('RFC 5321, with RFC 6531 for other scripts'),

@@ -1,15 +1,15 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 
 /**
- * Returns an object schema that allows no other properties. A body with an unknown property is rejected; the property
- * is never dropped silently.
+ * Returns an object schema that allows no other properties. A request with an unknown property is rejected; the
+ * property is not silently removed.
  */
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
 /**
- * Returns the schema with null allowed, as OpenAPI 3.1 writes it. It is a type array, not a union, because the
- * serialiser is several times faster with it.
+ * Returns a schema that also allows null. It uses a type array, e.g. `["string", "null"]`, because the serialiser is
+ * several times faster with it than with a union.
  */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
@@ -18,7 +18,7 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-/** Returns the schema of a string with a fixed set of values. */
+/** Returns the schema of a string that must be one of the given values. */
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
@@ -26,11 +26,14 @@ export const Enum = <T extends string>(values: readonly T[], options: object = {
 export const Uuid = (options: object = {}) =>
   Type.String({ format: 'uuid', examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], ...options });
 
-/** Schema of an instant: ISO 8601 in UTC with milliseconds in responses, RFC 3339 with any offset in requests. */
+/**
+ * Schema of an instant. Responses show it as ISO 8601 in UTC with milliseconds; requests may use RFC 3339 with any
+ * offset.
+ */
 export const Instant = (options: object = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...options });
 
-/** Schema of a name: 1–255 characters after trimming. It is stored trimmed. */
+/** Schema of a name: 1–255 characters after trimming. Names are stored trimmed. */
 export const Name = (options: object = {}) =>
   Type.String({
     format: 'name',
@@ -40,39 +43,40 @@ export const Name = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of free text of at most `most` characters. */
+/** Schema of free text of at most `max` characters. */
 export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
 
 /** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>
   Type.String({ format: 'email', maxLength: 254, examples: ['ada.lovelace@example.com'], ...options });
 
-/** Schema of a web address. It is stored as given, without validation of the URL. */
+/** Schema of a web address. Only its length is checked. It is stored as given. */
 export const Url = (options: object = {}) => Type.String({ maxLength: 2048, ...options });
 
 /**
- * Schema of a country: ISO 3166-1 alpha-2, or empty if unknown. Requests may use any case, responses use upper case.
+ * Schema of a country code: ISO 3166-1 alpha-2, or empty if unknown. Requests may use any case; responses use upper
+ * case.
  */
 export const Country = (options: object = {}) =>
   Type.String({ format: 'country', maxLength: 2, examples: ['GB'], ...options });
 
-/** Schema of a currency: ISO 4217. Requests may use any case, responses use upper case. */
+/** Schema of a currency code: ISO 4217. Requests may use any case; responses use upper case. */
 export const Currency = (options: object = {}) =>
   Type.String({ format: 'currency', maxLength: 3, examples: ['EUR'], ...options });
 
 /**
- * Schema of an amount of money: an exact decimal with at most 4 decimals, small enough that a JSON number holds it
+ * Schema of an amount of money with at most 4 decimals. The maximum is low enough that a JSON number holds each amount
  * exactly.
  */
 export const Price = (options: object = {}) =>
   Type.Number({ minimum: 0, maximum: 999_999_999.9999, 'x-max-decimals': 4, examples: [1249.9], ...options });
 
-/** Schema of an array of ids. Duplicates are removed; the order of first occurrence is kept. */
+/** Schema of an array of ids. A duplicate id has no effect: only its first occurrence counts. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
 /**
- * Schema of `custom_fields`: free-form values that a customer stores with a record. A flat object of at most 100 keys
- * and 16 KiB of JSON.
+ * Schema of `custom_fields`: values that a customer stores with a record under its own names. It is an object without
+ * nested values, with at most 100 keys and 16 KiB of JSON.
  */
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
@@ -80,14 +84,17 @@ export const CustomFields = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of changes to `custom_fields`: each key sent is set, and null removes it. */
+/**
+ * Schema of `custom_fields` in a PATCH request. Each key that is sent is set; null removes the key. Other keys do not
+ * change.
+ */
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
     ...options,
   });
 
-/** Limits of one record's custom fields: number of keys, bytes of JSON. */
+/** Limits for the custom fields of one record: number of keys, and bytes as JSON. */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFields = (types: string[]) => ({
@@ -99,13 +106,13 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-/** Path parameters of a route for one record: the record's id. */
+/** Path parameters of a route for one record: its id. */
 export const IdParams = Strict({ id: Uuid() });
 
-/** Rows of a page when the request names no limit. */
+/** Number of rows on a page if the request has no limit. */
 export const defaultLimit = 25;
 
-/** Page by number: `page` counts from 1, `limit` is the number of rows (default 25). */
+/** Schema of `paginate` with a page number: `page` counts from 1, `limit` is the number of rows (default 25). */
 export const Paginate = Strict({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
@@ -118,7 +125,7 @@ export const PageQuery = Strict(
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** Response of the metadata endpoints: the number of records and pages. */
+/** Response that counts records: the number of records and of pages. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object({
@@ -132,30 +139,31 @@ export const Metadata = Type.Object(
 
 export type Metadata = Static<typeof Metadata>;
 
-/** Response of an action that returns no data: only success and a message. */
+/** Response of an action that returns no data: only `success` and a message. */
 export const Done = Type.Object({ success: Type.Literal(true), message: Type.String() }, { title: 'DefaultResponse' });
 
-/** Response of an action on one record: it contains the record's id. */
+/** Response of an action on one record: `success`, a message and the record's id. */
 export const DoneWithId = Type.Object(
   { success: Type.Literal(true), message: Type.String(), data: Type.Object({ id: Uuid() }) },
   { title: 'DefaultResponseWithId' },
 );
 
-/** Returns the response body of an action on one record. */
+/** Returns the response body after an action on one record: `success`, a message and the record's id. */
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
   success: true,
   message,
   data: { id: id.toLowerCase() },
 });
 
-/** Request body of an endpoint without input: no body or `{}`, nothing else. */
+/** Request body of an endpoint without input: empty, or `{}`. */
 export const NoBody = Strict({});
 
-/** Response body of 401 and 403: exactly these two fields. */
+/** Response body of the statuses 401 and 403. It has exactly these two fields. */
 export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.String() }, { title: 'Refusal' });
 
 /**
- * Response body of all errors except 401 and 403. `code` is for programs, `message` for people, `errors` lists each invalid value.
+ * Response body of all errors except 401 and 403. `code` is for programs, `message` for people. `errors` lists each
+ * invalid value.
  */
 export const ErrorBody = Type.Object(
   {
@@ -168,7 +176,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** Response body of 402: the pool has too few credits. */
+/** Response body of status 402: the customer has too few credits. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
