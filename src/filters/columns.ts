@@ -128,9 +128,9 @@ export const updatedAtOf = (alias: 'c' | 'o'): string => `
   end`;
 
 /**
- * Contacts with an exact `updated_at`, also for contacts whose deleted company is still being removed from them in the
- * background. No index supports this `updated_at`. A statement that does not use it costs nothing extra, because
- * Postgres drops the join.
+ * Contacts with an exact `updated_at`. It is exact even for a contact whose company was deleted and that a background
+ * job has not updated yet. No index supports this `updated_at`. A statement that does not use it costs nothing extra,
+ * because Postgres drops the join.
  */
 export const exactContactSource: Source = {
   ...contactSource,

@@ -149,8 +149,8 @@ const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): 
   sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /**
- * Returns the SQL condition that the contact is settling: its company has changed, and a background job has not yet
- * updated the contact.
+ * Returns the SQL condition that the contact is settling: its company was changed or deleted, and a background job has
+ * perhaps not yet updated the contact. An index finds these contacts.
  */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;

@@ -1,11 +1,12 @@
 /**
- * Folds a text: returns a form in which texts that look the same to a reader are equal, e.g. without capitals and
- * accents. All comparisons that ignore case use it. Folding a folded text does not change it.
+ * Returns the folded form of a text: lower case, without accents, with single spaces. Texts are compared in this form
+ * wherever case does not matter. Folding a folded text does not change it.
  *
  * Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
  * letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
  *
- * The database stores folded texts. If this function changes, they must all be folded again.
+ * The database stores folded texts and compares them as bytes. They must all be folded again if this function changes,
+ * or if a new version of Node folds an existing letter differently (Unicode promises that none will).
  */
 export function fold(text: string): string {
   const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
