@@ -4,19 +4,19 @@ import { waitForJobStarts } from '../queries/job-leases.ts';
 import { batchTurns, enqueueBatches, type BatchKind } from './enqueue-maintenance.ts';
 import type { JobContext } from './handler.ts';
 
-/** One turn of a customer at work that is done in batches: its queue and its time limits. */
+/** One turn of a customer: a short period in which one worker processes this customer's work in batches. */
 export interface BatchTurn {
   queue: BatchKind;
   customerId: string;
-  /** Seconds after which the turn ends and enqueues another one, behind the turns of other customers. */
+  /** Maximum length of the turn in seconds. Remaining work then waits in the queue, behind other customers. */
   seconds: number;
-  /** Delay in seconds of the next turn when other workers are already processing all of this customer's work. */
+  /** Delay in seconds before the next turn if other workers already process all work of this customer. */
   busySeconds: number;
 }
 
 /**
- * Runs batches, each in its own transaction, until no work is left or the turn's time is over. In the second case it
- * enqueues the next turn. A retry resumes after the last committed batch.
+ * Runs batches for one customer, each in its own transaction, until no work is left or the time is over. Enqueues
+ * another turn if work is left. A retry after a crash resumes after the last committed batch.
  */
 export async function runBatches(
   { db, stopping }: JobContext,

@@ -2,17 +2,20 @@ import type { EmailInput } from '../queries/job-inputs.ts';
 import type { Verification } from '../schemas/verification.ts';
 import type { JobContext } from './handler.ts';
 
-/** Maximum number of emails in flight. */
+/** Maximum number of emails that one batch verifies at the same time. */
 const maxInFlight = 1_000;
-/** Maximum number of emails in flight for one domain, so that a slow domain leaves capacity for others. */
+/**
+ * Maximum number of emails of one domain that are verified at the same time, so that a slow domain leaves capacity for
+ * others.
+ */
 const maxPerDomain = 50;
-/** Maximum number of emails started at once: each one looks up its domain in the DNS. */
+/** Maximum number of verifications that are started at once. Each one first looks up its domain in the DNS. */
 const maxStarts = 200;
-/** Milliseconds after which a batch starts no more emails, so that other jobs get their turn. */
+/** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
 /**
- * Milliseconds between settlements: short, so that progress is visible and few mailboxes are checked again after a
- * crash.
+ * Milliseconds between two writes of finished verifications to the database. Short, so that progress is visible and a
+ * crash causes few repeated checks.
  */
 const settleMs = 500;
 
@@ -23,11 +26,11 @@ export interface VerifiedEmail {
 }
 
 /**
- * The emails that a batch has in flight. Each waits for its domain, is being checked by a mail server, or is verified
- * and not settled yet.
+ * The emails that one batch has in flight: started, and their results not yet stored in the database.
  *
- * A mailbox should be checked only once. So an email stays in flight until it is settled, or is released before its
- * check began. Only a worker that lost its lease, or whose shutdown time is over, abandons its emails.
+ * Each mailbox should be checked only once. So an email stays in flight until its result is stored, or until it is
+ * released before its check began. The emails are abandoned only if the worker lost its lease on the job or its
+ * shutdown time is over.
  */
 export class EmailsInFlight {
   readonly #verifier: JobContext['verifier'];
@@ -36,14 +39,14 @@ export class EmailsInFlight {
   readonly #inFlight = new Map<number, EmailInput>();
   readonly #verified = new Map<number, VerifiedEmail>();
   readonly #closed = new AbortController();
-  /** Aborted when no more emails may be started. Emails that still wait for their domain are released then. */
+  /** Aborted when no more verifications may start. Emails that still wait for their domain are then released. */
   readonly #late: AbortSignal;
   #isAbandoned = false;
   #fault: unknown;
-  /** Ends the current wait of `sleep`. */
+  /** Ends the current wait of `sleep` early. */
   #resume = () => undefined as void;
 
-  /** @param signal the signal of the batch: aborted when the worker is asked to stop or the lease is lost */
+  /** @param signal aborted when the batch must end: the worker is asked to stop, or it lost its lease on the job */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
     this.#customerId = customerId;
@@ -55,12 +58,12 @@ export class EmailsInFlight {
     else signal.addEventListener('abort', stop, { once: true });
   }
 
-  /** Number of emails that may be started now. */
+  /** Number of emails whose verification may be started now. */
   get capacity(): number {
     return this.#late.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }
 
-  /** Number of emails in flight. */
+  /** Number of emails in flight: started, and their results not yet stored. */
   get size(): number {
     return this.#inFlight.size;
   }
@@ -70,12 +73,12 @@ export class EmailsInFlight {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }
 
-  /** Emails that are verified and not settled yet. */
+  /** Emails whose verification has finished and whose results are not stored yet. */
   get verified(): VerifiedEmail[] {
     return [...this.#verified.values()];
   }
 
-  /** Whether the batch has no more outcomes to settle, now or later. */
+  /** Whether the batch has no results to store, now or later. */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inFlight.size === 0;
   }
@@ -84,13 +87,14 @@ export class EmailsInFlight {
     return this.#isAbandoned;
   }
 
-  /** The first unexpected error of a verification, if any. The other emails in flight are still settled. */
+  /** The first unexpected error of a verification, or undefined. Results of the other emails are still stored. */
   get fault(): unknown {
     return this.#fault;
   }
 
   /**
-   * Starts to verify emails. Skips emails that are in flight already and emails of full domains.
+   * Starts to verify emails. Skips emails that are already in flight, and emails of domains that have reached their
+   * maximum.
    * @param max maximum number of emails to start
    * @returns the number of emails started
    */
@@ -109,13 +113,13 @@ export class EmailsInFlight {
     return begun;
   }
 
-  /** Waits up to 500 ms for verifications in flight. Returns at once if there are none. */
+  /** Waits up to 500 ms for running verifications. Returns at once if none is running. */
   async pause(): Promise<void> {
     if (this.#isAbandoned || !this.#isWaiting) return;
     await this.sleep();
   }
 
-  /** Waits 500 ms, or until the last verification in flight ends or the work is abandoned. */
+  /** Waits 500 ms. Returns earlier if the last running verification ends or the batch abandons its emails. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -126,17 +130,17 @@ export class EmailsInFlight {
     });
   }
 
-  /** Removes settled emails from those in flight. */
+  /** Removes emails whose results are stored from those in flight. */
   release(settled: readonly VerifiedEmail[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Releases all emails that still wait for their domain, and starts no more. */
+  /** Starts no more verifications, and releases the emails that still wait for their domain. */
   end(): void {
     this.#closed.abort();
   }
 
-  /** Whether any email in flight is not verified yet. */
+  /** Whether the verification of any email is still running. */
   get #isWaiting(): boolean {
     return this.#verified.size < this.#inFlight.size;
   }
@@ -181,7 +185,7 @@ export class EmailsInFlight {
 }
 
 /**
- * Milliseconds that a stopping worker waits for verifications in flight. The remaining shutdown time is for settling
- * them.
+ * Milliseconds that a stopping worker waits for running verifications. It uses the rest of `SHUTDOWN_MS` to store the
+ * results.
  */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);

@@ -3,34 +3,34 @@ import { blockTurns } from '../queries/job-leases.ts';
 import type { Fill } from '../queries/list-fills.ts';
 import { enqueueOnce, type TurnKind } from './enqueue.ts';
 
-/** Kinds of turns whose work is not stored in the table `jobs`. */
+/** The queues of customers' background work that is not stored in the table `jobs`. */
 export type BatchKind = Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
 
 /**
- * Returns the turn kind of a batch queue. Its list of job types is empty, because its work is not stored in the table
- * `jobs`.
+ * Returns the queue with an empty list of job types, in the form that the queries on queues expect. The list is empty,
+ * because work of these queues is not stored in the table `jobs`.
  */
 export const batchTurns = (queue: BatchKind) => ({ queue, types: [] }) as const;
 
 /**
- * Enqueues a turn that fills a list, if there is one to fill. The turn runs after the transaction commits. Call this at
- * the end of the transaction.
+ * Enqueues the background work that writes a list's members after its rules changed. Does nothing without `fill`. A
+ * worker starts after the transaction commits. Call this at the end of the transaction.
  */
 export async function enqueueListFill(sql: Transaction, fill: Fill | undefined): Promise<void> {
   if (fill) await enqueueBatches(sql, 'fill-lists', fill.customerId);
 }
 
 /**
- * Enqueues a turn that settles the contacts of the customer's changed companies. The turn runs after the transaction
- * commits. Call this at the end of the transaction.
+ * Enqueues the background work that updates a customer's contacts after their companies changed. A worker starts after
+ * the transaction commits. Call this at the end of the transaction.
  */
 export const enqueueSettling = (sql: Transaction, customerId: string): Promise<void> =>
   enqueueBatches(sql, 'settle-companies', customerId);
 
 /**
- * Enqueues a turn of the customer. The turn runs after the transaction commits and sees everything that the transaction
- * wrote. Call this at the end of the transaction.
- * @param startAfter delay in seconds before a worker may take the turn
+ * Enqueues background work for a customer. A worker starts after the transaction commits, so it sees everything that
+ * the transaction wrote. Call this at the end of the transaction.
+ * @param startAfter delay in seconds before a worker may start
  */
 export async function enqueueBatches(
   sql: Transaction,

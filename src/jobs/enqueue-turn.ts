@@ -4,15 +4,18 @@ import { blockTurns, findNextTurn } from '../queries/job-leases.ts';
 import { enqueueOnce } from './enqueue.ts';
 
 /**
- * Enqueues a turn at the customer's jobs. The turn runs after the transaction commits and sees everything that the
- * transaction wrote. Does nothing if a turn already waits: one turn finds all jobs of the customer.
+ * Enqueues work on a customer's jobs. A worker starts after the transaction commits, so it sees everything that the
+ * transaction wrote. Does nothing if such a message is already waiting: one message covers all jobs of the customer.
  */
 export async function enqueueTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
   await blockTurns(sql, customerId, { queue, types: turnQueues[queue] });
   await enqueueOnce(sql, queue, { customerId }, { singletonKey: customerId });
 }
 
-/** Enqueues the customer's next turn for the time at which a job can be processed, if the customer has a job left. */
+/**
+ * If the customer has jobs left, enqueues work on them. The message starts at the time at which the next job can be
+ * processed.
+ */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
   const next = await findNextTurn(sql, customerId, { queue, types: turnQueues[queue] });
   if (!next) return;

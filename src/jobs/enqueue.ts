@@ -3,12 +3,12 @@ import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../database/db.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
 
-/** The message of a turn: one worker's go at the jobs of this customer. */
+/** The queue message of a turn. A turn is a short period in which one worker works on one customer's jobs. */
 export interface Turn {
   customerId: string;
 }
 
-/** The data of a queue message, for each kind of job. */
+/** The data of a queue message, by kind of job. */
 export interface JobPayloads extends Record<JobKind, object> {
   unlock: Turn;
   verify: Turn;
@@ -18,20 +18,20 @@ export interface JobPayloads extends Record<JobKind, object> {
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** The kinds of jobs whose messages are turns of a customer. */
+/** The kinds of jobs whose queue messages are turns. In a turn, one worker works for one customer for a short time. */
 export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
-/** Options that stop a job from being enqueued twice. */
+/** Options that prevent a second message for the same job in the queue. */
 interface OnceOptions {
-  /** Of several jobs with the same key, only one waits in the queue at a time. */
+  /** The queue holds at most one waiting message per key. Another message with this key is not enqueued. */
   singletonKey: string;
   /** Delay in seconds before a worker may take the job. */
   startAfter?: number;
 }
 
 /**
- * Enqueues a job in the caller's transaction. Workers see the job when that transaction commits; a rollback removes it.
- * @returns false if a job with the same key already waits; nothing is enqueued then
+ * Enqueues a job in the caller's transaction. Workers see the job after the transaction commits. A rollback removes it.
+ * @returns false if a job with the same key is already waiting; then nothing is enqueued
  */
 export const enqueueOnce = async <K extends JobKind>(
   sql: Transaction,
@@ -41,7 +41,8 @@ export const enqueueOnce = async <K extends JobKind>(
 ): Promise<boolean> => (await send(sql, kind, data, once)) !== null;
 
 /**
- * Enqueues one turn for each customer that has none queued.
+ * Enqueues one turn (a short period of work for one customer) for each of these customers. Skips customers that already
+ * have a turn waiting in the queue.
  * @returns the number of turns enqueued
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
@@ -53,8 +54,8 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
 const asking = new AsyncLocalStorage<Transaction>();
 
 /**
- * Sends the messages of all transactions. It is shared because it caches what it reads about the queues. Each call's
- * statements run in the transaction that made the call. The sender is never started and has no connection of its own.
+ * The pg-boss instance that enqueues messages. It has no connection of its own: each statement runs in the transaction
+ * of its caller. All callers share it, because it caches the settings of the queues.
  */
 const sender = new PgBoss({
   db: {
@@ -68,7 +69,7 @@ const sender = new PgBoss({
   schedule: false,
 });
 
-/** Prepares the statements: all messages share a few statement texts. */
+/** Makes the driver prepare the statements. All messages use the same few statements. */
 const prepared = { prepare: true };
 
 const send = (sql: Transaction, kind: JobKind, data: object, once: OnceOptions): Promise<string | null> =>

@@ -2,15 +2,15 @@ import { fillNextBatch } from '../queries/list-fills.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Maximum length of a turn in seconds. Then other customers get their turns. */
+/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 1;
-/** Seconds until the next attempt, when other turns are already filling all lists of this customer. */
+/** Delay before the next attempt if other workers are already filling all lists of this customer (seconds). */
 const busySeconds = 2;
 
 /**
- * Creates the handler that fills a customer's lists after their rules changed: it writes the members to the database,
- * batch by batch. Progress is stored on the list's row, so a retry resumes there.
- * @param seconds maximum length of a turn; another turn does the remaining work
+ * Creates the handler that writes the members of a customer's lists to the database after the lists' rules changed. It
+ * works in batches and stores its progress in the list's row, so a retry resumes after the last batch.
+ * @param seconds maximum time for one customer; the remaining work is enqueued again
  */
 export const fillLists =
   (seconds = turnSeconds): Handler<'fill-lists'> =>

@@ -13,19 +13,17 @@ export interface JobContext {
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /**
-   * Aborted when the worker is asked to stop. A long job then ends early and leaves its remaining work to another turn.
-   */
+  /** Aborted when the worker is asked to stop. A long job then ends early, and its remaining work is done later. */
   stopping: AbortSignal;
   /**
-   * Batches that still run after their turn has ended. The worker waits for them before it stops. These promises never
+   * Work that continues after its handler has returned. The worker waits for these promises before it stops. They never
    * reject.
    */
   background: Set<Promise<void>>;
 }
 
 /**
- * Handles one message of a queue. Must be idempotent: it may be called again for a job that was interrupted or is
+ * Handles one message of a queue. Must be safe to repeat: it may be called again for a job that was interrupted or is
  * already done.
  */
 export type Handler<K extends JobKind> = (context: JobContext, data: JobPayloads[K]) => Promise<void>;

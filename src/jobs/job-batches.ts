@@ -3,7 +3,7 @@ import { unlockContacts } from './unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
 import { verifyEmails } from './verify-emails.ts';
 
-/** The function that runs one batch of a job, for each job type. */
+/** The function that runs one batch of a job, by job type. */
 export const jobBatches: JobBatches = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,

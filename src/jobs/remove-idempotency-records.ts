@@ -1,7 +1,10 @@
 import { removeExpiredRecords } from '../queries/idempotency.ts';
 import type { Handler } from './handler.ts';
 
-/** Removes expired idempotency records. It works in small batches, so that locks and transactions stay short. */
+/**
+ * Deletes expired idempotency records (stored responses for request retries). It works in small batches, so that locks
+ * and transactions stay short.
+ */
 export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async ({ db, log, stopping }) => {
   let removed = 0;
   for (let some = -1; some !== 0 && !stopping.aborted; removed += some)

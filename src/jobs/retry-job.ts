@@ -11,12 +11,12 @@ import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from './enqueue-turn.ts';
 
 /**
- * Retries a job. If the job FAILED or was CANCELLED, creates a new job for the items without a result, with its own
- * reservation at the same price per item; the old job does not change. If the job has not ended, enqueues a turn for
- * it.
- * @returns the job that does the remaining work
- * @throws not_found; conflict when nothing is left to do, another job already retries this one, or its inputs are no
- *   longer stored; InsufficientCredits
+ * Retries a job. If the job FAILED or was CANCELLED, creates a new job for the items without a result. The new job has
+ * its own reservation at the same price per item, and the old job does not change. If the job has not ended, only makes
+ * sure that a worker continues it.
+ * @returns the job that does the remaining work: the new one, or the given one if it has not ended
+ * @throws not_found; conflict when no item is left, when the job was already retried, or when its inputs are no longer
+ *   stored; InsufficientCredits
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const status = await lockJob(sql, customerId, id, jobTypes);
@@ -42,13 +42,15 @@ async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted
   return { ...begun, reserved };
 }
 
-/** Number of items that a job has left, and how many of them may cost credits. */
+/**
+ * The work that a job has left: the number of items (`total`), and how many of them may cost credits (`payable`).
+ */
 interface Remaining {
   total: number;
   payable: number;
 }
 
-/** Counts the items that a job has left. Copies its inputs without a result to the job `to`. */
+/** Counts the remaining items of a job. If they are stored inputs, also copies them to the new job `to`. */
 type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
@@ -57,8 +59,8 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
 };
 
 /**
- * Copies the inputs without a result from a job to the job `to`.
- * @throws conflict if the inputs are no longer stored, because the job ended too long ago
+ * Copies the inputs that have no result from a job to the new job `to`.
+ * @throws conflict if the inputs were deleted because the job ended too long ago
  */
 async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))

@@ -2,21 +2,21 @@ import { settleBatch } from '../queries/company-settlements.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Maximum length of a turn in seconds. Then other customers get their turns. */
+/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 5;
-/** Seconds until the next attempt, when another turn of the same customer is settling. */
+/** Delay before the next attempt if another worker is already updating this customer's contacts (seconds). */
 const busySeconds = 5;
 
-/** Number of contacts in the first batch of a turn, and the maximum for later batches. */
+/** Number of contacts in the first batch. Later batches adapt their size, up to `maxSize`. */
 const firstSize = 250;
 const maxSize = 2_000;
-/** Target duration of a batch in milliseconds. Its contacts stay locked that long. */
+/** Target duration of one batch in milliseconds. The contacts of the batch are locked that long. */
 const batchMs = 50;
 
 /**
- * Creates the handler that settles the contacts of a customer's changed and deleted companies, batch by batch. Progress
- * is stored with the settlement, so a retry resumes there.
- * @param seconds maximum length of a turn; another turn does the remaining work
+ * Creates the handler that updates a customer's contacts after their companies changed or were deleted. It works in
+ * batches and stores its progress, so a retry resumes after the last batch.
+ * @param seconds maximum time for one customer; the remaining work is enqueued again
  */
 export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
@@ -30,6 +30,9 @@ export const settleCompanies =
     });
   };
 
-/** Returns the number of contacts for the next batch, from the duration of the last one. At most doubles the size. */
+/**
+ * Returns the number of contacts for the next batch, so that it takes about `batchMs`. The number at most doubles and
+ * never exceeds `maxSize`.
+ */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

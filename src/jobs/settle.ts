@@ -5,11 +5,11 @@ import { lockLeasedJob, type LeasedJob } from '../queries/job-leases.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
 import type { JobContext } from './handler.ts';
 
-/** The finished work of a job, to be stored by one settlement. */
+/** Finished work of a job, to be stored in one transaction. */
 export interface Delivery {
-  /** The new results. A position that already has a result is ignored and not charged again. */
+  /** The new results. A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
-  /** The position from which the job continues; unchanged if left out. */
+  /** Where the job continues. If left out, the stored value stays unchanged. */
   progress?: object;
   /** Whether no other work remains. If true, and every input has its result, the job becomes COMPLETED. */
   isLast: boolean;
@@ -22,8 +22,8 @@ export interface Settled extends JobRow {
 }
 
 /**
- * Thrown when this turn no longer holds the job: the job has ended, or another turn has leased it. The turn must stop;
- * there is nothing to clean up.
+ * Thrown when this worker no longer has the lease on the job: the job has ended, or another worker has leased it. The
+ * worker must stop. There is nothing to clean up.
  */
 export class LeaseLost extends Error {
   constructor() {
@@ -33,12 +33,12 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Settles finished work in one transaction: stores what `deliver` writes, the results, the counts and the charged
- * credits, or nothing at all. Locks the job's row first and the balance last.
- * @param deliver gets the locked job, writes the work and returns its results. Anything that must commit together with
- *   the results may be written here. It must not charge more than `reserved - charged`.
- * @returns the job after the settlement
- * @throws LeaseLost when another turn holds the job or it has ended; nothing is written
+ * Stores finished work of a job in one transaction: the results, the counts, the charged credits, and what `deliver`
+ * writes. Locks the job's row first and the customer's balance last.
+ * @param deliver gets the locked job and returns its results. It may write anything that must commit together with
+ *   them. It must not charge more than `reserved - charged`.
+ * @returns the job after this transaction
+ * @throws LeaseLost when the job has ended or another worker has leased it; nothing is written
  */
 export const settle = (
   { db }: Pick<JobContext, 'db'>,
@@ -58,8 +58,8 @@ export const settle = (
   });
 
 /**
- * Returns a position up to which every input has its result, as stored on the job's row. Later inputs may have results
- * too.
+ * Returns the position up to which every input of a job has its result, as stored in the job's row. Later inputs may
+ * also have results.
  */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
@@ -67,9 +67,9 @@ const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await findFirstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
- * Ends a job and releases its unspent credits.
- * @param charge credits to charge first, for the work stored in this transaction
- * @returns false when the job had already ended; nothing is written then
+ * Ends a job, charges credits for its last work and releases the unspent ones.
+ * @param charge credits to charge, for work that is stored in the same transaction
+ * @returns false when the job had already ended; then nothing is written
  */
 export async function endJob(
   sql: Transaction,

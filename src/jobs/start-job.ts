@@ -6,13 +6,14 @@ import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { enqueueTurn } from './enqueue-turn.ts';
 
-/** A new job together with its inputs. All of it commits together. */
+/** The data for a new job: its properties and its inputs. */
 interface Given extends NewJob {
   inputs: JobInput[];
 }
 
 /**
- * Creates a job with its inputs, reserves its credits and enqueues a turn for it.
+ * Creates a job with its inputs, reserves its credits and enqueues it for a worker. Everything happens in the caller's
+ * transaction.
  * @throws InsufficientCredits
  */
 export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
@@ -24,8 +25,8 @@ export async function startJob(sql: Transaction, customerId: string, { inputs, .
 }
 
 /**
- * Converts given items to numbered job inputs and marks repeated items as duplicates.
- * @param keyOf returns the key by which two items count as the same
+ * Converts items of a request to numbered job inputs. Marks an item as a duplicate if an earlier item has the same key.
+ * @param keyOf returns the key of an item; items with equal keys are duplicates
  * @returns the inputs, and the number of distinct items
  */
 export function toInputs<T>(

@@ -12,8 +12,9 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the catalog search of an unlock by filters: matching prospects that the customer has not unlocked.
- * @throws DomainError `validation_failed`
+ * Returns the catalog search for an unlock request with filters. The search finds matching prospects that the customer
+ * has not unlocked.
+ * @throws DomainError `validation_failed` if the request is not valid
  */
 export const searchOf = (
   customerId: string,
@@ -22,7 +23,7 @@ export const searchOf = (
 
 /**
  * Creates a job that unlocks the first prospects that match the filters.
- * @param matches number of matching prospects, counted before the transaction began; the job searches again
+ * @param matches number of matching prospects when the request arrived; the job runs its own search later
  * @throws InsufficientCredits
  */
 export async function startUnlock(
@@ -38,7 +39,7 @@ export async function startUnlock(
   return startJob(sql, customerId, { ...given, inputs: [] });
 }
 
-/** Estimates the cost of `startUnlock` for the same request. Creates nothing. */
+/** Estimates what an unlock request with filters costs in credits. Creates no job. */
 export async function estimateUnlock(
   sql: Transaction,
   customerId: string,
@@ -51,8 +52,8 @@ export async function estimateUnlock(
 }
 
 /**
- * Creates a job that unlocks the given prospects. The job itself checks whether they exist, so the start needs no
- * catalog.
+ * Creates a job that unlocks the prospects with the given ids. The job checks later whether these prospects exist, so
+ * this function does not need the catalog.
  * @throws InsufficientCredits
  */
 export async function startSelectedUnlock(
@@ -68,8 +69,8 @@ export async function startSelectedUnlock(
 }
 
 /**
- * Estimates the cost of `startSelectedUnlock` for the same prospects. Creates nothing.
- * @param matches number of the given prospects that exist
+ * Estimates what it costs in credits to unlock the prospects with the given ids. Creates no job.
+ * @param matches number of the given prospects that exist in the catalog
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
@@ -82,7 +83,7 @@ export async function estimateSelectedUnlock(
   return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
 }
 
-/** Returns the number of given prospects that exist in the catalog. Repeated ids count once. */
+/** Returns how many of the given prospects exist in the catalog. A repeated id counts once. */
 export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
   (await catalog.find(distinct(ids))).length;
 

@@ -15,9 +15,9 @@ type Costs = Pick<Config, 'VERIFY_COST'>;
 const pool = 'verification';
 
 /**
- * Creates a job that verifies emails. An email that is given twice is verified and charged once; case and surrounding
- * white space do not matter.
- * @throws not_found with the JSON pointer of every contact that does not belong to the customer; InsufficientCredits
+ * Creates a job that verifies emails. A repeated email is verified and charged once. Emails count as equal if they
+ * differ only in case or in white space at the ends.
+ * @throws not_found with the JSON pointer of each contact that does not belong to the customer; InsufficientCredits
  */
 export async function startEmailVerification(
   sql: Transaction,
@@ -39,8 +39,8 @@ export async function startEmailVerification(
 }
 
 /**
- * Creates a job that verifies the work emails of a list's members and writes the outcomes to these contacts.
- * @throws not_found; conflict when the list has too many members; InsufficientCredits
+ * Creates a job that verifies the work emails of all members of a list. The job writes the outcomes to these contacts.
+ * @throws not_found when the list does not exist; conflict when it has too many members; InsufficientCredits
  */
 export async function startListVerification(
   sql: Transaction,

@@ -11,8 +11,9 @@ import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
 
 /**
- * Repairs what failed workers left behind. Runs once a minute. It enqueues missing turns for waiting jobs, frees the
- * slots of dead workers, indexes unindexed unlocks, and removes the inputs and results of jobs that ended long ago.
+ * Repairs what failed workers left behind. Runs once a minute. Enqueues waiting work that has no queue message, frees
+ * the worker slots of dead processes, and writes missing unlocks to the search index. Also deletes the inputs and
+ * results of jobs that ended long ago.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -28,9 +29,10 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
 const batchSize = 1_000;
 
 /**
- * Enqueues a turn for every customer with a waiting job and no queued turn. It need not wait for job starts in other
- * transactions: the turn runs later, so it sees at least the jobs that are visible now.
- * @returns the number of turns enqueued
+ * Enqueues one message for each customer that has a waiting job but no message in the queue. Does not wait for
+ * transactions that are starting jobs: a worker reads the message later and sees at least the jobs that are visible
+ * now.
+ * @returns the number of messages enqueued
  */
 function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
   const turns = { queue, types: turnQueues[queue] };
@@ -40,8 +42,8 @@ function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<num
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
 
 /**
- * Enqueues one turn for each customer that `find` returns and that has none queued. Returns the number of turns
- * enqueued.
+ * Enqueues one message for each customer that `find` returns, unless the customer already has one in the queue. Returns
+ * the number of messages enqueued.
  */
 async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
@@ -61,18 +63,19 @@ async function purgeEndedJobs({ db, stopping }: JobContext): Promise<number> {
 }
 
 /**
- * Number of unlocked prospects that one request indexes. If one of them cannot be written, the whole batch waits for
- * the next sweep.
+ * Number of unlocked prospects that one request writes to the search index. If one of them cannot be written, all of
+ * them wait for the next sweep.
  */
 const unlocksAtOnce = 500;
 
-/** Milliseconds that a sweep spends at most on unlocks that cannot be written. */
+/** Maximum time that one sweep spends on failed attempts to write unlocks to the search index (milliseconds). */
 const mostStuckMs = 30_000;
 
 /**
- * Indexes unlocks that a turn committed but did not index, because the turn died or the cluster was down. A batch that
- * still cannot be written is skipped, so that it does not block the others. The next sweep retries it.
- * @returns the number of prospects indexed
+ * Writes unlocks to the search index that are stored in the database but not in the index, because a worker died or the
+ * cluster was down. Skips prospects that still cannot be written, so that they do not block others. The next sweep
+ * retries them.
+ * @returns the number of prospects written
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];

@@ -15,16 +15,16 @@ import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
 
 /**
- * Runs one batch of a job: some items, some seconds. It stores its results with `settle`, which also ends the job. If
- * the function returns and the job has not ended, its customer gets another turn, behind the turns of other customers.
+ * Runs one batch of a job: a limited number of items in a few seconds. It stores its results with `settle`, which also
+ * ends the job when all work is done. If the job has not ended when the function returns, another batch runs later,
+ * after the jobs of other customers.
  *
- * It must be idempotent: it may run again for items it has done, after a crash or when its lease was lost. It must not
- * catch errors of `settle`. After an `unavailable` error the same work is retried without limit, after other errors a
- * few times. Only a batch with results in flight that must not be computed twice may catch `unavailable` and settle
- * later.
- * @param signal aborted when the batch must stop early: the worker is asked to stop, or the lease is lost
- * @param yieldTurn to be called when the batch only waits for work in flight: the turn then ends, so that other
- *   customers are served, and the batch continues in the background with its lease
+ * It must be idempotent: after a crash or a lost lease it may run again for the same items. It must not catch errors of
+ * `settle`. Exception: a batch whose results must not be computed twice may catch `unavailable` and store them later.
+ * After an `unavailable` error the work is retried without limit, after other errors a few times.
+ * @param signal aborted when the batch must stop early: the worker is asked to stop, or it lost its lease on the job
+ * @param yieldTurn to be called when the batch only waits for outside work; the worker then serves other customers, and
+ *   the batch continues in the background
  */
 export type JobBatch = (
   context: JobContext,
@@ -33,24 +33,25 @@ export type JobBatch = (
   yieldTurn: () => void,
 ) => Promise<void>;
 
-/** The function that runs one batch of a job, for each job type. */
+/** The function that runs one batch of a job, by job type. */
 export type JobBatches = Record<JobType, JobBatch>;
 
-/** Number of errors in a row after which a job becomes FAILED. */
+/** Number of consecutive errors after which a job becomes FAILED. */
 const maxFailures = 5;
 
-/** Milliseconds between renewals of the lease while a batch runs. */
+/** Milliseconds between renewals of a worker's lease (its time-limited claim on a job) while a batch runs. */
 const renewalMs = 5_000;
 
 /**
- * Maximum length of a turn in seconds, even if no other customer waits. Well below the time after which the queue
- * treats its message as lost.
+ * Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). Well below the
+ * time after which the queue treats a message as lost.
  */
 const turnSeconds = 30;
 
 /**
- * Creates the handler of a turn. It runs one batch of the customer's job that has waited longest, and more batches
- * while no other customer waits. Then it enqueues the next turn, behind the customers that wait.
+ * Creates the handler of a turn: a short period in which one worker works on one customer's jobs. It runs one batch of
+ * the job that has waited longest, and more batches while no other customer waits. Then it enqueues the customer's next
+ * turn.
  * @param seconds maximum length of a turn; 0 runs exactly one batch
  */
 export const takeTurn =
@@ -62,8 +63,8 @@ export const takeTurn =
   };
 
 /**
- * Leases the customer's next job and runs one batch of it. Returns whether the turn may run another batch; if not, the
- * next turn is enqueued already.
+ * Leases the customer's next job and runs one batch of it. Returns true if the worker may run another batch now.
+ * Otherwise enqueues the remaining work and returns false.
  */
 async function runNextBatch(
   context: JobContext,
@@ -87,7 +88,10 @@ async function runNextBatch(
   });
 }
 
-/** Runs a batch until it ends or yields its turn. Returns true if the batch has ended. */
+/**
+ * Waits until a batch ends or lets other customers go first. Returns true if the batch has ended, false if it continues
+ * in the background.
+ */
 async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJob, batch: JobBatch): Promise<boolean> {
   const left = Promise.withResolvers<false>();
   const ended = runBatch(context, job, batch, () => left.resolve(false)).then(() => true);
@@ -99,7 +103,10 @@ async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJ
   return hasEnded;
 }
 
-/** Waits for a batch that yielded its turn, then releases its lease and enqueues the next turn. */
+/**
+ * Waits for a batch that continues in the background. Then releases its lease on the job and enqueues the remaining
+ * work.
+ */
 async function endInBackground(
   { db, log }: JobContext,
   queue: TurnQueue,
@@ -130,8 +137,8 @@ async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yi
 }
 
 /**
- * Renews a lease regularly until `stop` is called. `lost` is aborted when the lease cannot be renewed because the job
- * has ended or another turn has it.
+ * Renews a worker's lease on a job regularly until `stop` is called. Aborts `lost` when the job has ended or another
+ * worker has the lease.
  */
 function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
   const lost = new AbortController();
@@ -145,8 +152,8 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 }
 
 /**
- * Handles an error of a batch. An outage is retried without limit. Other errors may be the job's fault: after a few of
- * them in a row the job becomes FAILED.
+ * Handles an error of a batch. While a service is unavailable, the batch is retried without limit. After five other
+ * errors in a row, the job becomes FAILED.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;
@@ -162,5 +169,8 @@ async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: 
   });
 }
 
-/** The error text that customers see. The cause is only in the log, because it may contain internal details. */
+/**
+ * The error text of a failed job, as customers see it. The real cause may contain internal details, so it is only in
+ * the log.
+ */
 const gaveUpMessage = 'The job failed repeatedly because of an internal error of the service';

@@ -6,7 +6,7 @@ import { searchOf } from './start-unlock.ts';
 import type { JobBatch } from './turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
-/** The stored progress of an unlock job: where the next batch resumes. */
+/** The stored progress of an unlock job. The next batch continues from here. */
 interface Progress {
   /** Position of the last prospect that was processed. */
   after?: ProspectPosition;
@@ -15,10 +15,10 @@ interface Progress {
 }
 
 /**
- * Runs a batch of a job of type `unlock_contacts`. Unlocks matching prospects that the customer has not unlocked, in
- * the requested order, until the job has its total. A prospect that another job unlocked after the search is skipped,
- * and the next match takes its position. The reservation covers the total: the price per item does not change while the
- * job runs.
+ * Runs one batch of a job of type `unlock_contacts`. Unlocks prospects that match the job's filters and that the
+ * customer has not unlocked, in the requested order. If another job unlocks a prospect in the meantime, the batch skips
+ * it and takes the next match. The job is complete when it has its total, or when no more prospects match. The price
+ * per item does not change while the job runs.
  */
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;

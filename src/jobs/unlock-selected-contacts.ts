@@ -6,8 +6,9 @@ import type { JobBatch } from './turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
 /**
- * Runs a batch of a job of type `unlock_selected_contacts`. Unlocks the given prospects in the given order. A prospect
- * that the customer had already unlocked costs nothing; if the job syncs to the CRM, it becomes a contact too.
+ * Runs one batch of a job of type `unlock_selected_contacts`. Unlocks the given prospects in the given order. A
+ * prospect that the customer already unlocked costs nothing. If the job syncs to the CRM, every prospect also becomes a
+ * contact.
  */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;

@@ -9,14 +9,14 @@ import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
 
 /**
- * Maximum number of prospects that one batch unlocks. Larger batches are cheaper per prospect, but other customers wait
- * longer for their turns, and one transaction locks all contacts and companies of the batch.
+ * Maximum number of prospects that one batch unlocks. A larger batch is cheaper per prospect, but other customers wait
+ * longer, and one transaction locks more contacts and companies.
  */
 export const unlockBatchSize = 250;
 
 /**
- * Creates or updates the contacts of prospects, in the transaction that settles their unlocks. Returns the contact ids
- * by prospect id; empty if the job does not sync to the CRM.
+ * Creates or updates the contacts of unlocked prospects. Runs in the transaction that stores the unlocks. Returns the
+ * contact ids by prospect id; empty if the job does not sync to the CRM.
  */
 export const toContacts = async (
   sql: Transaction,
@@ -25,7 +25,7 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
-/** Returns the result of one unlocked prospect. A prospect without an email is free. */
+/** Returns the job result for one unlocked prospect. A prospect without an email costs nothing. */
 export const unlockResult = (
   job: JobRow,
   position: number,
@@ -41,8 +41,8 @@ export const unlockResult = (
 });
 
 /**
- * Completes a job that has nothing left to unlock. First indexes its unindexed unlocks, which an outage or a dead
- * worker left behind, so that the customer's searches leave these prospects out.
+ * Completes a job that has no prospect left to unlock. First writes unlocks to the search index that are missing there,
+ * so that the customer's searches leave these prospects out. They can be missing after an outage or a crash.
  * @throws unavailable while the catalog does not respond; the job is retried then
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {

@@ -17,12 +17,15 @@ import type { JobContext } from './handler.ts';
 import { settle, settledUpTo, type Delivery } from './settle.ts';
 import type { JobBatch } from './turns.ts';
 
-/** Milliseconds after which a batch that waits for slow mail servers yields its turn to other customers. */
+/**
+ * Milliseconds after which a batch that waits for slow mail servers continues in the background, so that the worker can
+ * serve other customers.
+ */
 const yieldMs = 10_000;
 
 /**
- * Runs a batch of a verification job. Verifies emails and, if the job syncs to the CRM, writes the outcomes to their
- * contacts. Outcomes are settled as they arrive, in any order. While the database is unavailable they stay in memory,
+ * Runs one batch of a verification job. Verifies emails and stores the outcomes as they arrive, in any order. If the
+ * job syncs to the CRM, also writes them to the contacts. While the database is unavailable, outcomes stay in memory,
  * so that no mailbox is checked twice.
  */
 export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) => {
@@ -47,8 +50,8 @@ export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) =>
 };
 
 /**
- * Returns a function that runs one step of a batch: starts more verifications, waits a little, and settles the finished
- * ones. The function returns whether the job is COMPLETED.
+ * Returns a function that runs one step of a batch: it starts more verifications, waits up to 500 ms, and stores the
+ * finished ones. The function returns whether the job is COMPLETED.
  */
 function stepOf(
   context: JobContext,
@@ -74,7 +77,7 @@ function stepOf(
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** The domains of all emails that are neither settled nor in flight; undefined while unknown. */
+  /** The domains of all emails that are not started yet; undefined while unknown. */
   #rest: readonly string[] | undefined;
   /** Every input up to this position has its result. */
   after: number;
@@ -86,8 +89,8 @@ class Source {
   }
 
   /**
-   * Starts as many verifications as the capacity allows.
-   * @returns whether every email has a result
+   * Starts as many verifications as `work` has capacity for.
+   * @returns true if every email of the job has a result
    */
   async takeInto(work: EmailsInFlight): Promise<boolean> {
     for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
@@ -114,7 +117,9 @@ class Source {
   }
 }
 
-/** The inputs of a job that repeat an email. Each gets its result together with the first input of the same email. */
+/**
+ * The inputs of a job that repeat the email of an earlier input. Each gets its result together with that earlier input.
+ */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
   readonly all: readonly Item[];
@@ -129,14 +134,17 @@ class Duplicates {
   }
 }
 
-/** An input to settle, with the outcome of its verification. */
+/** An input of a job, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** Undefined for a duplicate. */
+  /** Undefined if the input repeats the email of an earlier one. */
   verification?: Verification;
 }
 
-/** Creates results for the items that have none yet, and writes the outcomes of only these items to their contacts. */
+/**
+ * Creates results for the items that have none yet. If the job syncs to the CRM, also writes the outcomes of these
+ * items to their contacts.
+ */
 async function deliver(
   sql: Transaction,
   job: JobRow,
@@ -157,8 +165,8 @@ async function deliver(
 }
 
 /**
- * Returns the outcome of an email with all contacts that it belongs to, including those of its duplicates. Returns
- * nothing for a duplicate itself.
+ * Returns the outcome for an email together with all contacts that have this email. Returns an empty list for an input
+ * that repeats an earlier email.
  */
 const forContacts =
   (duplicates: Duplicates) =>

@@ -12,9 +12,9 @@ import {
 } from '../queries/worker-slots.ts';
 import { enqueueOnce, type TurnKind } from './enqueue.ts';
 
-/** Seconds until the next attempt for a customer whose share of the worker slots is used up. */
+/** Seconds until the next attempt for a customer that already uses its share of the worker slots. */
 const retrySeconds = 1;
-/** Milliseconds between attempts to release a slot. */
+/** Milliseconds between attempts to release a worker slot in the database. */
 const releaseRetryMs = 1_000;
 
 /** The services that `WorkerSlots` uses. */
@@ -26,8 +26,8 @@ export interface WorkerSlotsContext {
 }
 
 /**
- * The worker slots of this process, in which its jobs run. All processes together share their slots fairly between
- * customers.
+ * The worker slots of this process. Each running job takes one slot. The slots of all processes together are shared
+ * fairly between customers.
  */
 export class WorkerSlots {
   readonly #context: WorkerSlotsContext;
@@ -43,7 +43,10 @@ export class WorkerSlots {
     );
   }
 
-  /** Registers the slots in the database, so that all processes count them. Renews the registration until `close`. */
+  /**
+   * Registers this process's slots in the database, so that all processes count them. Renews the registration until
+   * `close`.
+   */
   async open(): Promise<void> {
     const { db, log } = this.#context;
     const show = () => db.transaction((sql) => registerWorkerSlots(sql, this.#slots));
@@ -53,7 +56,7 @@ export class WorkerSlots {
     }, heartbeatSeconds * 1000);
   }
 
-  /** Removes the slots from the database. Call this only when no job runs in them any more. */
+  /** Removes this process's slots from the database. Call this only after all its jobs have ended. */
   async close(): Promise<void> {
     if (!this.#signs) return;
     clearInterval(this.#signs);
@@ -64,8 +67,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Runs a customer's turn in a slot. If the customer has used up its share of slots, enqueues the turn again for
-   * later.
+   * Runs `turn`, a short period of work for one customer, in a worker slot. If the customer already uses its share of
+   * the slots, does not run it but enqueues it again for later.
    */
   async run(kind: TurnKind, number: number, customerId: string, turn: () => Promise<void>): Promise<void> {
     const slot = { kind, processId: this.#processId, number };
@@ -85,7 +88,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Releases a slot. Retries until that succeeds or the process stops, because an unused slot must not count as held.
+   * Releases a worker slot. Retries until this succeeds or the process stops, so that a free slot does not count as
+   * taken.
    */
   async #give(slot: WorkerSlot, customerId: string): Promise<void> {
     const { db, log, stopping } = this.#context;

@@ -15,8 +15,8 @@ import { takeTurn } from './turns.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /**
- * The handler of each kind of job, and how many jobs of the kind run at once in this process. Turns share these slots
- * between customers, over all processes. If one customer alone has work, it gets half of them.
+ * For each kind of job: its handler, and how many jobs of this kind run at once in this process (`atOnce`). The worker
+ * slots of all processes are shared fairly between customers. If only one customer has jobs, it gets half of the slots.
  */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
@@ -42,9 +42,9 @@ export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background
 }
 
 /**
- * Starts the workers of this process.
+ * Starts the workers of this process, which take jobs from the queues and run them.
  * @param handlers the kinds of jobs to run; all kinds by default
- * @throws the error that prevented the start, after stopping the workers that had started
+ * @throws the error that prevented the start, after the workers that had started are stopped
  */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
@@ -109,7 +109,7 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the services for one job. If the job is a customer's turn, its database and catalog calls count in that
+ * Returns the services that one job uses. If the job works for a customer, its database and catalog calls count in this
  * customer's share.
  */
 function contextOf(context: SharedContext, data: object): JobContext {
@@ -124,7 +124,10 @@ function contextOf(context: SharedContext, data: object): JobContext {
 
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
-/** Polling intervals in seconds. A retried job sends no notification, so notified workers poll often too. */
+/**
+ * How often workers ask the queue for jobs, in seconds. The second value is for workers that are also notified of new
+ * jobs: they must poll too, because a retried job sends no notification.
+ */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
 async function startKind(
@@ -152,7 +155,7 @@ async function startKind(
   }
 }
 
-/** Runs a job and logs its error. The queue only stores the error and retries the job. */
+/** Runs a job. If it throws, logs the error and throws it again, so that the queue retries the job. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
   try {
     await run();
