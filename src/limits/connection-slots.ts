@@ -1,24 +1,28 @@
-/** A connection that can hold a slot. */
+/** An open connection, which takes one of the limited connection slots. */
 export interface Holder {
-  /** Holders of the same group share that group's limit. Undefined: no group limit applies. */
+  /**
+   * Connections of the same group (usually the same IP address) share a limit. Undefined: only the limit for all
+   * connections applies.
+   */
   readonly group: string | undefined;
 }
 
-/** The result of a request for a slot: whether it was granted, and which idle holder was evicted for it. */
+/** Tells whether a new connection was admitted, and which idle connection must be closed for it, if any. */
 export interface Admission<T> {
   admitted: boolean;
   evicted?: T;
 }
 
 /**
- * A bounded number of connection slots, shared fairly between groups. When all are taken, a newcomer evicts the holder
- * that has been idle longest. A group without a slot may take any free slot. A group with slots may hold at most as
- * many as remain free; above that, each new connection evicts one of the group's own idle ones.
+ * Limits the number of open connections and shares them fairly between groups (usually IP addresses). When all slots
+ * are taken, a new connection replaces the one that has been idle longest. A group may hold at most as many slots as
+ * remain free; its first connection may take any free slot. Above that, a new connection of the group replaces an idle
+ * one of the same group.
  */
 export class ConnectionSlots<T extends Holder> {
   readonly #limit: number;
   #taken = 0;
-  /** Idle holders; the one idle longest comes first. */
+  /** Idle connections, ordered by how long they have been idle, longest first. */
   readonly #idle = new Set<T>();
   readonly #groups = new Map<string, { held: number; idle: Set<T> }>();
 
@@ -26,7 +30,7 @@ export class ConnectionSlots<T extends Holder> {
     this.#limit = limit;
   }
 
-  /** Admits a newcomer as idle if a slot is free or an idle holder can be evicted for it. */
+  /** Admits a new connection as idle, if a slot is free or an idle connection can be replaced. */
   admit(newcomer: T): Admission<T> {
     const { held, idle } = this.#groupOf(newcomer) ?? { held: 0, idle: this.#idle };
     const exceedsShare = held > 0 && held + 1 > this.#limit - this.#taken - 1;
@@ -37,19 +41,19 @@ export class ConnectionSlots<T extends Holder> {
     return evicted ? { admitted: true, evicted } : { admitted: true };
   }
 
-  /** Marks a holder as busy: it cannot be evicted. */
+  /** Marks a connection as busy, so that it is not replaced by a new one. */
   setBusy(holder: T): void {
     this.#idle.delete(holder);
     this.#groupOf(holder)?.idle.delete(holder);
   }
 
-  /** Marks a holder as idle: it may be evicted. */
+  /** Marks a connection as idle, so that a new one may replace it. */
   setIdle(holder: T): void {
     this.#idle.add(holder);
     this.#groupOf(holder)?.idle.add(holder);
   }
 
-  /** Releases a holder's slot. */
+  /** Releases the slot of a closed connection. */
   release(holder: T): void {
     this.setBusy(holder);
     this.#taken -= 1;

@@ -2,13 +2,13 @@ import { unavailable } from '../errors.ts';
 import { gateRefusals, gateWait } from '../metrics.ts';
 import { unlessAborted, type Requester } from '../requester.ts';
 
-/** A holder of slots: a customer's id, or a symbol for a single piece of work without a customer. */
+/** Who takes a slot of a limited resource: a customer (its id), or one operation without a customer (a symbol). */
 export type SlotHolder = string | symbol;
 
 /**
- * A fixed number of slots, shared fairly between holders. A holder without a slot may take any free slot. A holder with
- * slots may take one more only if it then holds no more than remain free. So one holder alone gets half of the slots,
- * and two get a third each.
+ * A fixed number of slots, shared fairly between customers. A customer without a slot may take any free slot. A
+ * customer with slots may take another one only if at least as many slots then remain free as it holds. So one customer
+ * alone gets half of the slots, and two get a third each.
  */
 export class FairSlots {
   readonly #count: number;
@@ -19,30 +19,30 @@ export class FairSlots {
     this.#count = count;
   }
 
-  /** Number of slots taken by all holders together. */
+  /** Number of slots that are taken now. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** Returns the number of slots that a holder has. */
+  /** Returns the number of slots that a customer has. */
   heldBy(holder: SlotHolder): number {
     return this.#held.get(holder) ?? 0;
   }
 
-  /** Returns whether a holder may take a slot now. */
+  /** Returns whether a customer may take a slot now. */
   admits(holder: SlotHolder): boolean {
     const free = this.#count - this.#taken;
     const held = this.heldBy(holder);
     return free > 0 && (held === 0 || held + 1 <= free - 1);
   }
 
-  /** Takes a slot for a holder. Call `admits` first. */
+  /** Takes a slot for a customer. Call `admits` first. */
   take(holder: SlotHolder): void {
     this.#held.set(holder, this.heldBy(holder) + 1);
     this.#taken += 1;
   }
 
-  /** Releases one slot of a holder. */
+  /** Releases one slot of a customer. */
   release(holder: SlotHolder): void {
     const left = this.heldBy(holder) - 1;
     if (left === 0) this.#held.delete(holder);
@@ -52,11 +52,11 @@ export class FairSlots {
 }
 
 /**
- * The limits of a gate: operations running at once (`limit`), operations waiting (`maxWaiting`), and how long each may
- * wait (`maxWaitMs`).
+ * The limits of a `Gate`: how many operations may run at once (`limit`), how many may wait (`maxWaiting`), and how long
+ * each may wait (`maxWaitMs`).
  */
 export interface GateLimits {
-  /** The gate's name in metrics. */
+  /** The name of this gate in the metrics. */
   name: string;
   limit: number;
   maxWaiting: number;
@@ -68,9 +68,9 @@ interface Waiter {
 }
 
 /**
- * Limits how many operations run on a resource and how many wait, and for how long. Slots and waiting positions are
- * shared fairly between customers (`FairSlots`). Waiting customers are served round-robin; the operations of one
- * customer in order of arrival. Operations that may not wait are rejected at once with `unavailable`.
+ * Limits how many operations use a resource (such as the database) at once, how many wait for it, and how long. Both
+ * are shared fairly between customers. When an operation ends, the next customer in the round is served; operations of
+ * one customer are served in order of arrival. An operation that may not wait is rejected at once with `unavailable`.
  */
 export class Gate {
   readonly name: string;
@@ -81,7 +81,8 @@ export class Gate {
   readonly #inside: FairSlots;
   readonly #queue: FairSlots;
   /**
-   * Waiting operations by holder. The first holder is served next. A set, because a waiter may leave from the middle.
+   * The waiting operations of each customer. The first customer in the map is served next. An operation can leave the
+   * middle of its set, when its wait ends.
    */
   readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
   #closed = false;
@@ -107,9 +108,10 @@ export class Gate {
   }
 
   /**
-   * Runs `work` for a requester's customer, after waiting for a slot if none is free. When the requester's signal
-   * aborts, the call rejects at once: a waiting operation leaves the queue; a running one keeps its slot until it ends.
-   * @throws DomainError `unavailable` when no slot becomes free in time or the gate is closed; the signal's reason
+   * Runs `work` for the requester's customer. Waits first if all slots, or those of this customer, are taken. Rejects
+   * at once when the requester's signal aborts. Work that has already started then keeps its slot until it ends.
+   * @throws DomainError `unavailable` when the wait takes too long, too many operations wait, or the gate is closed
+   * @throws the signal's reason when the signal aborts
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
     requester.signal?.throwIfAborted();
@@ -118,7 +120,10 @@ export class Gate {
     return unlessAborted(this.#runInside(requester.customerId, work), requester.signal);
   }
 
-  /** Runs `work` for no customer. It is its own holder, so such operations are served in order of arrival. */
+  /**
+   * Runs `work` that belongs to no customer. It counts as a separate customer, so such operations are served in order
+   * of arrival.
+   */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const holder = Symbol('work');
     const waiting = this.#enter(holder, {});
@@ -126,7 +131,7 @@ export class Gate {
     return this.#runInside(holder, work);
   }
 
-  /** Closes the gate to new operations. Resolves when the last running or waiting one has ended. */
+  /** Rejects new operations from now on. Resolves when the last running or waiting operation has ended. */
   close(): Promise<void> {
     this.#closed = true;
     if (this.inside === 0) return Promise.resolve();
@@ -141,7 +146,10 @@ export class Gate {
     }
   }
 
-  /** Takes a slot, or returns a promise that resolves when the slot is taken. */
+  /**
+   * Takes a slot for an operation at once and returns undefined. If it must wait, returns a promise that resolves when
+   * it has a slot.
+   */
   #enter(holder: SlotHolder, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
     // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
@@ -186,7 +194,7 @@ export class Gate {
     return line;
   }
 
-  /** Removes a waiter from the queue. Returns false if it was no longer there. */
+  /** Removes an operation from the queue of waiting ones. Returns false if it was not in the queue any more. */
   #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
     const line = this.#waiting.get(holder);
     if (!line?.delete(waiter)) return false;
@@ -201,7 +209,7 @@ export class Gate {
     if (this.inside === 0) this.#emptied?.();
   }
 
-  /** Admits waiters until no free slot can be given to any of them. */
+  /** Starts waiting operations until none of them may take a free slot. */
   #admitWaiters(): void {
     for (let holder = this.#nextInTurn(); holder !== undefined; holder = this.#nextInTurn()) {
       const line = this.#waiting.get(holder)!;

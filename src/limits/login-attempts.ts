@@ -5,8 +5,8 @@ import { fold } from '../text/fold.ts';
 import { refuseIfPast, type Limit, type RateLimits, type Use } from './rate-limits.ts';
 
 /**
- * Limits failed logins per address and account, and, three times as high, per address. There is no limit per account
- * alone: anybody could lock out anybody.
+ * Limits failed logins in two ways: for each pair of IP address and account, and, three times as high, for each
+ * address. There is no limit for an account from all addresses together, because anybody could then lock out its owner.
  */
 export class LoginAttempts {
   readonly #perAccount: Limit | undefined;
@@ -18,8 +18,8 @@ export class LoginAttempts {
   }
 
   /**
-   * Checks the limit of an address without counting. Used before the body is read.
-   * @throws DomainError `rate_limited` when the address has no attempt left
+   * Checks whether an address has login attempts left. Does not count an attempt. Called before the body is read.
+   * @throws DomainError `rate_limited` when no attempt is left
    */
   async check(address: string): Promise<void> {
     const use = await this.#perAddress?.read(addressGroup(address));
@@ -27,8 +27,8 @@ export class LoginAttempts {
   }
 
   /**
-   * Runs a password attempt. Counts it first, so that concurrent attempts count too, and reverts the count unless the
-   * attempt fails with `Unauthorized`.
+   * Runs a login attempt. Counts it as failed before it runs, so that concurrent attempts count too. Reverts the count
+   * unless the attempt throws `Unauthorized`.
    * @param email the e-mail address of the account, whether or not the account exists
    * @throws DomainError `rate_limited` when no attempt is left; `attempt` is then not called
    */
@@ -57,5 +57,8 @@ export class LoginAttempts {
   }
 }
 
-/** Hashes an account name: keys get a fixed length and do not reveal the e-mail address. */
+/**
+ * Hashes the name of an account for use in a counter's key. The key then has a fixed length and does not reveal the
+ * e-mail address.
+ */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');

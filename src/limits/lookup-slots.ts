@@ -1,32 +1,35 @@
 import { unavailable } from '../errors.ts';
 
-/** Maximum number of look-ups in flight for one address above its rate limit. */
+/** Maximum number of database look-ups in flight for one IP address that is above its rate limit. */
 export const maxInFlight = 8;
-/** Maximum number of look-ups of one address that wait for a slot. */
+/** Maximum number of look-ups of one IP address that wait for others to end. More are rejected. */
 const maxWaiting = 2_000;
-/** Maximum wait for a slot (ms). */
+/** Maximum time that a look-up waits for others to end (ms). */
 const waitMs = 10_000;
 
 interface Address {
-  /** Look-ups that wait or are in flight. */
+  /** Look-ups of this address that are waiting or in flight. */
   present: number;
   inFlight: number;
-  /** Waiting look-ups in order of arrival. Each function is called when a look-up that ended hands over its slot. */
+  /** Waiting look-ups in order of arrival. Calling a function starts its look-up. */
   waiting: Set<() => void>;
 }
 
 /**
- * Limits the credential look-ups in flight of each address that is above its rate limit. Guessing keys then occupies
- * few database slots, and a valid key from the same address is still looked up in its turn.
+ * Limits how many credentials (API keys, session tokens) of one IP address are looked up at once, if the address is
+ * above its rate limit. Somebody who guesses keys then causes little database load, and a valid key from the same
+ * address is still looked up after a wait.
  */
 export class LookupSlots {
   readonly #addresses = new Map<string, Address>();
 
   /**
-   * Runs a look-up, after waiting for a slot if none is free.
-   * @param isPast returns whether the address is above its limit; called only when `maxInFlight` look-ups of the
-   *   address are in flight
-   * @throws DomainError `unavailable` when no slot becomes free in time
+   * Runs a look-up. If the address is above its rate limit and `maxInFlight` of its look-ups are running, waits until
+   * one ends.
+   * @param name the address
+   * @param isPast returns whether the address is above its rate limit; called only when `maxInFlight` look-ups of the
+   *   address are running
+   * @throws DomainError `unavailable` when the wait takes too long or too many look-ups are waiting
    */
   async run<T>(name: string, isPast: () => Promise<boolean>, lookUp: () => Promise<T>): Promise<T> {
     const address = this.#addresses.get(name) ?? { present: 0, inFlight: 0, waiting: new Set() };
@@ -68,7 +71,7 @@ function turnOf({ waiting }: Address): Promise<void> {
   });
 }
 
-/** Hands the slot of an ended look-up to the one that has waited longest, or releases it. */
+/** Called when a look-up has ended. Starts the look-up that has waited longest, if any. */
 function leave(address: Address): void {
   const [next] = address.waiting;
   if (next && address.inFlight <= maxInFlight) {

@@ -6,8 +6,8 @@ import { limitedRequests } from '../metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /**
- * The rate limit policies, in the order in which they are checked, each with the configuration variable for its
- * requests per minute.
+ * For each rate limit policy, the configuration variable that sets its requests per minute. The policies are checked in
+ * this order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -27,21 +27,22 @@ export const policies = Object.keys(variables) as Policy[];
 /** Length of a rate limit window (seconds). A window begins with the first request that it counts. */
 export const windowSeconds = 60;
 
-/** How much of a limit a key has used in its current window. */
+/** How many requests of a limit a key has used in its current window of one minute. */
 export interface Use {
   limit: Limit;
-  /** Requests counted in the window, including the current one. */
+  /** Requests counted in this window, including the current one. */
   used: number;
   /** Milliseconds until the window ends. */
   msLeft: number;
   /** End of the window, as a `performance.now()` time. */
   endsAt: number;
-  /** Whether the request was counted on the shared server (Redis). */
+  /** Whether Redis counted the request. If not, this process counted it. */
   isShared: boolean;
 }
 
 /**
- * Rejects a request that exceeds one of its limits.
+ * Throws if a request exceeds one of its rate limits.
+ * @param uses the state of each limit that counts the request, in the order of checking
  * @throws DomainError `rate_limited`, naming the first exceeded limit
  */
 export function refuseIfPast(uses: Use[]): void {
@@ -53,9 +54,9 @@ export function refuseIfPast(uses: Use[]): void {
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A limit of requests per minute, counted by key: on the shared server (Redis) while it responds, else in this process.
- * Does not use the library's own fallback for outages: that does not report where a request was counted, and a count
- * must be reverted where it was made.
+ * A rate limit: a maximum number of requests per minute for each key (a customer, an address or an account). Counts in
+ * Redis while it responds, otherwise in this process. It does not use the library's own fallback, because that does not
+ * report where a request was counted. A count must be reverted where it was made.
  */
 export class Limit {
   readonly policy: Policy;
@@ -67,9 +68,9 @@ export class Limit {
   readonly #shared: RateLimiterRedis | undefined;
 
   /**
-   * Creates a limit.
-   * @param server undefined to count in this process only
-   * @param name distinguishes the limit from others on the server
+   * Creates a rate limit.
+   * @param server the Redis server that counts; undefined to count in this process only
+   * @param name distinguishes this limit from others on the same Redis server
    */
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
     const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
@@ -82,7 +83,7 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /** Counts one request of a key and returns its use of the limit. */
+  /** Counts one request of a key. Returns how much of the limit the key has used. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -91,13 +92,13 @@ export class Limit {
     return use;
   }
 
-  /** Returns a key's use of the limit without counting a request. */
+  /** Returns how much of the limit a key has used, without counting a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
-  /** Reverts the count of one request, unless its window has ended. */
+  /** Reverts the count of one request. Does nothing if the window in which it was counted has ended. */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
     if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
@@ -110,21 +111,22 @@ export class Limit {
   }
 }
 
-/** The counter of a key, as the rate limit library returns it. */
+/** The request count of a key, in the form that the rate limit library returns. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
-/** The counter of a key without a window. */
+/** The request count of a key that has no current window. */
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Maximum number of keys that one limit counts in one process; they take about 20 MB. */
+/** Maximum number of keys that one rate limit counts in one process. They take about 20 MB of memory. */
 export const maxKeys = 50_000;
 
 /**
- * Counts a bounded number of keys in memory. The library forgets a key when its window ends, but a caller with a whole
- * network can use millions of addresses within a minute. Beyond `maxKeys`, the oldest windows are dropped.
+ * An in-memory request counter that holds at most `maxKeys` keys. Above that, it drops the keys with the oldest
+ * windows. Without this bound, a caller that owns a whole network could fill the memory with millions of addresses
+ * within a minute.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** The latest windows as a ring buffer. `#next` is the index of the oldest. */
+  /** The latest windows, as a ring buffer. `#next` is the index of the oldest one. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -144,16 +146,14 @@ class BoundedMemory extends RateLimiterMemory {
 
 /** The enabled rate limits by policy. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
-  /** Limits failed logins from one address for all accounts together: three times the limit for one account. */
+  /** Limits the failed logins of one address, for all accounts together. Three times the limit for one account. */
   loginAddress?: Limit;
-  /**
-   * Returns whether rate limiting works as configured: false when a shared server is configured and does not respond.
-   */
+  /** Returns false if a Redis server is configured and does not respond, otherwise true. */
   isUp(): Promise<boolean>;
   close(): void;
 }
 
-/** Creates the configured rate limits. Waits at most one second for the shared server. */
+/** Creates the rate limits of the configuration. Waits at most one second for the connection to Redis. */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';
   const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;

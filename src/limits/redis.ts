@@ -2,18 +2,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { Redis } from 'ioredis';
 
-/** Timeout of one command (ms). Callers have 100 ms in total, so there is time for their fallback. */
+/** Timeout of one Redis command (ms). Callers wait 100 ms at most, so some time is left for their fallback. */
 const answerMs = 75;
-/** Maximum wait for the first connection (ms). */
+/** Maximum time that the start waits for the first connection to Redis (ms). */
 const openMs = 1_000;
-/** Delay before a reconnect (ms). */
+/** Delay before a reconnect to Redis (ms). */
 const reconnectMs = 250;
-/** A connection without a response for this long (ms), its handshake included, is closed and reopened. */
+/**
+ * A connection to Redis that sends nothing for this time while an answer is due is closed and reopened (ms). The time
+ * includes the handshake.
+ */
 const silenceMs = 2_000;
 
 /**
- * Client of a Redis or Valkey server that may be down, frozen or read-only at any time. After the first command that
- * fails or times out, commands fail at once until a new connection is ready, so callers do not wait again.
+ * Client of a Redis or Valkey server that may be down, frozen or read-only at any time. After a command fails or times
+ * out, further commands fail at once until a new connection is ready. So an outage does not delay every caller.
  */
 export class RedisServer {
   readonly client: Redis;
@@ -22,7 +25,7 @@ export class RedisServer {
   /** Whether the connection is ready and no command has failed on it. */
   #isUsable = false;
   #isWorking = true;
-  /** Last known reason why there is no connection. */
+  /** The last known reason why no connection is ready. */
   #connectionFault = 'no connection yet';
 
   private constructor(url: string, purpose: string, log: FastifyBaseLogger) {
@@ -46,8 +49,8 @@ export class RedisServer {
   }
 
   /**
-   * Connects to a server. Waits at most one second, then keeps trying in the background.
-   * @param purpose what the server is used for; stands in log lines
+   * Connects to a Redis server. Waits at most one second, then continues to connect in the background.
+   * @param purpose what the server is used for; appears in log lines
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const server = new RedisServer(url, purpose, log);
@@ -55,7 +58,7 @@ export class RedisServer {
     return server;
   }
 
-  /** Runs a command. Returns undefined within 100 ms if it fails or times out. */
+  /** Runs a Redis command. Returns undefined if it fails or gives no result within 100 ms. */
   async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
@@ -72,7 +75,7 @@ export class RedisServer {
     this.client.disconnect();
   }
 
-  /** Logs the failure once per outage, however many commands fail, and starts a reconnect. */
+  /** Reconnects after a failed command. Logs the reason once per outage, not once per command. */
   #fail(reason: string): undefined {
     if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
     this.#isWorking = false;
@@ -83,8 +86,8 @@ export class RedisServer {
 }
 
 /**
- * Rejects when an answer does not arrive in time. The timeout waits one more event loop round before it rejects: if
- * this process itself was stalled, the answer has arrived and is only unread.
+ * Rejects if a server's answer does not arrive in time. After the timeout it waits one more event loop round: if this
+ * process was stalled, the answer may have arrived unread.
  */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();

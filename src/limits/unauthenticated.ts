@@ -4,16 +4,16 @@ import { LookupSlots } from './lookup-slots.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
 /**
- * How long a "not above its limit" result for an address is cached (ms). Other instances may have counted more requests
- * since.
+ * How long this process remembers that an address is not above its rate limit (ms). Short, because other instances may
+ * count more requests of the address.
  */
 const trustMs = 1_000;
 
-/** Limits requests without a valid credential, by address. */
+/** Limits the requests of each IP address that have no valid credential (API key or session token). */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #slots = new LookupSlots();
-  /** Whether an address is above its limit, as far as this process knows. */
+  /** Whether an address is above its rate limit, as this process last saw it. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
   /**
@@ -25,8 +25,8 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Counts a request that will be answered with 401.
-   * @throws DomainError `rate_limited` when its address is above the limit
+   * Counts a request that is about to be answered with 401.
+   * @throws DomainError `rate_limited` when its address is above the limit; the answer is then 429
    */
   async count(address: string): Promise<void> {
     if (!this.#limit) return;
@@ -37,8 +37,9 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Looks up a well-formed credential. Addresses above their limit are not rejected, but have few look-ups in flight at
-   * once.
+   * Looks up a credential in the database. If the address is above its rate limit, the look-up is not rejected, but may
+   * wait: only a few look-ups of the address run at once.
+   * @param find the look-up
    */
   lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
     const limit = this.#limit;
