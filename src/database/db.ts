@@ -7,8 +7,8 @@ import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
- * A database connection or pool. Its rows have the types of the API's JSON: timestamps are ISO strings, numerics are
- * numbers.
+ * A database connection or pool. Its rows have the types of the API's JSON: timestamps are ISO strings, and decimals
+ * are numbers.
  */
 export type Sql = postgres.Sql<WireTypes>;
 
@@ -16,57 +16,59 @@ export type Sql = postgres.Sql<WireTypes>;
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database as one customer uses it, in three lanes. Each lane has its own connections and limits, so slow or stuck
- * work in one lane does not block the others. The slots of a lane are shared between customers (`FairSlots`). Every
- * failure between service and server (no slot in time, a lost or silent connection, a timeout, a deadlock, the server's
- * limits) becomes a DomainError `unavailable`, in bounded time.
+ * The database, in three groups of connections: for look-ups, searches and transactions. Each group has its own limits,
+ * so slow work in one does not block the others. Customers share the connections fairly. Every failure of the
+ * connection or the server (a timeout, a deadlock, a lost connection, no free connection) becomes a DomainError
+ * `unavailable` within a bounded time.
  */
 export interface Database {
-  /** Runs short reads of fixed shape on a few shared, pipelined connections with prepared statements. */
+  /** Runs short reads of a fixed shape. They share a few connections and use prepared statements. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs reads whose shape and cost depend on the caller. Each uses a connection alone and is planned for its values.
+   * Runs reads whose shape and cost depend on the caller, such as searches. Each one has its own connection, and
+   * PostgreSQL plans it for its actual values.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Runs `work` in a transaction on one connection. Rolls back when `work` rejects. */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** The database, shared by all customers. Its own methods run work for the service itself. */
+/**
+ * The database for all customers. Its own methods run work of the service itself; use `for` to work for one customer.
+ */
 export interface SharedDatabase extends Database {
   /**
-   * Returns the database for one requester. When the requester's signal aborts, the pending call rejects at once.
-   * Searches are then cancelled on the server, and so are transactions, except after a hang-up: a transaction then
-   * continues until it commits or the requester's time is up.
+   * Returns the database for one requester (a customer, with an abort signal). When the signal aborts, the pending call
+   * rejects at once. Its search or transaction is cancelled on the server. Exception: if the caller hung up, a
+   * transaction continues until it commits or the requester's time is up.
    */
   for(requester: Requester): Database;
-  /**
-   * Reads the records that authenticate callers. These connections do no other work, so customers cannot delay them.
-   */
+  /** Reads the records that authenticate callers. It has its own connections, so customers' work cannot delay it. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** The gates of all lanes, read by metrics. */
+  /** The limiter of each connection group. Metrics show their state. */
   readonly gates: readonly Gate[];
   /** Whether the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
-  /** Rejects new work, waits for work in flight, then closes the connections. */
+  /** Rejects new work, waits for running work, then closes all connections. */
   close(): Promise<void>;
 }
 
-/** The PostgreSQL role that the service uses, whatever user logs in (see migration 0001). */
+/** The PostgreSQL role with which the service runs its statements, whatever user logs in (see migration 0001). */
 const serviceRole = 'sales_data_api';
 
-/** Timeout of opening a connection, up to its first statement (seconds). */
+/** Timeout for opening a database connection, up to its first statement (seconds). */
 const connectTimeout = 5;
-/** A connection counts as lost when an answer is overdue by the statement timeout plus this margin (seconds). */
+/** A connection counts as lost if an answer takes longer than the statement timeout plus this margin (seconds). */
 const silenceMargin = 2;
-/** Maximum number of queries in flight on one pipelined connection. */
+/** Maximum number of queries in flight on one shared connection. */
 const pipelineDepth = 64;
 /**
- * How often the server checks that the client of a running statement is still connected; if not, it ends the statement.
+ * How often the PostgreSQL server checks whether the client of a running statement is still connected. If not, the
+ * server ends the statement.
  */
 const clientCheckInterval = '250ms';
 
-/** Opens the service's database. Each lane connects on its first use. */
+/** Opens the service's database. Connections are opened when they are first used. */
 export function openDatabase(config: Config, url: string): SharedDatabase {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
   const pipelined = (name: string, max: number) =>
@@ -79,7 +81,7 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
   let isDiskFull = false;
-  /** Notes whether a transaction failed because the disk of the database is full. */
+  /** Waits for a transaction and remembers whether it failed because the disk of the database is full. */
   const noteDisk = async <T>(committed: Promise<T>): Promise<T> => {
     try {
       const result = await committed;
@@ -108,11 +110,11 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   };
 }
 
-/** Returns true for SQLSTATE 53100. */
+/** Returns whether an error means that the disk of the database is full (SQLSTATE 53100). */
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
-/** Runs work in a transaction and, after the commit, the actions registered with `afterCommit`. */
+/** Runs `work` in a transaction. After the commit, runs the actions that `work` registered with `afterCommit`. */
 async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
   const result = await sql.begin((transaction) => work((opened = transaction)));
@@ -121,15 +123,18 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
 }
 
 /**
- * Returns whether an abort cancels a transaction. A hang-up does not: the caller may still want the write that was
- * sent.
+ * Returns whether an aborted request cancels its transaction. Returns false if the caller hung up: the caller may still
+ * want the write that it sent.
  */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
-/** Connection options that differ between lanes. `describe_first` comes with our driver patch. */
+/**
+ * Connection options that differ between the groups of connections. `describe_first` comes with our patch of the
+ * driver.
+ */
 interface LaneOptions {
   max: number;
-  /** PostgreSQL planner settings, by name. */
+  /** Settings for PostgreSQL's query planner, by name. */
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
@@ -138,17 +143,17 @@ interface LaneOptions {
 }
 
 /**
- * Planner settings for prepared statements: generic plans without sequential scans. Statistics are as old as the last
- * `analyze`: for a customer added since then the planner expects at most one row, and for a table its old size. A plan
- * chosen from such statistics may scan the whole table for each row that it looks up, also for foreign key checks. No
- * statement of these lanes needs a full scan.
+ * Planner settings for prepared statements: generic plans without sequential scans.
+ *
+ * Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
+ * may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
+ * settings needs a full scan.
  */
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Planner settings for searches: each statement is planned for its values, and the plan is not kept. Takes one round
- * trip, because text values need no type look-up on the server. Without parallel workers, so that one slot of the lane
- * stands for one processor.
+ * Planner settings for searches. PostgreSQL plans each search for its actual values and does not keep the plan.
+ * Parallel workers are off, so that one search uses one processor.
  */
 const plannedAnew = {
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0' },
@@ -156,7 +161,10 @@ const plannedAnew = {
   describe_first: false,
 };
 
-/** Driver options that its type declarations omit. `silence_timeout` comes with our driver patch. */
+/**
+ * Driver options that are missing in the driver's type declarations. `silence_timeout` comes with our patch of the
+ * driver.
+ */
 type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
 
 function connect(config: Config, url: string, { planner, ...lane }: LaneOptions): Sql {
@@ -188,7 +196,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
 }
 
 /**
- * Returns the delay before the next connection attempt (seconds): none after a first failure, then 0.25, so the service
- * reconnects soon after the server is back.
+ * Returns the delay before the next connection attempt, in seconds: 0 after the first failure, then 0.25. So the
+ * service reconnects soon after the server is back.
  */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

@@ -3,19 +3,22 @@ import { unavailable } from '../errors.ts';
 import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../requester.ts';
 
-/** A driver instance with one or more connections. */
+/** An instance of the database driver, with one or more connections. */
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
 
-/** How long `close` waits for work in flight (seconds). */
+/** How long `close` waits for running operations (seconds). */
 const closeTimeout = 10;
-/** How long a cancelled connection keeps its slot if the server does not close it (seconds). */
+/**
+ * How long an operation that was cancelled by closing its connection still counts as running, if the server does not
+ * confirm the close (seconds).
+ */
 const cutTimeout = 15;
 
 /**
- * A lane whose operations share one driver instance. Their statements are not cancelled: a cancel request could hit a
- * statement of another operation.
+ * A group of database connections (a "lane") that its operations share. Running statements are never cancelled: the
+ * connection is shared, so a cancel request could hit a statement of another operation.
  */
 export class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
@@ -30,12 +33,14 @@ export class SharedLane<Sql extends Connections> {
     return this.#gate;
   }
 
-  /** Runs `work` for a requester, within the limits of the lane's gate. */
+  /** Runs `work` for a requester on the shared connections. Waits first if too many operations are running. */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => work(this.#sql)));
   }
 
-  /** Runs `work` for no customer, within the limits of the lane's gate. */
+  /**
+   * Runs `work` that belongs to no customer on the shared connections. Waits first if too many operations are running.
+   */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.runAlone(() => work(this.#sql)));
   }
@@ -46,7 +51,7 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** A driver instance with a single connection. */
+/** An instance of the database driver with a single connection. */
 interface Line<Sql> {
   sql: Sql;
   /** Called when the connection has closed. */
@@ -54,11 +59,11 @@ interface Line<Sql> {
 }
 
 /**
- * A lane that gives each operation a connection of its own. The driver's own pool is known to hand one connection to
- * two transactions under load and on reconnects; a driver instance with one connection cannot.
+ * A group of database connections (a "lane") that gives each operation its own connection. It uses one driver instance
+ * per connection, because the driver's own pool can hand one connection to two transactions under load.
  *
- * To cancel an operation, its connection is closed. A cancel request could arrive late and hit the next statement of
- * the connection; a closed connection has no next statement.
+ * To cancel an operation, its connection is closed. A cancel request could arrive late and hit the next statement on
+ * the connection.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -77,9 +82,9 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for a requester on a connection of its own.
-   * @param isToEnd decides by the reason of an abort whether `work` is cancelled at once; if not, only the caller's
-   *   wait ends, and `work` is cancelled when the requester's time is up
+   * Runs `work` for a requester on its own connection. Waits first if too many operations are running.
+   * @param isToEnd called with the reason when the requester's signal aborts; returns whether `work` is cancelled at
+   *   once. If false, the caller stops waiting, but `work` continues until the requester's time is up.
    */
   run<T>(
     requester: Requester,
@@ -123,7 +128,10 @@ export class ExclusiveLane<Sql extends Connections> {
     return line;
   }
 
-  /** Closes the connection and waits until the server has ended its statement. Until then the slot stays in use. */
+  /**
+   * Cancels the running statement by closing its connection. Waits until the server has closed it too, at most
+   * `cutTimeout`. Until then the operation counts as running.
+   */
   async #cut(line: Line<Sql>): Promise<void> {
     this.#all.delete(line);
     const { promise: isClosed, resolve } = Promise.withResolvers<void>();
@@ -133,11 +141,13 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 }
 
-/** Closes a gate and waits for its last operation, up to `closeTimeout`. */
+/** Rejects new operations and waits until the running ones have ended, at most `closeTimeout`. */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
-/** Runs an operation and converts connection and server failures to `unavailable`. Other errors pass unchanged. */
+/**
+ * Runs an operation. Converts errors of the connection or the server to `unavailable`; throws other errors unchanged.
+ */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
@@ -146,7 +156,10 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Error codes of the driver and the operating system for a lost connection or a failed attempt to connect. */
+/**
+ * Error codes of the database driver and the operating system that mean: the connection was lost or could not be
+ * opened.
+ */
 const connectionCodes = new Set(
   (
     'CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECTION_SILENT CONNECT_TIMEOUT ' +
@@ -155,9 +168,9 @@ const connectionCodes = new Set(
 );
 
 /**
- * SQLSTATEs of temporary failures: connection exceptions (08), insufficient resources (53), operator intervention
- * (57P0x: shutdown, crash, starting up), cancelled or timed-out statements, lock timeouts, idle and long transactions,
- * serialisation failures and deadlocks. A retry can succeed after each of them.
+ * Matches the SQLSTATE codes of temporary failures, after which a retry can succeed: connection errors (08),
+ * insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled statements, timeouts of
+ * locks, statements and transactions, serialisation failures and deadlocks.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;

@@ -3,13 +3,13 @@ import postgres from 'postgres';
 import { ourMigrations, readMigrations, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 
-/** Result of `migrate`: names of the migrations applied by this call, and the name of the newest migration. */
+/** The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration. */
 export interface Migrated {
   applied: string[];
   version: string;
 }
 
-/** The database cannot be migrated to the schema of this program. The message tells the user why. */
+/** Thrown when the database cannot be migrated to the schema of this program. The message tells the user why. */
 export class MigrationError extends Error {
   constructor(message: string) {
     super(message);
@@ -17,17 +17,22 @@ export class MigrationError extends Error {
   }
 }
 
-/** Key of the advisory lock that lets one process at a time migrate a database: the letters `sales-da` as a number. */
+/**
+ * Key of the PostgreSQL advisory lock with which only one process at a time migrates a database. The number stands for
+ * the letters `sales-da`.
+ */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 
 /**
- * Applies the missing migrations of sql/migrations in order, each file in its own transaction. Any number of processes
- * may call it at once. A file whose first line is `-- no-transaction` runs statement by statement without a transaction
- * (for `create index concurrently`); each of its statements must end with a semicolon at the end of a line.
+ * Applies the missing migrations in order, each file in its own transaction. Any number of processes may call it at the
+ * same time.
+ *
+ * A file whose first line is `-- no-transaction` runs without a transaction, statement by statement (for `create index
+ * concurrently`). Each of its statements must end with a semicolon at the end of a line.
  * @throws MigrationError if an applied file was edited, the database is newer than this program, or the server is older
- * than PostgreSQL 18
+ *   than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -59,9 +64,9 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Takes the migration lock and returns the id of the session that holds it. It polls: a session that waits in
- * `pg_advisory_lock()` holds a snapshot, and a `create index concurrently` of the lock's owner would wait for that
- * snapshot forever.
+ * Takes the migration lock and returns the id of the database session that holds it. Tries again and again instead of
+ * waiting in `pg_advisory_lock()`: a waiting session holds a snapshot, and a `create index concurrently` in another
+ * process would wait for that snapshot forever.
  */
 async function lock(sql: postgres.Sql): Promise<number> {
   for (;;) {
@@ -85,7 +90,8 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, string>> {
 }
 
 /**
- * Returns the migrations that are not applied yet.
+ * Returns the migrations that are not applied to the database yet.
+ * @param applied hashes of the applied migrations, by name
  * @throws MigrationError if an applied file was edited, or the database is newer than this program
  */
 function compare(migrations: Migration[], applied: Map<string, string>): Migration[] {
@@ -116,9 +122,9 @@ async function apply(sql: postgres.Sql, migration: Migration, session: number): 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
 /**
- * Records a migration as applied, if this session still holds the lock. The driver reconnects silently, and a new
- * session has no lock.
- * @throws MigrationError if the session is another one
+ * Records a migration as applied. First checks that the database session still holds the migration lock: the driver
+ * reconnects silently, and a new session has no lock.
+ * @throws MigrationError if the session has changed
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`

@@ -3,19 +3,25 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from './db.ts';
 
-/** State of a database's schema compared with this program's migrations. */
+/**
+ * How the schema of a database compares with the migrations of this program: equal, older (`behind`) or newer
+ * (`ahead`).
+ */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** A migration: a file of sql/migrations. `sha256` is the hash of its text. */
+/** A migration: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
 }
 
-/** Folder of this program's migrations. */
+/** The folder with the migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
-/** Compares the applied migrations with those of this program. The service's login has enough rights for it. */
+/**
+ * Compares the migrations applied to a database with those of this program. Needs only the rights of the service's
+ * login.
+ */
 export async function checkSchema(sql: Sql): Promise<SchemaState> {
   const known = new Set((await readMigrations(ourMigrations)).map(({ name }) => name));
   const applied = await appliedNames(sql);
@@ -29,7 +35,7 @@ async function appliedNames(sql: Sql): Promise<string[]> {
   return (await sql<{ name: string }[]>`select name from schema_migrations`).map(({ name }) => name);
 }
 
-/** Returns the migrations of a folder in the order in which they are applied. */
+/** Returns the migrations in a folder, in the order in which they are applied. */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(

@@ -6,8 +6,8 @@ import { jobTypes, type JobType } from '../schemas/jobs.ts';
 export const queueSchema = 'pgboss';
 
 /**
- * Options for jobs that are retried until they succeed, with growing delays. A missing heartbeat shows that a worker
- * died.
+ * Queue options for jobs that are retried until they succeed, with growing delays. A worker sends heartbeats; if they
+ * stop, the worker counts as dead and the job is retried.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -19,13 +19,15 @@ const persistent = {
 };
 
 /**
- * Options for queues of turns. Policy `short` lets only one message per customer wait, so that customers are served in
- * turn. Turns are short, and finished messages are useless, so both expire soon.
+ * Options for queues whose messages each stand for one customer with waiting jobs. Policy `short` allows one waiting
+ * message per customer, so that customers are served in a fair order. Processing a message takes little time, and
+ * finished messages have no use, so both expire soon.
  */
 const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
 
 /**
- * The queues, one for each kind of job. `notify: true` notifies idle workers of a new job; otherwise workers only poll.
+ * The options of each queue. There is one queue for each kind of job. With `notify: true`, idle workers are notified of
+ * a new job; otherwise they only poll.
  */
 export const queues = {
   unlock: turns,
@@ -40,7 +42,7 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** The queue of turns for each job type. */
+/** The queue that processes jobs of each type. */
 const queueOfType = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -48,16 +50,16 @@ const queueOfType = {
   verify_list: 'verify',
 } as const satisfies Record<JobType, JobKind>;
 
-/** The name of a queue whose turns process rows of the table `jobs`. */
+/** The name of a queue that processes rows of the table `jobs`. */
 export type TurnQueue = (typeof queueOfType)[JobType];
 
-/** Returns the queue whose turns process jobs of this type. */
+/** Returns the name of the queue that processes jobs of this type. */
 export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 
-/** The job types that each queue of turns processes. */
+/** The job types that each queue processes. */
 export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
 
-/** Cron schedules (UTC) on which pg-boss enqueues a job of a kind; null for kinds that only the service enqueues. */
+/** Cron schedules (UTC) on which pg-boss enqueues jobs, by kind of job. Null if only the service enqueues this kind. */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
   unlock: null,
@@ -68,8 +70,9 @@ const schedules: Record<JobKind, string | null> = {
 };
 
 /**
- * Updates pg-boss's tables to the version of the installed library, and its queues and schedules to those in this file.
- * Run by the database owner, like migrations, so that the service needs no right to create tables. Idempotent.
+ * Installs or updates the job queue in the database: pg-boss's tables, and the queues and schedules of this file. Run
+ * by the database owner, like migrations, so that the service needs no right to create tables. May be called again at
+ * any time.
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({

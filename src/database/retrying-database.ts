@@ -2,13 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
-/** How long an import retries while the database is unavailable (ms); as long as for a search cluster. */
+/**
+ * How long an import retries an operation while the database is unavailable (ms). An import waits equally long for a
+ * search cluster.
+ */
 const defaultPatienceMs = 300_000;
 
 /**
- * Wraps a database so that operations are retried while it is unavailable. For background work such as an import. Each
- * operation must be safe to repeat: a transaction whose commit was not confirmed may have committed.
- * @param patienceMs how long one operation is retried before its error is thrown
+ * Wraps a database so that it retries operations while the database is unavailable. For background work such as an
+ * import. Each operation must be safe to repeat: a transaction that failed without an answer may have committed.
+ * @param patienceMs how long one operation is retried before its error is thrown (ms)
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
   const patient = (wrapped: Database): Database => ({

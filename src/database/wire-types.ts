@@ -1,16 +1,16 @@
 import type postgres from 'postgres';
 
 /**
- * The custom value types of our driver instances. Values are parsed into the form that the API sends, so rows are
- * serialised without another pass: a timestamp becomes its ISO text, a decimal or 64-bit integer a number (the contract
- * keeps both within JavaScript's range).
+ * The value types that this project adds to the database driver. The driver parses values into the form that the API
+ * sends: a timestamp becomes ISO text, a decimal or 64-bit integer becomes a number. The contract keeps these numbers
+ * within JavaScript's range.
  */
 export type WireTypes = { instant: string };
 
-/** PostgreSQL object id of a type. */
+/** The number by which PostgreSQL identifies a type (object id). */
 type Oid = number;
 
-/** Object ids of PostgreSQL's built-in types; the same on every server. */
+/** Object ids of PostgreSQL's built-in types. They are equal on every server. */
 const oid = {
   boolean: 16,
   bytea: 17,
@@ -30,7 +30,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Pairs of an element type and its array type (object ids). */
+/** Object ids in pairs: a type, and the type of arrays of it. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -50,10 +50,10 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.jsonb, 3807],
 ];
 
-/** Serialises a value as text; a date as ISO text. */
+/** Converts a value to the text that is sent to PostgreSQL. A date becomes ISO text. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** The `types` option of the driver: parsers and serialisers by type. */
+/** The `types` option of the database driver: how values of each PostgreSQL type are parsed and serialised. */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
   calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
@@ -62,8 +62,8 @@ export const wireTypes = {
 
 /**
  * Converts a timestamp from PostgreSQL's text format in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601
- * (`2026-03-14T09:26:53.500Z`). Digits below a millisecond are cut off. `infinity` and years without exactly four
- * digits stay unchanged.
+ * (`2026-03-14T09:26:53.500Z`). Cuts off digits below a millisecond. Returns other texts unchanged: `infinity`, and
+ * years without exactly four digits.
  */
 export function toInstant(text: string): string {
   if (text.charCodeAt(10) !== 32 || !text.endsWith('+00')) return text;
@@ -71,7 +71,7 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The driver's internal parsers and serialisers, by type. */
+/** The database driver's internal parsers and serialisers, by type. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
@@ -79,9 +79,9 @@ interface Codecs {
 }
 
 /**
- * Registers the array types with a driver instance. By default (`fetch_types`) the driver queries them on every new
- * connection: that costs a round trip, and ends the process with an unhandled rejection if the connection is lost at
- * that moment.
+ * Tells a driver instance how to parse and serialise arrays. By default (`fetch_types`) the driver reads the array
+ * types from the server on every new connection. That costs a round trip, and a connection lost at that moment ends the
+ * process with an unhandled rejection.
  */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   const codecs = sql.options as unknown as Codecs;
@@ -94,7 +94,9 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   }
 }
 
-/** Formats a PostgreSQL array literal. Quotes every element, so none can be read as `NULL` or as punctuation. */
+/**
+ * Formats values as a PostgreSQL array literal. Quotes every element, so that none is read as `NULL` or as punctuation.
+ */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
@@ -106,12 +108,12 @@ function serializeArray(values: readonly unknown[], serialize: (value: unknown) 
   return `{${values.map(element).join(',')}}`;
 }
 
-/** Matches the next token of an array literal: a quoted element, a bare element or a brace. */
+/** Matches the next token of a PostgreSQL array literal: a quoted element, an unquoted element or a brace. */
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
 /**
- * Parses a PostgreSQL array literal of any depth.
- * @param parse parses one element
+ * Parses a PostgreSQL array literal. Nested arrays may have any depth.
+ * @param parse parses the text of one element
  * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
  */
 export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
