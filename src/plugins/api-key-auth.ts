@@ -8,16 +8,16 @@ import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
 
 /**
- * Authenticates a request by its API key and returns the caller.
- * @throws Unauthorized whenever the key is not valid, with the same message for every reason
+ * Authenticates a request by its API key. Returns the key's owner and scopes as the caller.
+ * @throws Unauthorized if the key is missing or not valid; the message is equal for every reason
  */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
- * Creates the API key authenticator. It reads the key from the database after each request arrives, never from a cache,
- * so a revoked key is rejected by the next request on every instance. An unavailable database is an error of its own,
- * not a refusal.
- * @param unauthenticatedLimit limits the look-ups of requests without a valid key
+ * Creates the function that authenticates requests by API key. It reads the key from the database for each request,
+ * never from a cache. So every instance rejects a revoked key from the next request on. If the database is unavailable,
+ * the error is `unavailable`, not `Unauthorized`.
+ * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid keys
  */
 export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
   const find = batchLookups(
@@ -37,9 +37,9 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
 }
 
 /**
- * Returns the hash of the key in `Authorization: X-API-Key <key>`. The scheme is case-insensitive, as in all HTTP
- * authentication (RFC 9110, 11.1).
- * @throws Unauthorized
+ * Returns the hash of the API key in the header `Authorization: X-API-Key <key>`. The word `X-API-Key` is
+ * case-insensitive (RFC 9110, 11.1).
+ * @throws Unauthorized if the header has no well-formed key
  */
 function presentedHash(header: string | undefined): TokenHash {
   if (header === undefined) throw new Unauthorized('key', 'missing');
@@ -49,16 +49,17 @@ function presentedHash(header: string | undefined): TokenHash {
 }
 
 /**
- * Converts a hash to a string of one character per byte, for use as a map key: maps do not compare buffers by value.
+ * Converts a hash to a string, one character per byte, so that it can be a map key. (A map compares buffers by
+ * identity, not by content.)
  */
 export const asText = (hash: TokenHash): string => hash.toString('latin1');
 
-/** How long key uses are collected before one statement writes them (ms). */
+/** How long used API keys are collected before one statement records them in the database (ms). */
 const recordingDelay = 1_000;
 
 /**
- * Returns a function that records the use of a key. Writes `last_used_at` in the background, with one statement per
- * second for all keys; the pending ones are written when the app closes.
+ * Returns a function that records that an API key was used. Once per second, one statement writes `last_used_at` for
+ * all used keys in the background. What is not written yet is written when the app closes.
  */
 function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();

@@ -10,8 +10,8 @@ import { requestCounter } from './rate-limits.ts';
 import { sessionAuthenticator } from './session-auth.ts';
 
 /**
- * Authenticates and authorises every request before its body is read: first 401, then 429, then 403. Each route
- * declares its credential and scope in `config.access`; a route without it stops the start.
+ * Authenticates and authorises every request before its body is read. Checks the credential first (401), then the rate
+ * limits (429), then the permission (403). Each route declares in `config.access` who may call it.
  */
 export default fp(
   async (app) => {
@@ -43,8 +43,8 @@ export default fp(
 );
 
 /**
- * Rejects a route that does not declare `config.access`.
- * @throws Error at start
+ * Checks that a new route declares in `config.access` who may call it.
+ * @throws Error, which stops the start, if it does not
  */
 function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
@@ -55,8 +55,8 @@ function requireAccess(route: RouteOptions): void {
 }
 
 /**
- * Returns the access that a request's route declares. An unknown path is public, so that it answers 404 to everyone.
- * @throws Error if a route declares none, so that a mistake denies access
+ * Returns who may call the route of a request. An unknown path is public, so that everyone gets 404.
+ * @throws Error if the route does not declare `config.access`; a mistake then denies access
  */
 function accessOf(request: FastifyRequest): Access {
   if (request.is404) return { public: true };
@@ -65,21 +65,21 @@ function accessOf(request: FastifyRequest): Access {
   return declared;
 }
 
-/** Returns whether a caller has the role or scope that a route requires. */
+/** Returns whether a caller has the role or one of the scopes that a route requires. */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   if (caller.kind === 'session') return 'session' in wanted && (wanted.session === 'member' || caller.role === 'admin');
   return scopesOf(wanted).some((scope) => caller.scopes.includes(scope));
 }
 
-/** Returns the scopes of which a route requires one. */
+/** Returns the scopes that give access to a route. A caller needs one of them. */
 function scopesOf(wanted: Access): readonly Scope[] {
   if ('scope' in wanted) return [wanted.scope];
   return 'anyScope' in wanted ? wanted.anyScope : [];
 }
 
 /**
- * Returns the logged-in user on a route with session access.
- * @throws Error on a route without session access
+ * Returns the logged-in user of a request. Only for routes that require a session.
+ * @throws Error on any other route
  */
 export function sessionOf(request: FastifyRequest): SessionCaller {
   if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');

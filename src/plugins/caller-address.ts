@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin';
 import { callerAddress, parseRanges } from '../network/ip-addresses.ts';
 
-/** Sets `request.address`, the caller's IP address, before any other plugin reads it. */
+/** Sets `request.address` to the caller's IP address. Runs before the plugins that need the address. */
 export default fp(
   async (app) => {
     const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');

@@ -4,25 +4,25 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-/** An error response that is sent without a route or a hook. */
+/** An error response that is sent outside Fastify, without a route. */
 export type Refusal = readonly [status: number, code: string, message: string];
 
-/** Responses to Node's HTTP parser errors, by error code. */
+/** The responses to errors of Node's HTTP parser, by Node's error code. */
 const refusals: Record<string, Refusal> = {
   HPE_HEADER_OVERFLOW: [431, 'headers_too_large', 'The request line and headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'request_timeout', 'The request did not arrive in time'],
 };
 const malformed: Refusal = [400, 'validation_failed', 'The request is not valid HTTP'];
 
-/** The response to the latest request of each connection. */
+/** For each connection, the response to its latest request. */
 const latest = new WeakMap<Duplex, ServerResponse>();
 
-/** Node publishes each request of each HTTP server of the process here, before any handler runs. */
+/** The diagnostics channel on which Node announces each HTTP request of this process, before any handler runs. */
 const requestStart = 'http.server.request.start';
 
 /**
- * Records the latest request of each connection, so that no request gets a second response. The `request` event of the
- * main server is not enough: with HOST=localhost Fastify opens a second server for the other address.
+ * Starts to record the latest request of each connection, so that no request gets two responses. It covers all HTTP
+ * servers of the process: with HOST=localhost Fastify opens a second one.
  * @returns a function that stops recording
  */
 export function watchRequests(): () => void {
@@ -35,8 +35,8 @@ export function watchRequests(): () => void {
 }
 
 /**
- * Answers a request that is not valid HTTP with an error body of the contract, and closes its connection. Closes
- * without an answer if the caller could take it for the response to another request.
+ * Answers a request that is not valid HTTP with an error body of the API contract, and closes its connection. If the
+ * caller could mistake this for the response to another request, closes the connection without an answer.
  */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
@@ -44,8 +44,8 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
 }
 
 /**
- * Returns whether the next response on a connection belongs to the faulty request: all earlier requests are answered,
- * and the latest is either one of them or has the fault in its body.
+ * Returns whether a response sent now on this connection would answer the faulty request. This is so if all earlier
+ * requests have been answered. A request with the fault in its own body counts as the faulty one.
  */
 function isNextToAnswer(socket: Socket): boolean {
   const response = latest.get(socket);
@@ -54,16 +54,16 @@ function isNextToAnswer(socket: Socket): boolean {
   return !response.headersSent && response.socket !== null; // null while earlier responses are pending
 }
 
-/** Returns the JSON error body of a refusal. */
+/** Returns the JSON body of an error response. */
 export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 
-/** How long a caller may take to read its response and close the connection (ms). */
+/** After an error response, how long a caller may take to read it before the connection is closed (ms). */
 const lingering = 5_000;
 
 /**
- * Writes an error response to a connection that Node's HTTP server no longer handles, then closes the connection, even
- * if the caller does not.
+ * Writes an error response directly to a connection, when Node's HTTP server no longer handles it. Then closes the
+ * connection, after five seconds even if the caller does not.
  */
 export function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[] = []): void {
   const [status] = refusal;

@@ -7,28 +7,30 @@ import { addressGroup } from '../network/address-group.ts';
 import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../network/ip-addresses.ts';
 import { readUnacknowledged, writeProgress, type Unacknowledged } from '../network/socket-progress.ts';
 
-/** An open connection of a caller. */
+/** An open network connection of a caller. */
 interface Connection extends Holder {
   socket: Socket;
-  /** The request that is being handled. */
+  /** The request that is being handled on this connection, if any. */
   request: IncomingMessage | undefined;
-  /** Pipelined requests that wait, in order. Calling a function starts its request. */
+  /** Requests that wait for earlier requests of this connection, in order. Calling a function starts its request. */
   waiting: (() => void)[];
-  /** The peer's outstanding bytes at the last check, as `owedBy` returns them. */
+  /** What the caller still had to send or read at the last check, as text from `owedBy`. */
   owed: string | undefined;
   silentChecks: number;
 }
 
-/** Maximum number of pipelined requests that wait on one connection. Each takes some kilobytes. */
+/** Maximum number of requests that wait on one connection. Each takes some kilobytes of memory. */
 const maxWaiting = 32;
-/** Number of checks per `CONNECTION_SILENCE_MS`. */
+/** How many checks for silent connections run within `CONNECTION_SILENCE_MS`. */
 const checks = 8;
 
 /**
- * Limits what connections can occupy. At most `MAX_CONNECTIONS` are open, shared fairly by address. The requests of one
- * connection are handled one after the other, and the connection is not read while a request waits, so at most one
- * response is in memory. A connection is closed when its peer takes or sends no byte of a response or request for
- * `CONNECTION_SILENCE_MS`; the handling of the request itself may take longer.
+ * Limits the resources that network connections use. At most `MAX_CONNECTIONS` are open, shared fairly between IP
+ * addresses. The requests of one connection are handled one after the other, so at most one of its responses is in
+ * memory.
+ *
+ * A connection is closed if the caller must send or read data and transfers no byte for `CONNECTION_SILENCE_MS`. The
+ * time that the service itself needs does not count.
  */
 export default fp(
   async (app) => {
@@ -59,7 +61,10 @@ class Connections {
     this.#proxies = parseRanges(TRUST_PROXY ?? '').ranges;
   }
 
-  /** Gives a new connection a slot, or closes it if none is free. */
+  /**
+   * Admits a new connection, or closes it if too many are open. May close an idle connection instead, so that the new
+   * one fits in.
+   */
   accept(socket: Socket): Connection | undefined {
     const connection = newConnection(socket, this.#groupOf(socket.remoteAddress));
     const { admitted, evicted } = this.#slots.admit(connection);
@@ -80,8 +85,8 @@ class Connections {
   }
 
   /**
-   * Returns the group of a peer for the connection limit: its address, or the /64 prefix of an IPv6 address. Returns
-   * undefined for a trusted proxy: all callers behind it share its address, so it is not limited.
+   * Returns the group whose connections are limited together: the caller's IP address, or the /64 prefix of an IPv6
+   * address. Returns undefined for a trusted proxy, which has no such limit because many callers share its address.
    */
   #groupOf(peer: string | undefined): string | undefined {
     const address = normaliseAddress(peer ?? '');
@@ -89,8 +94,8 @@ class Connections {
   }
 
   /**
-   * Starts a request once the earlier requests of its connection are answered. Never starts it if the connection is
-   * lost before.
+   * Starts a request when the earlier requests of its connection have been answered. Does not start it if the
+   * connection is lost before.
    */
   waitForTurn(request: IncomingMessage, answer: ServerResponse, start: () => void): void {
     const { socket } = request;
@@ -120,7 +125,8 @@ class Connections {
   }
 
   /**
-   * Closes the connections whose peers made no progress in the last `CONNECTION_SILENCE_MS`.
+   * Closes the connections whose callers transferred no data in the last `CONNECTION_SILENCE_MS` although they had to
+   * send or read some.
    * @returns how many connections were closed since the previous check, by reason
    */
   async check(): Promise<{ refused: number; evicted: number; silent: number }> {
@@ -147,7 +153,8 @@ const newConnection = (socket: Socket, group: string | undefined): Connection =>
 });
 
 /**
- * Returns whether the peer made no progress in any check of the last `CONNECTION_SILENCE_MS`. Counts the current check.
+ * Returns whether the caller has made no progress for `CONNECTION_SILENCE_MS`, although it had to send or read data.
+ * Counts the current check.
  */
 function isSilent(connection: Connection, unacknowledged: Unacknowledged): boolean {
   const owed = owedBy(connection, unacknowledged);
@@ -157,8 +164,8 @@ function isSilent(connection: Connection, unacknowledged: Unacknowledged): boole
 }
 
 /**
- * Returns the peer's outstanding bytes as a text that changes whenever it takes or sends some. Returns undefined if
- * nothing is outstanding.
+ * Describes what the caller must still send or read. The text changes with every transferred byte, so equal texts mean
+ * no progress. Returns undefined if the caller owes nothing.
  */
 function owedBy({ socket, request }: Connection, unacknowledged: Unacknowledged): string | undefined {
   if (socket.writableLength > 0) return `take ${writeProgress(socket, unacknowledged)}`;

@@ -2,7 +2,10 @@ import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 
-/** Allows browsers to call the API from the origins in `CORS_ORIGINS`. Without that variable, CORS is off. */
+/**
+ * Allows web pages from the origins in `CORS_ORIGINS` to call the API. If that variable is not set, browsers do not
+ * allow it (CORS is off).
+ */
 export default fp(
   async (app) => {
     const origins = app.config.CORS_ORIGINS?.split(',').map((origin) => origin.trim());
@@ -32,6 +35,9 @@ export default fp(
   { name: 'cors', dependencies: ['services'] },
 );
 
-/** Returns whether a request is a CORS preflight. Any other OPTIONS request is answered with 405. */
+/**
+ * Returns whether a request is a CORS preflight, a browser's question before the real request. Other OPTIONS requests
+ * get 405.
+ */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

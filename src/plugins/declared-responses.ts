@@ -5,14 +5,14 @@ import { ErrorBody, Refusal } from '../schemas/wire.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the route answers an unknown id with 200 `null` instead of 404. */
+    /** Whether the route answers an unknown id with 200 and `null`, instead of 404. */
     nullForUnknown?: true;
   }
 }
 
 /**
- * Requires every route to declare the statuses that it sends. Adds the errors that are common to a kind of route; the
- * route declares the others. A success status without a schema would be serialised unfiltered, so it is rejected.
+ * Requires every route to declare the responses that it sends. Adds the error responses that all routes of a kind
+ * share. A success response with an undeclared status is rejected, because its body would be sent without filtering.
  */
 export default fp(
   async (app) => {
@@ -33,11 +33,11 @@ export default fp(
   { name: 'declared-responses' },
 );
 
-/** Creates the error for a response whose status its route does not declare. */
+/** Creates the error for a response with a status that its route does not declare. */
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
-/** Returns the error responses that every route of this kind can send, by status. */
+/** Returns the error responses that a route shares with all routes of its kind, by status. */
 function commonErrors(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;
   const guarded = access !== undefined && !('public' in access);

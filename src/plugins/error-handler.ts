@@ -21,7 +21,7 @@ declare module 'fastify' {
   }
 }
 
-/** The HTTP status of each error code. No other file maps errors to statuses. */
+/** The HTTP status of each error code. No other file assigns statuses to errors. */
 const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
@@ -38,7 +38,7 @@ const statuses: Record<ErrorCode, number> = {
   unavailable: 503,
 };
 
-/** Converts Fastify's own errors to errors of the contract, by Fastify's error code. */
+/** Converts Fastify's own errors to errors of the API contract. The keys are Fastify's error codes. */
 const frameworkErrors: Record<string, () => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
   FST_ERR_CTP_BODY_TOO_LARGE: () => new DomainError('payload_too_large', 'The body is larger than 1 MiB'),
@@ -49,7 +49,10 @@ const frameworkErrors: Record<string, () => DomainError> = {
   FST_ERR_BAD_URL: () => validationFailed([{ path: '', message: 'the path is not valid percent-encoding' }]),
 };
 
-/** Converts every thrown error to an error body of the contract. Errors that are not public are only logged. */
+/**
+ * Answers every thrown error with an error body of the API contract. An unexpected error is logged, and the caller gets
+ * 500 without details.
+ */
 export default fp(
   async (app) => {
     const refusals = new RefusalLog(app.log);
@@ -64,7 +67,7 @@ export default fp(
   { name: 'error-handler' },
 );
 
-/** Sends the error response for a thrown error. */
+/** Sends the error response for a thrown error. Logs the error if it is unexpected. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const error = toDomainError(thrown);
   if (!error) {
@@ -88,20 +91,23 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   });
 }
 
-/** Sets the header that names the required credential (RFC 9110 §11.6.1), and logs why the given one was refused. */
+/**
+ * Sets the response header `www-authenticate`, which names the required credential (RFC 9110 §11.6.1). Logs why the
+ * sent credential was rejected.
+ */
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
   const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
   if (scheme) void reply.header('www-authenticate', scheme);
 }
 
-/** Returns the public error for a thrown error, or undefined if there is none. */
+/** Converts a thrown error to the error that the caller may see. Returns undefined for an unexpected error. */
 function toDomainError(thrown: unknown): DomainError | undefined {
   if (thrown instanceof DomainError) return thrown;
   return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.() ?? fromDatabase(thrown);
 }
 
-/** Maximum size of an error body (bytes). */
+/** Maximum size of an error response's body (bytes). */
 const maxBytes = 64 * 1024;
 
 /** The content of an error response. */
@@ -110,11 +116,13 @@ interface ErrorAnswer {
   code: string;
   message: string;
   faults?: readonly Fault[];
-  /** Fields in addition to those of every error body. */
+  /** Fields that only this error has, in addition to the usual fields of an error body. */
   more?: object;
 }
 
-/** Sends an error body, limited to `maxBytes`. All error bodies are sent by this function. */
+/**
+ * Sends an error response whose body has at most `maxBytes`. All errors that the app handles are sent by this function.
+ */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
   const isAnonymous = statusCode === 401 || statusCode === 403;
   const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };

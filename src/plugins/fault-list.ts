@@ -1,16 +1,16 @@
 import type { Fault } from '../errors.ts';
 
-/** Maximum length of a text in an error answer (UTF-16 units). A longer text is cut and ends with an ellipsis. */
+/** Maximum length of a text in an error response (UTF-16 units). A longer text is cut and ends with an ellipsis (…). */
 const maxTextLength = 500;
 
-/** Cuts a text to the maximum length in an error answer. */
+/** Cuts a text to the maximum length of a text in an error response. */
 export const cutText = (text: string): string =>
   (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
 
 /**
- * Returns the faults that an error answer lists, with long texts cut.
+ * Returns the faults that an error response lists. Cuts their texts if they are too long.
  * @param max maximum number of faults
- * @param bytes maximum size of their JSON, without the brackets; faults after the last that fits are omitted
+ * @param bytes maximum size of the list as JSON, without its brackets; faults that do not fit are left out
  */
 export function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
   const listed: Fault[] = [];

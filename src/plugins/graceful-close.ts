@@ -1,9 +1,9 @@
 import fp from 'fastify-plugin';
 
 /**
- * Finishes the requests in flight when the app closes. Every response then closes its connection, so keep-alive
- * connections do not delay the close. Connections still open after `SHUTDOWN_MS` (e.g. with a half-sent body) are cut
- * off.
+ * Lets running requests finish when the app closes. From then on, every response closes its connection, so that
+ * keep-alive connections do not delay the close. Connections that are still open after `SHUTDOWN_MS` are closed by
+ * force.
  */
 export default fp(
   async (app) => {

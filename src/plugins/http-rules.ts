@@ -5,8 +5,8 @@ import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-er
 import { requestId } from './request-log.ts';
 
 /**
- * Enforces rules of RFC 9110 and 9112 that Node does not check, or that it answers without an error body of the
- * contract.
+ * Rejects requests that break rules of HTTP (RFC 9110 and 9112) which Node does not check. Also replaces some error
+ * responses of Node that have no error body as the API contract requires.
  */
 export default fp(
   async (app) => {
@@ -43,12 +43,12 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
 }
 
 /**
- * Headers that a request may contain only once. Of a repeated header, a proxy and this service could read different
- * values.
+ * Headers that a request may contain only once. If such a header were repeated, a proxy and this service could use
+ * different values of it.
  */
 const single = new Set(['host', 'content-type', 'idempotency-key']);
 
-/** Returns the error for a request that breaks a rule, or undefined. */
+/** Returns the error for a request that breaks a rule of HTTP, or undefined if it breaks none. */
 function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
   const coding = headers['transfer-encoding'];

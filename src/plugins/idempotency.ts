@@ -6,21 +6,22 @@ import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey, type StoredAnswer } from '../queries/idempotency.ts';
 
 /**
- * Performs a request's writes and returns its response, all in one transaction.
- * @param prepared what the request's `Preparation` returned
+ * The part of a request that writes. Runs in one transaction and returns the response.
+ * @param prepared the value that the request's `Preparation` returned
  */
 export type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
 
-/** Work that must finish before the effect and must not run inside its transaction, such as a search. */
+/** Work that a request does before its transaction, such as a search. Its result is passed to the part that writes. */
 export type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs an effect at most once per `Idempotency-Key`. The response is stored in the transaction of the effect, and a
-     * retry gets the stored response. Without the header, the effect just runs. Routes that use this declare
-     * `idempotent: true`.
-     * @param prepare runs before the effect, outside its transaction; not for a retry that gets the stored response
+     * Runs the writes of a request at most once per `Idempotency-Key`. The response is stored in the same transaction,
+     * and a retry with the same key gets this stored response. Without the header, the writes always run. A route that
+     * uses this must declare `idempotent: true`.
+     * @param effect the writes; returns the response
+     * @param prepare work to do before the transaction; not called if there is a stored response
      * @throws idempotency_mismatch when the key was used for another request
      * @throws conflict while the first request with the key is still running
      */
@@ -32,7 +33,7 @@ declare module 'fastify' {
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
-    /** Whether the route supports `Idempotency-Key`. */
+    /** Whether the route supports the request header `Idempotency-Key`. */
     idempotent?: true;
   }
 }
@@ -64,33 +65,35 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
 }
 
 /**
- * Returns the fingerprint of a request: the hash of its method, its path with ids, and the bytes of its body. A key is
- * valid for requests with the same fingerprint only.
+ * Returns a hash of a request's method, its path and the bytes of its body. An idempotency key may be used again only
+ * for a request with the same hash.
  */
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
-/** An idempotency key and the fingerprint of the request that it came with. */
+/** An idempotency key, and the fingerprint (hash) of the request that it came with. */
 interface Use {
   key: string;
   fingerprint: Buffer;
 }
 
-/** The response to a request, and whether it is the stored response to an earlier one. */
+/** The response to a request, and whether it was stored by an earlier request (`replayed`). */
 interface Outcome {
   answer: StoredAnswer;
   replayed: boolean;
 }
 
-/** Runs a preparation, then its effect in a transaction. */
+/**
+ * Runs a request's preparation, if any, and then its writes in a transaction. For requests without an idempotency key.
+ */
 async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<StoredAnswer> {
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => effect(sql, prepared));
 }
 
 /**
- * Runs an effect under an idempotency key. If there is a preparation, looks for a stored response first: preparing can
- * take long and may not be needed.
+ * Runs a request's preparation and writes, unless a response is stored under its idempotency key. If there is a
+ * preparation, looks for the stored response before it, because preparing can take long.
  */
 async function runWithKey<T>(
   db: Database,
@@ -106,7 +109,9 @@ async function runWithKey<T>(
 }
 
 /**
- * Runs an effect and stores its response, unless the key already has one.
+ * Runs a request's writes and stores the response under its idempotency key. If the key already has a response, returns
+ * that one and writes nothing.
+ * @throws idempotency_mismatch when the key was used for another request
  * @throws conflict while another request with the key is running
  */
 async function runOnce(
@@ -126,7 +131,7 @@ async function runOnce(
 }
 
 /**
- * Returns the response that was stored under the key, or undefined.
+ * Returns the response that is stored under an idempotency key, or undefined if there is none.
  * @throws idempotency_mismatch when the key was used for another request
  */
 async function findKept(

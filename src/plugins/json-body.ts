@@ -6,19 +6,19 @@ import { countMembers, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The bytes of the body as sent; empty if there was none. */
+    /** The bytes of the request body as they were sent; empty if there was no body. */
     bodyBytes: Buffer;
   }
 }
 
 const nothing = Buffer.alloc(0);
-/** Maximum nesting depth of a body, so that recursive functions are safe. */
+/** Maximum nesting depth of a JSON body. It keeps recursive functions from overflowing the stack. */
 const maxDepth = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Parses request bodies as JSON. An empty body counts as no body, and no body as `{}`, so both are validated like any
- * other. A route that declares no body accepts only `{}`.
+ * Parses request bodies as JSON. An empty or missing body is treated as `{}`, so that it is validated like any other. A
+ * route that declares no body accepts only `{}`.
  */
 export default fp(
   async (app) => {
@@ -56,13 +56,13 @@ export default fp(
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
-/** Returns whether the body has a content encoding such as gzip (RFC 9110 §8.4). */
+/** Returns whether the body is compressed or otherwise encoded, such as with gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {
   const encoding = headers['content-encoding'];
   return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
 }
 
-/** Decodes UTF-8. Returns undefined if the bytes are not valid UTF-8. */
+/** Decodes UTF-8 bytes to text. Returns undefined if the bytes are not valid UTF-8. */
 function decode(bytes: Buffer): string | undefined {
   try {
     return decoder.decode(bytes);

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError } from '../errors.ts';
 
-/** Collects the paths of all routes added after this call. Returns a set that grows with each route. */
+/** Collects the paths of all routes that are added after this call. Returns a set, which grows with each new route. */
 export function watchPaths(app: FastifyInstance): Set<string> {
   const paths = new Set<string>();
   app.addHook('onRoute', ({ url }) => void paths.add(url));
@@ -11,9 +11,9 @@ export function watchPaths(app: FastifyInstance): Set<string> {
 }
 
 /**
- * Answers a known path with an unsupported method with 405 and `Allow`. Registered last, it adds a rejecting route for
- * every missing method. A fixed path therefore wins over a path with an id: `GET /contacts/list` is not read as the
- * contact with the id "list".
+ * Answers 405 with an `Allow` header if a path exists but does not support the request's method. Must be registered
+ * after all routes, because it adds a route for each missing method. As a result, `GET /contacts/list` gets 405 and is
+ * not read as the contact with the id "list".
  */
 export const refuseOtherMethods = fp(
   async (app, { paths }: { paths: Set<string> }) => {
@@ -28,7 +28,7 @@ export const refuseOtherMethods = fp(
   { name: 'refuse-other-methods' },
 );
 
-/** Adds a route that answers 405 to the methods that a path does not support. */
+/** Adds routes that answer 405 to all methods that a path does not support. */
 function refuse(app: FastifyInstance, url: string, methods: string[]): void {
   const supported = methods.filter((method) => app.hasRoute({ url, method }));
   const allow = supported.toSorted().join(', ');

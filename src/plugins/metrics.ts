@@ -5,13 +5,13 @@ import { measureProcess, requestDuration } from '../metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** Whether this app serves `GET /metrics`. Requests are measured in any case. */
+  /** Whether this app serves `GET /metrics`. If not, it still measures its requests. */
   isExposed: boolean;
 }
 
 const access = { public: true } as const;
 
-/** Measures the duration of every request, and serves the service's metrics at `/metrics`. */
+/** Measures the duration of every request, and serves all metrics of the service at `/metrics` if `isExposed`. */
 export default fp(
   async (app, { isExposed }: Options) => {
     measureProcess();

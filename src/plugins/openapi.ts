@@ -12,14 +12,14 @@ type Json = Record<string, unknown>;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the response has the `ETag` of the record that it shows. */
+    /** Whether a successful response has an `ETag` header with the version of the record. */
     etag?: true;
   }
 }
 
 /**
- * Serves the contract as OpenAPI 3.1 at `/openapi.json`, generated from the routes' schemas, and as interactive
- * documentation at `/docs`. Both work offline.
+ * Serves the API contract as an OpenAPI 3.1 document at `/openapi.json`, and as interactive documentation at `/docs`.
+ * The document is generated from the schemas of the routes. Both work without internet access.
  */
 export default fp(
   async (app) => {
@@ -66,13 +66,15 @@ export default fp(
 
 const access = { public: true } as const;
 
-/** Matches the names of all files in the documentation package. */
+/** Matches the names of all files in the npm package with the documentation pages. */
 const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
 
 /** Sends the OpenAPI document. */
 type SendDocument = (reply: FastifyReply) => FastifyReply;
 
-/** Serves the documentation pages to everyone. All files come from the installed package, none from other servers. */
+/**
+ * Serves the documentation pages to everyone. All files come from an installed npm package, none from other servers.
+ */
 async function documentation(app: FastifyInstance, { sendDocument }: { sendDocument: SendDocument }): Promise<void> {
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access };
@@ -91,8 +93,8 @@ async function documentation(app: FastifyInstance, { sendDocument }: { sendDocum
 }
 
 /**
- * Completes a route's schema for the document: response and request headers, operation id, rate limits, security. GET,
- * HEAD and DELETE are shown without the empty body that they accept.
+ * Completes a route's schema for the OpenAPI document: adds headers, operation id, rate limits and security. Leaves out
+ * the request body of GET, HEAD and DELETE, which may only be empty.
  */
 function describeRoute(schema: FastifySchema, url: string, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
@@ -110,8 +112,8 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
 }
 
 /**
- * Returns an operation id: `postContactsList` for `POST /api/ext/contacts/list`, `getContactsById` for `GET
- * /api/ext/contacts/:id`.
+ * Returns the OpenAPI operation id of a route: `postContactsList` for `POST /api/ext/contacts/list`, `getContactsById`
+ * for `GET /api/ext/contacts/:id`.
  */
 function operationId(method: string, url: string): string {
   const words = url
@@ -121,10 +123,7 @@ function operationId(method: string, url: string): string {
   return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
 }
 
-/**
- * Describes each response by the name of its status, with its headers. (A schema's own description describes the
- * schema.)
- */
+/** Adds to each response of a route its headers, and the name of its status as description. */
 const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
@@ -133,7 +132,7 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
     ]),
   );
 
-/** Returns the documented headers of a response. */
+/** Returns the headers of a response for the OpenAPI document. */
 function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
@@ -158,8 +157,8 @@ function answerHeaders({ config }: RouteOptions, body: unknown, status: string):
 }
 
 /**
- * Returns the documented rate limit headers. A request that is rejected before its caller is known, as with 401, has
- * none.
+ * Returns the rate limit headers of a route's responses for the OpenAPI document. Empty for a route without rate
+ * limits.
  */
 const limitHeaders = (config: FastifyContextConfig = {}): Json =>
   policiesOf(config).length === 0
@@ -171,13 +170,13 @@ const limitHeaders = (config: FastifyContextConfig = {}): Json =>
 
 const header = (description: string): Json => ({ type: 'string', description });
 
-/** Returns whether a body accepts a cursor, in `paginate` or at its root. */
+/** Returns whether a request body has a field `cursor`, directly or in its field `paginate`. */
 function takesCursor(body: unknown): boolean {
   const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
   return 'cursor' in fields || 'cursor' in (fields['paginate']?.properties ?? {});
 }
 
-/** Describes the request headers that a route supports. */
+/** Returns the request headers that a route supports, for the OpenAPI document. */
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
   const headers = {
     ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),
@@ -206,13 +205,13 @@ function security(access: Access | undefined): Json {
   return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
 }
 
-/** Lists the rate limits that count a route's requests. */
+/** Returns the rate limits of a route for the OpenAPI document. */
 function limitsOf({ config = {} }: RouteOptions): Json {
   const policies = policiesOf(config);
   return policies.length > 0 ? { 'x-rate-limits': policies } : {};
 }
 
-/** Marks a request body as optional if all its fields are optional. */
+/** Marks each request body of the OpenAPI document as optional if all its fields are optional. */
 function freeBodies(document: Json): Json {
   const operations = Object.values(document['paths'] as Record<string, Record<string, Operation>>).flatMap((path) =>
     Object.values(path),
@@ -229,7 +228,10 @@ interface Operation {
   requestBody?: { required: boolean; content: Record<string, { schema: { required?: string[] } }> };
 }
 
-/** Moves every titled schema and every response header to `components`, so that generated clients get named types. */
+/**
+ * Moves the schemas that have a title, and all response headers, to the `components` of the OpenAPI document. Generated
+ * clients then get named types.
+ */
 export function nameComponents(document: Json): Json {
   const schemas: Json = {};
   const headers: Json = {};

@@ -3,8 +3,8 @@ import fp from 'fastify-plugin';
 import { unavailable } from '../errors.ts';
 
 /**
- * Sheds load when the event loop stalls: rejects requests of customers with other requests in flight. They cause the
- * load; a customer with a single request is still served.
+ * Rejects requests while the process is overloaded (the event loop is delayed). Only customers that have more than one
+ * request in flight are affected: they cause the load.
  */
 export default fp(
   async (app) => {

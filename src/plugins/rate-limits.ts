@@ -18,12 +18,12 @@ declare module 'fastify' {
     rateLimits: RateLimits;
   }
   interface FastifyContextConfig {
-    /** A rate limit policy that counts requests with an API key in addition to `default`. */
+    /** A second rate limit for the route. Requests with an API key count under it and under the limit `default`. */
     limit?: 'prospects' | 'jobs';
   }
 }
 
-/** Creates `app.rateLimits`, and closes them with the app. */
+/** Creates the rate limits (`app.rateLimits`) when the app starts, and closes them when the app closes. */
 export default fp(
   async (app) => {
     const limits = await openRateLimits(app.config, app.log);
@@ -35,8 +35,8 @@ export default fp(
 );
 
 /**
- * Requires the rate limit `jobs` on every route that can answer 402: those routes spend or estimate credits.
- * @throws Error at start
+ * Checks a new route: if it can answer 402, it spends or estimates credits and must declare the rate limit `jobs`.
+ * @throws Error, which stops the start, if the route does not declare it
  */
 function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
@@ -45,7 +45,7 @@ function requireLimit({ method, url, schema, config }: RouteOptions): void {
     throw new Error(`The route ${String(method)} ${url} spends credits and does not declare config.limit: 'jobs'`);
 }
 
-/** Returns the policies that count a route's requests, in the order in which they are checked. */
+/** Returns the rate limit policies that count a route's requests, in the order in which they are checked. */
 export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   if (!access || 'public' in access) return [];
   if ('session' in access) return ['keys'];
@@ -53,18 +53,18 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
 }
 
 /**
- * Counts an authenticated request under each policy of its route, and sets the rate limit headers.
- * @throws DomainError `rate_limited`
+ * Counts an authenticated request under each rate limit of its route, and sets the rate limit headers of the response.
+ * @throws DomainError `rate_limited` when the request exceeds a limit
  */
 export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** The enabled limits of a route, and the value of its `ratelimit-policy` header. */
+/** The rate limits of a route that are switched on, and the value of the route's `ratelimit-policy` header. */
 interface RouteLimits {
   limits: Limit[];
   described: string;
 }
 
-/** Creates the function that counts requests under the enabled limits. */
+/** Creates the function that counts requests under the rate limits that are switched on. */
 export function requestCounter(all: RateLimits): RequestCounter {
   const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
   const limitsOf = (config: FastifyContextConfig): RouteLimits => {
@@ -86,20 +86,20 @@ export function requestCounter(all: RateLimits): RequestCounter {
 // Both headers are lists of structured fields (RFC 9651), in the format of draft-ietf-httpapi-ratelimit-headers-08 and
 // later.
 
-/** Formats the `ratelimit-policy` header. */
+/** Formats the `ratelimit-policy` header, which lists the limits of a route. */
 const describe = (limits: Limit[]): string =>
   serializeList(
     limits.map(({ policy, quota }): Item => [policy, new Map(Object.entries({ q: quota, w: windowSeconds }))]),
   );
 
 /**
- * Formats one item of the `ratelimit` header. Called for every request, so without the library, which takes as long as
- * the rest of the request; integers need no escaping.
+ * Formats one item of the `ratelimit` header: what remains of one limit. Does not use the library, because it would
+ * double the time of a request. Integers need no escaping.
  */
 function itemOf(use: Use): string {
   const { policy, quota } = use.limit;
   return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
 }
 
-/** Policy names, quoted for the headers. */
+/** The names of the rate limit policies, quoted as the headers require. */
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

@@ -4,27 +4,26 @@ import { loggableError } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Whether `RefusalLog` counts this response instead of a log line of its own. */
+    /** Whether `RefusalLog` counts this request. It then gets no log line of its own. */
     isCounted: boolean;
   }
 }
 
-/** Minimum time between two log lines (ms). */
+/** Minimum time between two log lines about rejected requests (ms). */
 const intervalMs = 1_000;
 
-/** A reason, and how many requests were rejected for it since the last log line. */
+/** A reason for rejecting requests, and how many requests it has affected since the last log line. */
 interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
   count: number;
-  /** The id of one of these requests. */
+  /** The id of one of the counted requests, as an example. */
   example: string;
 }
 
 /**
- * Logs requests that were answered with 503. There can be thousands per second when the service is at its limit, so
- * they are counted: the first is logged at once, the others together, in one line per second with each reason and its
- * count.
+ * Logs requests that are answered with 503. There can be thousands per second, so they are counted and logged together:
+ * at most one line per second, with the number of requests for each reason. The first one is logged at once.
  */
 export class RefusalLog {
   readonly #log: FastifyBaseLogger;
@@ -35,7 +34,7 @@ export class RefusalLog {
     this.#log = log;
   }
 
-  /** Counts a request that was rejected because of an error. */
+  /** Counts a request that is answered with 503 because of this error. */
   add(request: FastifyRequest, error: DomainError): void {
     request.isCounted = true;
     const cause = causeOf(error);
@@ -46,7 +45,7 @@ export class RefusalLog {
     if (!this.#timer) this.flush();
   }
 
-  /** Logs the requests counted since the last line. */
+  /** Writes one log line about the requests counted since the previous line, if any. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -58,7 +57,7 @@ export class RefusalLog {
   }
 }
 
-/** Returns an error's cause in loggable form, without the stack. */
+/** Returns an error's cause in a form that is safe to log, without the stack trace. */
 function causeOf({ cause }: DomainError): Record<string, unknown> | undefined {
   if (cause === undefined) return undefined;
   const { stack, ...rest } = loggableError(cause);

@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import fp from 'fastify-plugin';
 
-/** Returns the caller's `x-request-id` if it is well-formed, else a new id. */
+/** Returns the id of a request: the caller's header `x-request-id` if it is well-formed, otherwise a new id. */
 export function requestId(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
 /**
- * Sets `x-request-id` on every response, and writes one log line per request with route, status, duration and customer;
- * never a secret or a body. Requests answered with 503 are counted instead (`RefusalLog`).
+ * Sets the header `x-request-id` on every response and writes one log line per request: route, status, duration and
+ * customer. Never logs a secret or a body. Requests answered with 503 get no own line; `RefusalLog` counts them.
  */
 export default fp(
   async (app) => {
@@ -37,8 +37,8 @@ export default fp(
 );
 
 /**
- * Returns the properties of an error that are safe to log. PostgreSQL puts row values into `detail` and, for unreadable
- * values (class 22), into the message.
+ * Returns the properties of an error that are safe to log. Leaves out texts of PostgreSQL that can contain values of
+ * rows: `detail`, and the message of errors about unreadable values (class 22).
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   const { name, message, code, constraint_name, stack } = error as Error & { code?: string; constraint_name?: string };

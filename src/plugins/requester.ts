@@ -8,25 +8,28 @@ import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Requests in flight, by customer. */
+    /** Counts the requests that are being handled now, by customer. */
     inFlight: FairSlots;
   }
   interface FastifyRequest {
-    /** The customer for whom this request is handled, with its abort signals and remaining waiting time. */
+    /**
+     * For whom this request is handled (a customer, or the service itself), with its abort signals and its remaining
+     * waiting time.
+     */
     requester: Requester;
-    /** The database for this request: within its customer's share and its time. */
+    /** The database for this request. Calls count in the customer's share and end when the request's time is up. */
     readonly db: Database;
-    /** The catalog for this request: within its customer's share and its time. */
+    /** The catalog for this request. Calls count in the customer's share and end when the request's time is up. */
     readonly catalog: CatalogReads;
-    /** Assigns the request to a customer. Until then it counts as the service's own. */
+    /** Assigns the request to a customer. Before this call, it counts as a request of the service itself. */
     belongsTo(customerId: string): void;
   }
 }
 
 /**
- * Limits each request to `REQUEST_TIMEOUT_MS` from the arrival of its headers. Then its waits end, its statement is
- * cancelled, and it is answered with 503. A hang-up of the caller has the same effect, except that nothing is sent and
- * a transaction may run until the time is up.
+ * Limits each request to `REQUEST_TIMEOUT_MS` from the arrival of its headers. When the time is up, its database
+ * statement is cancelled and it is answered with 503. If the caller hangs up, the work is cancelled too, but a running
+ * transaction may continue until the time is up.
  */
 export default fp(
   async (app) => {
@@ -88,7 +91,10 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/** Answers a timed-out request that waits for something else, such as the rest of its body, which is then not read. */
+/**
+ * Answers a timed-out request that has no response yet, for example because it waits for the rest of its body. The rest
+ * of the body is not read.
+ */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   if (reply.sent || reply.raw.headersSent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');

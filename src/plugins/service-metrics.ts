@@ -5,18 +5,19 @@ import { processMetrics } from '../metrics.ts';
 import { readBacklog, type Backlog } from '../queries/backlog.ts';
 import { serviceItself } from '../requester.ts';
 
-/** The services whose state the metrics show. */
+/** The services whose state appears in the metrics. */
 export interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
 }
 
 /**
- * How long one reading of the database is served to all readers (ms). Anybody may call `/metrics` any number of times.
+ * How long values from the database are cached for `/metrics` (ms). Anybody may call `/metrics` any number of times, so
+ * each call must be cheap.
  */
 const maxAgeMs = 5_000;
 
-/** The metrics of a service for Prometheus: those of the process, and the state of its database and catalog. */
+/** The metrics of the service for Prometheus: the state of the process, the database and the catalog. */
 export class ServiceMetrics {
   readonly contentType: string;
   readonly #all: Registry;
@@ -34,7 +35,10 @@ export class ServiceMetrics {
     this.contentType = this.#all.contentType;
   }
 
-  /** Returns all metrics in Prometheus text format. Without an answer from the database, its metrics are left out. */
+  /**
+   * Returns all metrics in Prometheus text format. If the database does not respond, leaves out the metrics that are
+   * read from it.
+   */
   async read(): Promise<string> {
     await this.#backlog.refresh();
     return this.#all.metrics();
@@ -44,7 +48,7 @@ export class ServiceMetrics {
 /** One time series of a gauge: its labels and its value. */
 type Value = [labels: Record<string, string>, value: number];
 
-/** Registers a gauge whose series are read each time the metrics are read. */
+/** Registers a gauge metric whose values are computed by `read` each time the metrics are requested. */
 function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
   const gauge = new Gauge({
     name,
@@ -104,19 +108,19 @@ function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/** Caches the backlog of jobs and unlocks that was last read from the database. */
+/** Caches the backlog (waiting jobs and unlocks), as it was last read from the database. */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
-  /** The last backlog read; undefined if the database did not respond. */
+  /** The backlog that was read last; undefined if the database did not respond. */
   last: Backlog | undefined;
 
   constructor(db: Observed['db']) {
     this.#db = db.for({ customerId: serviceItself });
   }
 
-  /** Reads the backlog again if the cached one is older than `maxAgeMs`. */
+  /** Reads the backlog from the database if the cached one is older than `maxAgeMs`. */
   async refresh(): Promise<void> {
     if (performance.now() - this.#readAt < maxAgeMs) return;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));

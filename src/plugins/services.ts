@@ -3,7 +3,7 @@ import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 
-/** The services that routes use. The command that builds the app opens and closes them. */
+/** The services that routes use. The command that starts the app opens them and closes them. */
 export interface Services {
   config: Config;
   db: SharedDatabase;
@@ -13,9 +13,15 @@ export interface Services {
 declare module 'fastify' {
   interface FastifyInstance {
     config: Config;
-    /** The database without its query methods: routes use `request.db`, which belongs to a customer. */
+    /**
+     * The database without its methods for queries. Routes use `request.db` instead, which works for the request's
+     * customer.
+     */
     db: Omit<SharedDatabase, keyof Database>;
-    /** The catalog without its read methods: routes use `request.catalog`, which belongs to a customer. */
+    /**
+     * The catalog without its methods for reading. Routes use `request.catalog` instead, which works for the request's
+     * customer.
+     */
     catalog: Omit<Catalog, keyof CatalogReads>;
   }
 }

@@ -8,14 +8,15 @@ import { recogniseToken, type TokenHash } from '../tokens.ts';
 import { asText } from './api-key-auth.ts';
 
 /**
- * Authenticates a request by its session token and returns the user.
- * @throws Unauthorized whenever the token is not valid, with the same message for every reason
+ * Authenticates a request by its session token. Returns the logged-in user as the caller.
+ * @throws Unauthorized if the token is missing or not valid; the message is equal for every reason
  */
 export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
 /**
- * Creates the session authenticator. It reads the session from the database for each request.
- * @param unauthenticatedLimit limits the look-ups of requests without a valid token
+ * Creates the function that authenticates requests by session token. It reads the session from the database for each
+ * request.
+ * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid tokens
  */
 export function sessionAuthenticator(
   app: FastifyInstance,
@@ -37,8 +38,9 @@ export function sessionAuthenticator(
 }
 
 /**
- * Returns the hash of the token in `Authorization: Bearer <token>` (RFC 6750); the scheme is case-insensitive.
- * @throws Unauthorized
+ * Returns the hash of the session token in the header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
+ * case-insensitive.
+ * @throws Unauthorized if the header has no well-formed token
  */
 function presentedHash(header: string | undefined): TokenHash {
   if (header === undefined) throw new Unauthorized('session', 'missing');

@@ -9,7 +9,10 @@ import { keywords } from '../schemas/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 
-/** Ajv options. Strict: values are not coerced, defaulted or removed. */
+/**
+ * Options of the JSON schema validator (Ajv). Validation is strict: it does not convert or remove values, and adds no
+ * defaults.
+ */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -17,12 +20,13 @@ const options: Options = {
   keywords: [...filterKeywords, ...keywords],
 };
 
-/** Checks whether a value is valid. Stops at the first fault, so that a huge value costs little. */
+/** Checks whether a value is valid. Stops at the first error, so that a huge invalid value costs little. */
 const checker = new Ajv2020(options);
 
 /**
- * Finds all faults of an invalid value. Ajv reports either one error or all; our replacements of its array and object
- * keywords stop after `maxFaults`. Not verbose: verbose errors contain the body, and Ajv retains errors.
+ * Finds all errors of an invalid value, up to about `maxFaults`. Ajv itself stops at the first error or never, so our
+ * versions of its array and object keywords stop earlier. The option `verbose` is off: verbose errors contain the body,
+ * and Ajv keeps them in memory.
  */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
 for (const keyword of faultKeywords(finder, maxFaults)) {
@@ -30,10 +34,10 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.addKeyword(keyword);
 }
 
-/** Validates one part of a request, such as its body. */
+/** Validates one part of a request, such as its body. Returns true or an error. */
 interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Returns every fault of the value, or `maxFaults` + 1 of them. */
+  /** Returns the faults of the value: all of them, or the first `maxFaults` + 1. */
   faultsOf(value: unknown): Fault[];
 }
 
@@ -52,7 +56,10 @@ function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf });
 }
 
-/** Validates all requests by their routes' schemas. Faults become a `validation_failed` error. */
+/**
+ * Validates all requests with the schemas of their routes. An invalid request is rejected with a `validation_failed`
+ * error.
+ */
 export default fp(
   async (app) => {
     app.setValidatorCompiler(({ schema }) => compile(schema as object));
@@ -62,8 +69,8 @@ export default fp(
 );
 
 /**
- * Rejects bodies with text that PostgreSQL cannot store. Such text can only come from `\u` escapes, because the body is
- * valid UTF-8; bodies without them are not searched.
+ * Rejects a body that contains text which PostgreSQL cannot store. Only a `\u` escape can produce such text, because
+ * the body is valid UTF-8. So a body without `\u` is not searched.
  */
 async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   if (!request.bodyBytes.includes(String.raw`\u`)) return;
@@ -75,7 +82,9 @@ async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   throw validationFailed([...unstorable, ...others]);
 }
 
-/** Converts Ajv's errors to faults: one per path, with our messages. Stops one fault after `maxFaults`. */
+/**
+ * Converts Ajv's errors to faults with our messages, one fault for each path. Returns at most `maxFaults` + 1 faults.
+ */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
@@ -86,13 +95,13 @@ function toFaults(errors: ErrorObject[]): Fault[] {
   return [...faults.values()];
 }
 
-/** Returns the JSON pointer of an error. For a missing property it is the pointer that the property would have. */
+/** Returns the JSON pointer of an Ajv error. If a property is missing, returns the pointer that it would have. */
 function pointerOf({ instancePath, params }: ErrorObject): string {
   const property: string | undefined = params['missingProperty'];
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-/** Returns the public message of an Ajv error. */
+/** Returns the message that the caller sees for an Ajv error. */
 function messageOf(error: ErrorObject): string {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
@@ -110,7 +119,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-/** Descriptions of formats, for the message "must be …". */
+/** How error messages name each format, as in "must be a UUID". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
