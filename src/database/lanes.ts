@@ -54,7 +54,7 @@ export class SharedLane<Sql extends Connections> {
 /** An instance of the database driver with a single connection. */
 interface Line<Sql> {
   sql: Sql;
-  /** Called when the connection has closed. */
+  /** Called when this database connection has closed. */
   closed: () => void;
 }
 

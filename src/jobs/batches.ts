@@ -10,7 +10,7 @@ export interface BatchTurn {
   customerId: string;
   /** Maximum length of the turn in seconds. Remaining work then waits in the queue, behind other customers. */
   seconds: number;
-  /** Delay in seconds before the next turn if other workers already process all work of this customer. */
+  /** Delay in seconds before the next turn if other workers are already processing all work of this customer. */
   busySeconds: number;
 }
 

@@ -6,7 +6,7 @@ import { endJob } from './settle.ts';
 
 /**
  * Cancels a job. Finished items keep their results, open items are skipped, and the unspent credits are released. A
- * worker that is processing the job loses its lease.
+ * worker that is processing the job notices this and stops.
  * @throws not_found; conflict when the job has already ended
  */
 export async function cancelJob(

@@ -68,7 +68,7 @@ export class EmailsInFlight {
     return this.#inFlight.size;
   }
 
-  /** Domains that have reached their maximum number of emails in flight. */
+  /** Email domains of which the maximum number of emails is being verified now. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }

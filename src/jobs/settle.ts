@@ -11,11 +11,13 @@ export interface Delivery {
   results: NewResult[];
   /** Where the job continues. If left out, the stored value stays unchanged. */
   progress?: object;
-  /** Whether no other work remains. If true, and every input has its result, the job becomes COMPLETED. */
+  /**
+   * Whether the job has no other work left. The job becomes COMPLETED if this is true and every input has its result.
+   */
   isLast: boolean;
 }
 
-/** A job after its finished work was stored. */
+/** A job after finished work of it was stored in the database. */
 export interface Settled extends JobRow {
   /** Whether the job is COMPLETED. */
   isCompleted: boolean;

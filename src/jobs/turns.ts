@@ -33,7 +33,7 @@ export type JobBatch = (
   yieldTurn: () => void,
 ) => Promise<void>;
 
-/** The function that runs one batch of a job, by job type. */
+/** For each job type, the function that runs one batch (a limited piece of work) of a job. */
 export type JobBatches = Record<JobType, JobBatch>;
 
 /** Number of consecutive errors after which a job becomes FAILED. */
@@ -63,8 +63,8 @@ export const takeTurn =
   };
 
 /**
- * Leases the customer's next job and runs one batch of it. Returns true if the worker may run another batch now.
- * Otherwise enqueues the remaining work and returns false.
+ * Reserves the customer's next job for this worker (a lease) and runs one batch of it. Returns true if the worker may
+ * run another batch now. Otherwise enqueues the remaining work and returns false.
  */
 async function runNextBatch(
   context: JobContext,

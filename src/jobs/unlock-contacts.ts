@@ -8,7 +8,7 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 
 /** The stored progress of an unlock job. The next batch continues from here. */
 interface Progress {
-  /** Position of the last prospect that was processed. */
+  /** Position in the search results of the last prospect that was processed. */
   after?: ProspectPosition;
   /** Whether the search has no further matches. */
   isExhausted?: boolean;

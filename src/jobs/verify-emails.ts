@@ -77,9 +77,9 @@ function stepOf(
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** The domains of all emails that are not started yet; undefined while unknown. */
+  /** The domains of all emails whose verification has not started yet; undefined while unknown. */
   #rest: readonly string[] | undefined;
-  /** Every input up to this position has its result. */
+  /** Every input of the job up to this position has its result. */
   after: number;
 
   constructor(context: JobContext, job: LeasedJob) {

@@ -12,9 +12,11 @@ import {
 } from '../queries/worker-slots.ts';
 import { enqueueOnce, type TurnKind } from './enqueue.ts';
 
-/** Seconds until the next attempt for a customer that already uses its share of the worker slots. */
+/**
+ * Delay in seconds before the next attempt to run jobs of a customer that already uses its share of the worker slots.
+ */
 const retrySeconds = 1;
-/** Milliseconds between attempts to release a worker slot in the database. */
+/** Milliseconds between attempts to mark a worker slot as free in the database. */
 const releaseRetryMs = 1_000;
 
 /** The services that `WorkerSlots` uses. */
@@ -35,7 +37,7 @@ export class WorkerSlots {
   readonly #slots: WorkerSlot[];
   #signs: NodeJS.Timeout | undefined;
 
-  /** @param atOnce number of slots for each kind of job */
+  /** @param atOnce for each kind of job, how many jobs may run at once in this process */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
     this.#context = context;
     this.#slots = atOnce.flatMap(([kind, slots]) =>
@@ -88,8 +90,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Releases a worker slot. Retries until this succeeds or the process stops, so that a free slot does not count as
-   * taken.
+   * Marks a worker slot as free in the database. Retries until this succeeds or the process stops, so that a free slot
+   * does not count as taken.
    */
   async #give(slot: WorkerSlot, customerId: string): Promise<void> {
     const { db, log, stopping } = this.#context;

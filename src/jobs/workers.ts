@@ -37,7 +37,7 @@ export interface Workers {
 
 export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier' | 'db'> {
   db: SharedDatabase;
-  /** URL of the database, with the service's login. */
+  /** URL of the database, with user name and password of the service. */
   url: string;
 }
 

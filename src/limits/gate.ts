@@ -102,7 +102,7 @@ export class Gate {
     return this.#inside.taken;
   }
 
-  /** Number of operations waiting for a slot. */
+  /** Number of operations that wait until they may run. */
   get waiting(): number {
     return this.#queue.taken;
   }
@@ -147,8 +147,8 @@ export class Gate {
   }
 
   /**
-   * Takes a slot for an operation at once and returns undefined. If it must wait, returns a promise that resolves when
-   * it has a slot.
+   * Admits an operation at once and returns undefined. If the operation must wait, returns a promise that resolves when
+   * it may run.
    */
   #enter(holder: SlotHolder, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
@@ -209,7 +209,7 @@ export class Gate {
     if (this.inside === 0) this.#emptied?.();
   }
 
-  /** Starts waiting operations until none of them may take a free slot. */
+  /** Starts waiting operations, until no slot is free or each waiting customer already has its share. */
   #admitWaiters(): void {
     for (let holder = this.#nextInTurn(); holder !== undefined; holder = this.#nextInTurn()) {
       const line = this.#waiting.get(holder)!;

@@ -32,9 +32,9 @@ export interface Use {
   limit: Limit;
   /** Requests counted in this window, including the current one. */
   used: number;
-  /** Milliseconds until the window ends. */
+  /** Milliseconds until the current window of one minute ends. */
   msLeft: number;
-  /** End of the window, as a `performance.now()` time. */
+  /** When the current window ends, as a `performance.now()` time. */
   endsAt: number;
   /** Whether Redis counted the request. If not, this process counted it. */
   isShared: boolean;
@@ -50,13 +50,13 @@ export function refuseIfPast(uses: Use[]): void {
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
 }
 
-/** Returns the seconds until a window ends, rounded up. */
+/** Returns the seconds until the rate limit's current window ends, rounded up. */
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A rate limit: a maximum number of requests per minute for each key (a customer, an address or an account). Counts in
- * Redis while it responds, otherwise in this process. It does not use the library's own fallback, because that does not
- * report where a request was counted. A count must be reverted where it was made.
+ * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an address or an account).
+ * Counts in Redis while it responds, otherwise in this process. It does not use the library's own fallback, because
+ * that does not report where a request was counted. A count must be reverted where it was made.
  */
 export class Limit {
   readonly policy: Policy;
@@ -144,7 +144,7 @@ class BoundedMemory extends RateLimiterMemory {
   }
 }
 
-/** The enabled rate limits by policy. */
+/** The rate limits that are switched on, by policy name. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
   /** Limits the failed logins of one address, for all accounts together. Three times the limit for one account. */
   loginAddress?: Limit;

@@ -22,7 +22,7 @@ export class RedisServer {
   readonly client: Redis;
   readonly #log: FastifyBaseLogger;
   readonly #purpose: string;
-  /** Whether the connection is ready and no command has failed on it. */
+  /** Whether the connection to Redis is ready and no command has failed on it. */
   #isUsable = false;
   #isWorking = true;
   /** The last known reason why no connection is ready. */

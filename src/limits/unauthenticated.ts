@@ -18,7 +18,7 @@ export class UnauthenticatedLimit {
 
   /**
    * Creates the limiter.
-   * @param limit undefined when the limit is switched off
+   * @param limit the rate limit of each address; undefined if it is switched off
    */
   constructor(limit: Limit | undefined) {
     this.#limit = limit;

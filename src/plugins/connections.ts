@@ -26,8 +26,8 @@ const checks = 8;
 
 /**
  * Limits the resources that network connections use. At most `MAX_CONNECTIONS` are open, shared fairly between IP
- * addresses. The requests of one connection are handled one after the other, so at most one of its responses is in
- * memory.
+ * addresses. The requests of one connection are handled one after the other, and nothing is read from it while a
+ * request waits. So at most one of its responses is in memory.
  *
  * A connection is closed if the caller must send or read data and transfers no byte for `CONNECTION_SILENCE_MS`. The
  * time that the service itself needs does not count.

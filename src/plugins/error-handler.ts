@@ -110,7 +110,7 @@ function toDomainError(thrown: unknown): DomainError | undefined {
 /** Maximum size of an error response's body (bytes). */
 const maxBytes = 64 * 1024;
 
-/** The content of an error response. */
+/** What an error response contains. */
 interface ErrorAnswer {
   status: number;
   code: string;

@@ -69,7 +69,7 @@ const access = { public: true } as const;
 /** Matches the names of all files in the npm package with the documentation pages. */
 const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
 
-/** Sends the OpenAPI document. */
+/** Sends the OpenAPI document as the response. */
 type SendDocument = (reply: FastifyReply) => FastifyReply;
 
 /**

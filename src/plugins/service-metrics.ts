@@ -45,7 +45,7 @@ export class ServiceMetrics {
   }
 }
 
-/** One time series of a gauge: its labels and its value. */
+/** One value of a gauge metric, with the labels that identify it. */
 type Value = [labels: Record<string, string>, value: number];
 
 /** Registers a gauge metric whose values are computed by `read` each time the metrics are requested. */
