@@ -10,7 +10,10 @@ import {
 } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 
-/** One condition on a prospect. Its texts are folded. Each engine translates it into its own query language. */
+/**
+ * One condition that prospects must meet. Its texts are folded (lower case, without accents). It is translated into SQL
+ * or an Elasticsearch query.
+ */
 export type Criterion =
   /** The field equals one of the values. The value `""` also matches a missing field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
@@ -23,8 +26,8 @@ export type Criterion =
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
 
 /**
- * The most words that all alternatives of a search may have together. Elasticsearch rejects queries of over 1,024
- * clauses.
+ * The maximum number of words in all `words` conditions of one search together. Elasticsearch rejects queries of over
+ * 1,024 clauses.
  */
 const maxWords = 800;
 
@@ -64,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns whether a condition can exclude prospects. A range without ends and an alternative without words match
- * everybody.
+ * Returns whether a condition can exclude any prospect. False for a range without ends and for an alternative without
+ * words.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
@@ -94,7 +97,8 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the filters for the response, with all described fields present. Sent back as `filters`, they match the same.
+ * Returns the applied filters for the response, with every documented field present. A client that sends them back as
+ * `filters` gets the same matches.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);

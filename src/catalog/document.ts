@@ -3,8 +3,8 @@ import { fold, words } from '../text/fold.ts';
 import { memoize } from './memoize.ts';
 
 /**
- * A person in the form that both engines store: the fields that are returned, and the texts that are compared. Texts
- * are folded and split into words here, so the engines only compare bytes and cannot differ.
+ * A person in the form that both Postgres and Elasticsearch store. Its texts are folded (lower case, without accents)
+ * and split into words before they are stored, so both find the same people.
  */
 export interface CatalogDocument {
   id: string;
@@ -14,7 +14,7 @@ export interface CatalogDocument {
   folded: Record<RequiredField, string> & { location_postal_code: string | null };
   /** The distinct folded words of each text that is searched by word. */
   words: Record<WordField, string[]>;
-  /** Each text as it was imported, but undefined if it equals `usualSpelling` of its folded form. */
+  /** The original spelling of each text, or undefined if `usualSpelling` can derive it from the folded form. */
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
@@ -30,8 +30,8 @@ export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 export const maxFoldedLength = 640;
 
 /**
- * Converts a prospect to the document that the engines store. An import calls this millions of times: object literals
- * and one cache lookup for each field keep it fast.
+ * Converts a prospect to the document that the catalog stores. It must be fast, because an import calls it for every
+ * person.
  */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   const { location_postal_code: code } = person;
@@ -91,26 +91,26 @@ export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): s
   return text === null ? null : foldOnce(text).folded;
 };
 
-/** A text with its derived forms. */
+/** A folded text (lower case, without accents), its original spelling and its words. */
 interface Folded {
   readonly folded: string;
-  /** The text itself, but undefined if it equals the usual spelling of the folded form. */
+  /** The original text, or undefined if `usualSpelling` can derive it from the folded form. */
   readonly spelled: string | undefined;
-  /** The distinct words. Computed at the first use. */
+  /** The distinct words of the folded text. They are computed at the first use. */
   words?: string[];
 }
 
 /**
- * Returns the most likely spelling of a folded text: each word with a capital letter. Catalogs store a text spelled
- * like this only in its folded form. So this function must never change, not even with a newer version of Unicode. That
- * is why it has a fixed list: the letters of three alphabets and the ASCII characters before a word. It keeps all other
- * characters.
+ * Returns a folded text (lower case, without accents) with a capital letter at the start of each word. The catalog does
+ * not store the spelling of texts that are spelled like this. This function must never change, or stored texts would
+ * change. So it has its own list of letters and does not depend on the version of Unicode.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
 /**
- * Folds a text, with a cache. Titles, companies, names and places repeat, so most texts of an import are found there.
+ * Returns the folded form (lower case, without accents) of a text, from a cache if possible. Names, titles and places
+ * repeat often in an import.
  */
 const foldOnce = memoize((text): Folded => {
   const folded = fold(text);

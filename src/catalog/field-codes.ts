@@ -1,8 +1,8 @@
 import type { TextField } from '../schemas/prospects.ts';
 
 /**
- * A one-letter code for each text field of a prospect. The engines store it instead of the field name, which would be
- * repeated beside every value. Do not change a code: stored catalogs contain it.
+ * A one-letter code for each text field of a prospect. Postgres and Elasticsearch store the code instead of the field
+ * name, to save space. Do not change a code: stored catalogs contain it.
  */
 export const fieldCodes = {
   first_name: 'f',

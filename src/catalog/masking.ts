@@ -18,8 +18,8 @@ function maskEmail(email: string): string {
 }
 
 /**
- * Replaces all characters of a phone number by dots, except the last two digits. With two digits or fewer, all are
- * replaced.
+ * Masks a phone number: replaces every character by a dot, except the last two digits. A number with at most two digits
+ * is replaced completely.
  */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);

@@ -1,6 +1,6 @@
 /**
- * The size of a cache: it holds the last `most` texts, at most twice as many, and no text longer than `longest` (UTF-16
- * units).
+ * The limits of one cache: it holds at least the last `most` texts and at most twice as many. It does not store texts
+ * longer than `longest` (UTF-16 units).
  */
 const limits = { most: 10_000, longest: 64 };
 

@@ -18,7 +18,10 @@ export type ProspectOrder = readonly SortKey[];
 /** A prospect's value for a sort key: folded text, a whole number (0 for false, 1 for true), or an ISO 8601 instant. */
 export type SortValue = string | number | null;
 
-/** The position of a prospect in an order. The next page starts after the position of the last prospect. */
+/**
+ * The position of a prospect in an order: its sort values and its id. The next page starts after the position of the
+ * last prospect on this page.
+ */
 export interface ProspectPosition {
   id: string;
   /** One value for each key of the order. */
@@ -52,7 +55,7 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
 /** Returns whether a sort field can be null. Only the postal code can. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** Returns the columns of an order, in the form that is used to check the values of a cursor. */
+/** Returns the columns of an order. They are used to check the values of a cursor that a client sends. */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],
@@ -62,8 +65,8 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
   }));
 
 /**
- * Returns whether a cursor contains all values of its position. A cursor leaves out long texts (`true` stands for
- * them); they must be read from the prospect.
+ * Returns whether a cursor contains all sort values of its prospect. A cursor has `true` in place of a long text, which
+ * must then be read from the prospect.
  */
 export const isWhole = (position: Position): position is ProspectPosition =>
   position.values.every((value) => value !== true);

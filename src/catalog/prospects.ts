@@ -52,7 +52,8 @@ export async function listProspects(
 }
 
 /**
- * Returns how many prospects match. `total_pages` only counts pages that can be requested by number.
+ * Counts the prospects that match. `total_pages` counts only pages that a request can reach by page number, without a
+ * cursor.
  * @throws DomainError `validation_failed`, `unavailable`
  */
 export async function countProspects(
@@ -70,7 +71,10 @@ export async function countProspects(
   };
 }
 
-/** Converts a request to a search of the catalog. Without `all_contacts` the search is net-new for the customer. */
+/**
+ * Converts a request to a search of the catalog. Unless `all_contacts` is true, the search excludes the prospects that
+ * the customer has unlocked.
+ */
 export function toSearch(
   customerId: string,
   query: Pick<ProspectQuery, 'filters' | 'order_by' | 'all_contacts'>,
@@ -124,8 +128,8 @@ async function readAfter(
 }
 
 /**
- * Masks the prospects that the customer has not unlocked. Reads the unlocks from Postgres after the search, so unlocks
- * from before the request count even if they are not indexed yet.
+ * Masks the prospects that the customer has not unlocked. Reads the unlocks from Postgres, because the search index may
+ * not have the newest ones yet.
  */
 async function maskLocked(
   { config, db }: ProspectServices,

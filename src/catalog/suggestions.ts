@@ -1,23 +1,29 @@
 import type { TextField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 
-/** One spelling of a field's value, and the number of people who have exactly this spelling. */
+/**
+ * One spelling of a text field's value, for example `ACME` for the folded form `acme`, and the number of people who
+ * have exactly this spelling.
+ */
 export interface Spelling {
   folded: string;
   value: string;
   people: number;
 }
 
-/** A suggested value. It stands for all spellings with the same folded form, and shows the most frequent one. */
+/**
+ * A value that the service suggests for a text field. It counts all spellings with the same folded form (lower case,
+ * without accents), and shows the most frequent spelling.
+ */
 export interface SuggestedValue extends Spelling {
   member: TextField;
   words: string[];
 }
 
 /**
- * Splits a search text into word prefixes. For each prefix a suggested value must have a word that begins with it.
- * Returns an empty array for an empty text, which matches every value; undefined for a text without words (`"'*"`),
- * which matches none.
+ * Splits a search text into folded words (lower case, without accents). A suggested value matches if, for each of them,
+ * it has a word that begins with it. Returns an empty array for an empty text, which matches every value. Returns
+ * undefined for a text without words (`"'*"`), which matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -25,8 +31,9 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Groups spellings by folded form into suggested values. Holds only the current group in memory.
- * @param spellings in order of their folded form
+ * Groups spellings by folded form (lower case, without accents) into suggested values. Holds only the current group in
+ * memory.
+ * @param spellings sorted by folded form
  */
 export async function* groupSpellings(
   field: TextField,
@@ -52,11 +59,17 @@ export async function* groupSpellings(
   if (best) yield value(best);
 }
 
-/** Returns whether the first spelling is more frequent, or equally frequent and earlier in code point order. */
+/**
+ * Returns whether `one` is the better spelling to show: it is more frequent than `other`, or as frequent and earlier in
+ * code point order.
+ */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
-/** Compares two texts by code points, like their UTF-8 bytes. JavaScript's own comparison uses UTF-16 units instead. */
+/**
+ * Compares two texts by Unicode code points, for sorting. JavaScript itself compares UTF-16 units, which gives another
+ * order for rare characters.
+ */
 export const compareCodePoints = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 

@@ -11,13 +11,13 @@ const count = 5_000;
 const seed = 1;
 /** Source name of the demo's import. An interrupted import is recognised by it. */
 const source = 'people of the demo';
-/** Longest wait for another import, and time between two attempts (both in ms). */
+/** The longest wait for the import of another process, and the pause between two attempts (both in ms). */
 const patienceMs = 120_000;
 const pollMs = 250;
 
 /**
- * Imports generated people into the catalog, in either engine, unless it already holds people. If another process
- * imports, it waits: for the end of an import of demo people, or until another import has written its first people.
+ * Imports generated people into the catalog, unless it already has people. If another process is importing, waits for
+ * the end of a demo import, or for the first people of any other import.
  * @returns the number of people in the catalog
  * @throws DomainError `unavailable`, or `conflict` if another import takes too long
  */

@@ -38,7 +38,9 @@ export interface Demo {
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-/** The demo's first job, so that there is progress, a ledger and results to look at. */
+/**
+ * The first job of the demo customer: it unlocks 60 contacts, so that a new user sees progress, charges and results.
+ */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
 /** The services that loading the demo needs. */
@@ -111,7 +113,8 @@ async function lockDemo(sql: Transaction): Promise<void> {
 }
 
 /**
- * Returns null if the catalog is unavailable. The rest of the service works without the catalog, and so does the demo.
+ * Returns null if the error says that the catalog is unavailable; rethrows all other errors. The demo works without the
+ * catalog.
  */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;

@@ -40,9 +40,9 @@ const stopTimeoutMs = 60_000;
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Opens the cluster in `folder`, and creates it if it is missing. PostgreSQL refuses to run as root: a process of root
- * runs it as the owner of the data, or as the system user `postgres`. Programs and data that this user cannot reach are
- * moved to public folders.
+ * Opens the PostgreSQL data folder `folder`, and creates it if it is missing. PostgreSQL refuses to run as root, so a
+ * root process runs it as the owner of the data or as the system user `postgres`. Programs and data that this user
+ * cannot reach are put into public folders.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
@@ -82,8 +82,8 @@ export async function startServer(cluster: Cluster): Promise<void> {
 }
 
 /**
- * Stops the server in an orderly way and waits for its process to end. `pg_ctl` cannot wait: it waits until the lock
- * file is removed, but the next server may have written a new one by then.
+ * Stops the server in an orderly way, and waits for its process to end. It does not let `pg_ctl` wait,
+ * because `pg_ctl` could mistake the lock file of the next server for that of this one.
  */
 export async function stopServer(cluster: Cluster): Promise<void> {
   const pid = await serverOf(cluster);
@@ -91,7 +91,7 @@ export async function stopServer(cluster: Cluster): Promise<void> {
   if (pid !== undefined) await ended(cluster, pid, stop);
 }
 
-/** Kills the server immediately. Its data is then in the state of a crash. */
+/** Kills the server process immediately. At the next start PostgreSQL recovers the data as after a crash. */
 export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
   const pid = await serverOf(cluster);
   if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));

@@ -26,8 +26,8 @@ const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the user that the server must run as. For root: the owner of the data, or the system user `postgres`, which
- * is created if missing. Undefined for any other user, who runs the server itself.
+ * Returns the user that the server must run as if this process runs as root: the owner of the data, or the system user
+ * `postgres`, which is created if missing. Returns undefined if this process does not run as root.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -57,7 +57,8 @@ async function createUser(): Promise<User> {
 }
 
 /**
- * Returns the folder of the installed package's programs, or of a copy that the user can reach.
+ * Returns the folder of the PostgreSQL programs: that of the installed npm package, or a copy of it that the user can
+ * reach.
  * @throws EmbeddedPostgresError if the programs do not run
  */
 export async function reachablePrograms(user: User | undefined): Promise<string> {
@@ -120,8 +121,8 @@ export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
 /**
- * Renames a folder to `to`, which must be missing or empty. If another process has put its own folder there first, that
- * one stays.
+ * Renames a folder to `to`, which must be missing or empty. If `to` already has files, because another process was
+ * faster, does nothing.
  */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {

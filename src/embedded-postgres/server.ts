@@ -38,10 +38,16 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** Advisory lock: users of the server hold it shared, the process that stops the server holds it exclusively. */
+/**
+ * Key of the advisory lock that protects the server from being stopped while it is used. Each process that uses the
+ * server holds it shared; the process that stops the server holds it exclusively.
+ */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
-/** Name pattern of throwaway folders: the id of the process that uses the folder, then random characters. */
+/**
+ * Start of the names of temporary data folders. The id of the process that uses the folder and random characters
+ * follow.
+ */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 const pollMs = 50;
@@ -92,7 +98,7 @@ async function openThrowaway(): Promise<EmbeddedPostgres> {
   }
 }
 
-/** Removes throwaway servers whose process was killed before it could remove them. */
+/** Stops and removes temporary servers whose process was killed before it could remove them. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];
@@ -134,8 +140,8 @@ function urls(port: number, passwords: Passwords): Omit<EmbeddedPostgres, 'close
 }
 
 /**
- * Reads the passwords, or creates them if the file is missing. If several processes create them at once, all use those
- * that were linked first.
+ * Reads the passwords of the logins from a file. Creates the file if it is missing. If several processes create it at
+ * once, all use the passwords of the first.
  */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -165,7 +171,10 @@ function parsePasswords(file: string, text: string): Passwords {
   }
 }
 
-/** Starts the server if it does not run, and holds the presence lock, so that no other process stops it. */
+/**
+ * Starts the server if it does not run, and takes a shared lock that keeps other processes from stopping it. Returns
+ * the connection that holds the lock, and the port.
+ */
 async function attend(cluster: Cluster, password: string): Promise<{ presence: postgres.Sql; port: number }> {
   const deadline = Date.now() + openTimeoutMs;
   while (Date.now() < deadline) {
@@ -180,8 +189,8 @@ async function attend(cluster: Cluster, password: string): Promise<{ presence: p
 }
 
 /**
- * Returns a connection that holds the presence lock, or undefined if the server is starting or its last user is
- * stopping it.
+ * Connects to the server and takes a shared lock that keeps other processes from stopping it. Returns the connection
+ * that holds the lock, or undefined if the server is starting or being stopped.
  */
 async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
   const presence = postgres({
@@ -234,8 +243,8 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
 }
 
 /**
- * Releases the presence lock and stops the server if no other process holds the lock and no client is connected. The
- * exclusive lock keeps new users out until the server has stopped.
+ * Ends this process's use of the server. Stops the server if no other process uses it and no client is connected. Holds
+ * an exclusive lock meanwhile, so that no process starts to use it.
  */
 async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
   try {
@@ -249,7 +258,9 @@ async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
   }
 }
 
-/** Returns true if no other client is connected. Waits up to a second for connections that are closing. */
+/**
+ * Returns true if no other client is connected to the server. Waits up to a second for connections that are closing.
+ */
 async function isDeserted(presence: postgres.Sql): Promise<boolean> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
     const [row] = await presence<{ others: number }[]>`

@@ -10,9 +10,9 @@ export interface DomainLimits {
   domainIntervalMs: number;
 }
 
-/** The owner of a task, and its signal. */
+/** For whom a task runs, and a signal to cancel it while it waits. */
 export interface Claim {
-  /** The owner whom the task is for. If owners wait for the same domain, they take turns. */
+  /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
   owner: string;
   /**
    * When aborted, a waiting task is dropped and its promise rejects with the signal's reason. A started task runs on.
@@ -20,7 +20,10 @@ export interface Claim {
   signal?: AbortSignal | undefined;
 }
 
-/** Runs tasks under limits for each domain and for all domains together. The limits apply to all owners together. */
+/**
+ * Limits how many tasks run at the same time, for each domain and for all domains together. All customers share these
+ * limits.
+ */
 export class DomainLimiter {
   readonly #limits: DomainLimits;
   readonly #domains = new Map<string, Line>();
@@ -56,7 +59,8 @@ export class DomainLimiter {
   }
 
   /**
-   * Deletes an idle queue after `domainIntervalMs`. Not earlier: a new queue would not know when the last task started.
+   * Deletes the idle queue of a domain after `domainIntervalMs`. Until then it is kept, because it knows when the last
+   * task for the domain started.
    */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
@@ -67,8 +71,8 @@ export class DomainLimiter {
 }
 
 /**
- * A queue of tasks that is fair between owners. An owner's n-th waiting task comes after the n-th tasks of other
- * owners, not after all of their tasks.
+ * The queue of tasks for one domain. It is fair between owners (customers): the first waiting task of each owner runs
+ * before the second task of any owner, and so on.
  */
 class Line {
   readonly #queue: PQueue;
@@ -83,7 +87,7 @@ class Line {
     return this.#queue.size === 0 && this.#queue.pending === 0;
   }
 
-  /** Runs a task when it is its turn. */
+  /** Waits in the queue until the limits allow the task, then runs it. */
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
     const leave = this.#join(owner);
@@ -106,7 +110,8 @@ class Line {
   }
 
   /**
-   * Counts one more waiting task of an owner. Returns a function that undoes this; only its first call has an effect.
+   * Counts one more waiting task of this owner (a customer). Returns a function that subtracts it again; only its first
+   * call has an effect.
    */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);

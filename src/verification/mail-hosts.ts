@@ -38,7 +38,7 @@ export interface Dns {
 const maxCachedAnswers = 10_000;
 /** How long an answer is cached (ms). */
 const cacheMs = 5 * 60_000;
-/** How long a failure is cached (ms): just long enough that callers who waited together do not each try again. */
+/** How long a failed DNS query is cached (ms). It is short, so that a later caller can try again soon. */
 const cacheFailureMs = 5_000;
 /** The maximum number of mail hosts that are used for a domain. */
 const hostsOfDomain = 8;

@@ -77,11 +77,13 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** Why there is no address. */
+  /** Why the host has no IP address. */
   reason?: string;
 }
 
-/** Yields the servers of the hosts, at most six. Looks up a host's IP addresses only when its turn comes. */
+/**
+ * Yields the mail servers of these hosts, at most six. Looks up a host's IP addresses only when the caller needs them.
+ */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
   for (const host of hosts) {

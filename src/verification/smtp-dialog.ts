@@ -1,9 +1,7 @@
 import { createConnection, isIPv6, type Socket } from 'node:net';
 import { replyLimits, ReplyReader, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/**
- * The maximum size of all replies in a dialog (bytes). No real dialog needs as much. Past it the connection is closed.
- */
+/** The maximum size of all replies on one connection (bytes). If a server sends more, the connection is closed. */
 const dialogBytes = 64 * 1024;
 /** How long to wait for the server to close the connection after QUIT (ms). */
 const goodbyeMs = 1_000;
@@ -18,8 +16,8 @@ export interface DialogOptions {
 }
 
 /**
- * An SMTP dialog with a mail server: one command, one reply. SMTP libraries are of no use here: they send mail and
- * cannot stop after RCPT.
+ * An SMTP connection to a mail server: sends one command and waits for its reply. It is not an SMTP library, because
+ * those send mail and cannot stop after RCPT.
  */
 export class SmtpDialog {
   readonly #socket: Socket;

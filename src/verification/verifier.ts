@@ -9,11 +9,11 @@ import { openProbe, type SmtpCheck } from './probe.ts';
 /** Verifies e-mail addresses. */
 export interface Verifier {
   /**
-   * Verifies one e-mail address. Failures of the DNS or of mail servers do not throw: the result is `unknown`. All
-   * checks together take at most `VERIFY_DEADLINE_MS`, not counting the wait for a turn at the domain.
-   * @param signal when aborted while the address waits for its turn at its domain, the promise rejects with the
-   *   signal's reason
-   * @param owner the customer whom the verification is for; if owners wait for the same domain, they take turns
+   * Verifies one e-mail address. Failures of DNS or mail servers do not throw: the result is then `unknown`. The checks
+   * take at most `VERIFY_DEADLINE_MS`. Before them, the address may wait until fewer connections to its domain are
+   * open.
+   * @param signal when aborted during this wait, the promise rejects with the signal's reason
+   * @param owner id of the customer who wants the result; customers who wait for the same domain are served alternately
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
   /** Ends running verifications. Their unfinished checks are `unknown`. */
@@ -63,10 +63,7 @@ export function openVerifier(config: Config): Verifier {
     },
   };
 
-  /**
-   * Looks up the mail hosts, within the deadline. Several verifications may share a DNS query; each has its own
-   * deadline.
-   */
+  /** Looks up the mail servers of the address's domain in DNS, within the deadline of this verification. */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
     const late = { status: 'unknown', reason: 'deadline' } as const;
@@ -80,8 +77,8 @@ export function openVerifier(config: Config): Verifier {
 }
 
 /**
- * Returns the result of the work, or `late` if the time is over or `closing` aborts first. Then the work's signal is
- * aborted.
+ * Runs work with a time limit. Returns its result, or `late` if the time is over or the verifier is closing; then the
+ * signal that the work received is aborted.
  * @param ms the time limit (ms)
  */
 async function within<T>(
@@ -145,7 +142,7 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * Returns the overall status. The first check that failed or is unknown decides, in this order; missing checks are
+ * Returns the overall status of a verification. The first check that failed or is unknown decides. Missing checks are
  * ignored.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {

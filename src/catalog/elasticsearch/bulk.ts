@@ -42,7 +42,7 @@ const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
  * @param patienceMs how long to retry (ms)
  * @returns the result of each operation, by document id
  * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
- * @throws Refusal if the cluster rejects an operation and a retry would not help
+ * @throws ClusterRefusal if the cluster rejects an operation and a retry would not help
  */
 export async function bulk(
   nodes: SearchNodes,
@@ -69,7 +69,7 @@ export async function bulk(
 
 /**
  * Sends one bulk request. Returns one result for each operation, in the same order.
- * @throws Refusal if an operation failed in a way that a retry cannot help
+ * @throws ClusterRefusal if an operation failed in a way that a retry cannot help
  */
 async function bulkOnce(
   nodes: SearchNodes,

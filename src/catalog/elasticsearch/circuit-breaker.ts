@@ -1,8 +1,8 @@
 import { unavailable } from '../../errors.ts';
 
 /**
- * A circuit breaker for a remote service. After a failure that shows the service is down, the breaker is open: it
- * rejects callers at once. After a while it lets one caller try. A success closes it.
+ * Protects a remote service that is down from more calls. After a failure that shows the service is down, callers are
+ * rejected at once. After a while one caller may try, and if that succeeds, all callers are admitted again.
  */
 export class CircuitBreaker {
   readonly #openMs: number;
@@ -26,7 +26,7 @@ export class CircuitBreaker {
   }
 
   /**
-   * Throws if the breaker is open.
+   * Throws if callers are rejected at the moment, because the remote service was down.
    * @throws DomainError `unavailable`
    */
   requireClosed(): void {
@@ -54,7 +54,7 @@ export class CircuitBreaker {
     }
   }
 
-  /** Rejects all callers for the next `openMs`. */
+  /** Rejects all callers for the next `openMs` milliseconds. */
   #open(): void {
     this.#openUntil = performance.now() + this.#openMs;
   }

@@ -26,16 +26,16 @@ export interface CallOptions {
 /** Read access to the cluster for one requester. */
 export interface Reader {
   /**
-   * Runs a read that a caller waits for. First waits for a free slot, if all are taken.
-   * @throws DomainError `unavailable` if the cluster is down, silent or overloaded, or if no slot became free in time
+   * Runs a read of the cluster for a request. If too many reads are running, first waits until one of them ends.
+   * @throws DomainError `unavailable` if the cluster is down, silent or overloaded, or if the wait takes too long
    */
   read<T>(call: Call<T>): Promise<T>;
 }
 
-/** A call to the cluster. It must use the client of the node that it is given. */
+/** A function that sends one call to the cluster. It must use the client that it gets, which belongs to one node. */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
-/** Search parameters that steer a search away from doubtful nodes. Empty if all nodes respond. */
+/** Search parameters that keep a search away from nodes that do not respond. Empty if all nodes respond. */
 export interface Route {
   preference?: string;
 }
@@ -57,7 +57,10 @@ interface Node {
 export const importPatienceMs = 300_000;
 /** Timeout of a health probe, and the pause between two probes (ms). */
 const probeMs = 1_000;
-/** How many reads may wait for a slot, and for how long (ms). The limits equal those for database connections. */
+/**
+ * How many reads may wait while too many are running, and for how long (ms). The limits equal those for database
+ * connections.
+ */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 /** The number of consecutive failed reads after which all nodes are probed. */
 const failuresInDoubt = 5;
@@ -67,12 +70,11 @@ const maxPauseMs = 5_000;
 /**
  * A client for all nodes of a search cluster, with limits.
  *
- * Reads need a slot; customers share the slots fairly. Each read has a timeout, is sent at most twice, and is rejected
- * at once while the circuit breaker is open. A read that is slow on a healthy cluster is not retried.
+ * The number of concurrent reads is limited, and customers share it fairly. Each read has a timeout and is sent at most
+ * twice. While the cluster is known to be down, reads are rejected at once.
  *
- * A node that accepts connections but never responds also blocks searches that arrive through other nodes, until the
- * cluster drops it. So when a search times out, all nodes are probed. Nodes that do not respond get no calls until they
- * respond again.
+ * A node that accepts connections but never responds also blocks searches that arrive through other nodes. So when a
+ * search times out, all nodes are probed, and nodes that do not respond get no calls until they respond again.
  */
 export class SearchNodes {
   readonly #nodes: Node[];
@@ -82,7 +84,7 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** Consecutive failed reads. */
+  /** The number of reads that have failed since the last successful read. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -101,12 +103,12 @@ export class SearchNodes {
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
-  /** The gate of reads, for metrics. */
+  /** The queue in which reads wait while too many are running, for metrics. */
   get gate(): Gate {
     return this.#gate;
   }
 
-  /** Whether reads are refused at the moment without being sent. */
+  /** Whether reads are rejected at the moment without being sent, because the cluster is down. */
   get isRefusing(): boolean {
     return this.#breaker.isOpen;
   }
@@ -117,8 +119,8 @@ export class SearchNodes {
   }
 
   /**
-   * Returns read access for a requester. Its reads use its customer's fair share of the slots, and end when the
-   * requester's signal aborts.
+   * Returns read access to the cluster for a request. Customers share the concurrent reads fairly, and these reads
+   * count for the requester's customer. They end when the requester's signal aborts.
    */
   for(requester: Requester): Reader {
     return {
@@ -135,7 +137,7 @@ export class SearchNodes {
     };
   }
 
-  /** Runs a read for the service itself. It does not use a customer's share of the slots. */
+  /** Runs a read for the service itself. It does not count as any customer's read. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
@@ -144,7 +146,7 @@ export class SearchNodes {
    * Runs a call and retries it while the cluster is unavailable. The call must be idempotent.
    * @param patienceMs how long to retry (ms); by default as long as an import does
    * @throws DomainError `unavailable` if the cluster is still unavailable after `patienceMs`
-   * @throws Refusal if the cluster rejects the call and a retry would not help
+   * @throws ClusterRefusal if the cluster rejects the call and a retry would not help
    */
   work<T>(call: Call<T>, patienceMs = importPatienceMs): Promise<T> {
     return asDomainErrors(async () => {
@@ -163,8 +165,8 @@ export class SearchNodes {
   }
 
   /**
-   * Runs a call about the cluster's state, with a timeout of at most one second and no retry.
-   * @throws DomainError `unavailable`; at once while the circuit breaker is open
+   * Runs a call about the state of the cluster, with a timeout of at most one second and no retry.
+   * @throws DomainError `unavailable`; at once while the cluster is known to be down
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -185,8 +187,8 @@ export class SearchNodes {
   }
 
   /**
-   * Returns whether a failed read should be sent again. If it timed out although all nodes respond, the read itself is
-   * slow: a retry would only double the load.
+   * Returns whether to send a failed read again. False if the read timed out although all nodes respond: then the read
+   * itself is slow, and a retry would double the load.
    */
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
@@ -195,9 +197,9 @@ export class SearchNodes {
   }
 
   /**
-   * Returns whether a failed read means that the cluster is down for everybody, or undefined if that is not known. One
-   * customer's queries can all be slow or rejected, so failed reads do not suffice: the cluster is down if no node
-   * responds to a probe, or if it rejects the read because its queues are full.
+   * Returns whether the cluster is down: no node responds to a probe, or the cluster rejects a read because its queues
+   * are full. Undefined if that is not known. Failed reads alone do not suffice, because one customer's queries may all
+   * be slow.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
     if (isAborted(error)) return undefined;
@@ -232,7 +234,10 @@ export class SearchNodes {
     }
   }
 
-  /** Picks the next node, round robin among the least doubtful nodes. */
+  /**
+   * Picks the node for the next call. Nodes that respond come first; among equally good nodes, each is used once before
+   * the first is used again.
+   */
   #pick(): Node {
     const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
     const among = this.#nodes.filter(({ doubt }) => doubt === least);
@@ -240,7 +245,7 @@ export class SearchNodes {
     return among[this.#next % among.length]!;
   }
 
-  /** Returns search parameters that prefer shard copies on healthy nodes while some nodes are doubtful. */
+  /** Returns search parameters that prefer healthy nodes. Empty if all nodes respond. */
   #route(): Route {
     const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
     if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};
@@ -253,7 +258,7 @@ export class SearchNodes {
     return this.#probing;
   }
 
-  /** Starts to probe all nodes regularly, until none is doubtful. Does nothing if this is already running. */
+  /** Starts to probe all nodes regularly, until all of them respond. Does nothing if this is already running. */
   #watch(): void {
     if (this.#watching) return;
     this.#watching = true;

@@ -11,8 +11,8 @@ import { DomainError, unavailable } from '../../errors.ts';
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * Meanings of error types whose HTTP status does not tell the meaning. All other errors are `wait` from status 500 on
- * and for 429 and 401, otherwise `refused`.
+ * The meanings of error types for which the HTTP status is misleading. For other types the status decides: from 500 on,
+ * 429 and 401 mean `wait`, the rest `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -51,9 +51,9 @@ interface Shards {
 }
 
 /**
- * Returns the given response if all shards contributed to it. A result from some of the shards must not pass for the
- * whole result.
- * @throws PartialAnswer otherwise; it counts as `wait`
+ * Returns a response unchanged if all shards contributed to it, so that a partial result is never taken for a whole
+ * one.
+ * @throws PartialAnswer if a shard failed or did not respond in time
  */
 export function requireAllShards<T extends Shards>(answer: T): T {
   const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
@@ -63,9 +63,9 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the given response of a refresh if no shard failed. Missing shard copies are no failure: when they come back,
- * they have all writes.
- * @throws PartialAnswer otherwise; it counts as `wait`
+ * Returns the response of a refresh unchanged if no shard failed. Copies of shards that are offline do not count as
+ * failed: when they come back, they get all writes.
+ * @throws PartialAnswer if a shard failed
  */
 export function requireRefreshed<T extends Shards>(answer: T): T {
   const { _shards: shards } = answer;
@@ -114,7 +114,7 @@ export const isAborted = (error: unknown): boolean => error instanceof errors.Re
  * Runs work and converts errors of the Elasticsearch client. The client's errors contain whole requests with personal
  * data, so only their name, status and type are kept.
  * @throws DomainError `unavailable` if the cluster cannot answer now
- * @throws Refusal if the cluster rejected the request
+ * @throws ClusterRefusal if the cluster rejected the request
  */
 export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
   try {

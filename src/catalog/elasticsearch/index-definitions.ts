@@ -15,9 +15,9 @@ export interface Names {
 }
 
 /**
- * The version of the index format, part of all index names. Increase it with every change of the fields, of folding or
- * of the usual spelling. A release with another version then finds no catalog instead of misreading it, and the
- * catalogs of two releases can exist side by side.
+ * The version of the index format, which is part of all index names. Increase it when the index fields, `fold` or
+ * `usualSpelling` change. Then a new release does not read an index of the old format, and both indexes can exist side
+ * by side.
  */
 const layout = 1;
 
@@ -34,21 +34,28 @@ export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${ran
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
-/** Returns the alias for writes to this index. No other index has it, so writes cannot reach a wrong index. */
+/**
+ * Returns the alias through which writes go to this index. No other index has this alias, so writes cannot reach a
+ * wrong index.
+ */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 
-/** A text to search and sort by. Elasticsearch compares its bytes: texts are already folded and split into words. */
+/**
+ * An index field for a text to search and sort by. Elasticsearch compares the bytes, because the texts are folded and
+ * split into words before.
+ */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** A text to search by, but not to sort or count by. */
+/** An index field for a text to search by, but not to sort or count by. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** A text to sort or count by, but not to search by. */
+/** An index field for a text to sort or count by, but not to search by. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
-/** Half of an id, as a number to sort by. It is not searched. */
+/** An index field for half of an id, as a number to sort by. It cannot be searched. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
 /**
- * A small number with few different values. A search scans its column; building an index on it would cost imports more.
+ * An index field for a small number with few different values. It has no search index, because building one would slow
+ * imports; searches scan the values instead.
  */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
@@ -71,15 +78,14 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 });
 
 /**
- * How long it takes until writes are visible to searches. Code that needs visibility at once calls refresh. Each
- * refresh closes a segment. During an import, fewer refreshes make larger segments, which need less merging and are
- * faster to search. But the import waits for the last refresh.
+ * How often Elasticsearch makes writes visible to searches by itself. During an import this happens less often, because
+ * fewer and larger segments need less merging.
  */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
 /**
- * Returns the settings and mappings of the index of people. It is sorted in the default order of lists, so a search can
- * stop after one page. The refresh interval is the one for imports.
+ * Returns the settings and mappings of the index of people. Elasticsearch keeps it sorted in the default order of
+ * lists, so a search can stop after one page. The refresh interval is the one for imports.
  */
 export const peopleIndex = (
   config: Config,
@@ -111,7 +117,10 @@ export const peopleIndex = (
   },
 });
 
-/** Returns the settings and mappings of the index of suggestions, which is sorted by frequency. */
+/**
+ * Returns the settings and mappings of the index of suggested values. Elasticsearch keeps it sorted by the number of
+ * people who have each value.
+ */
 export const valuesIndex = (
   config: Config,
 ): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({

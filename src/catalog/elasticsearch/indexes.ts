@@ -33,7 +33,10 @@ export interface FoundIndex {
  */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 
-/** Returns the error for a catalog that was imported, but whose index is missing or replaced by a foreign one. */
+/**
+ * Returns the error for a catalog that was imported, but whose index is now missing or was replaced by an index that
+ * the service did not create.
+ */
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
@@ -82,7 +85,10 @@ export async function findIndexes(
   });
 }
 
-/** Resolves an alias among the given indexes. Returns the catalog's index, `missing` or `foreign`. */
+/**
+ * Finds the index behind an alias. Returns the index, `missing` if there is none, or `foreign` if the service did not
+ * create it or the alias has several indexes.
+ */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
   if (!index) return 'missing';
@@ -94,12 +100,12 @@ export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>):
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Runs a read of the catalog. If the cluster rejects it, looks for the cause: a missing catalog that was imported is a
- * fault of the cluster; a catalog that was never imported is empty.
+ * Runs a read of the catalog. If the index is missing, returns `nothing` for a catalog that was never imported, and
+ * throws `unavailable` for one that was imported.
  * @param alias the alias that the read uses
  * @param nothing the result for a catalog that was never imported
  * @throws DomainError `unavailable`
- * @throws Refusal if the request itself is wrong
+ * @throws ClusterRefusal if the request itself is wrong
  */
 export async function readCatalog<T>(indexes: Indexes, alias: string, read: () => Promise<T>, nothing: T): Promise<T> {
   try {

@@ -40,7 +40,10 @@ function print(criterion: Criterion): Query {
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 
-/** Builds an `equals` condition. A missing value equals an empty one. Only postal codes can be missing. */
+/**
+ * Builds the Elasticsearch query that a field equals one of the values. The value `""` also matches people without the
+ * field; only postal codes can be missing.
+ */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;

@@ -4,7 +4,7 @@ import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
-/** The index that writes go to. It is open, unblocked and has its write alias. */
+/** The index of people that writes go to. It is open, unblocked and has an alias for writes. */
 export interface WriteTarget extends FoundIndex {
   /** Whether searches use this index. An index that replaces a lost catalog is used from the end of its import. */
   isSearched: boolean;
@@ -43,8 +43,8 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Chooses the catalog's index: first the one that Postgres recorded as searched, even if it lost its alias; else the
- * one that has the alias; else the one that an interrupted import writes to replace a lost catalog.
+ * Chooses the catalog's index of people. First choice is the index that Postgres recorded as the one for searches, then
+ * the index that has the alias, then the index of an interrupted import that replaces a lost catalog.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -88,8 +88,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Asks the cluster to start shards again that it has given up: after five failures, for example on a full disk, it does
- * not try again by itself. Does its best only: without the right to ask, an import waits for somebody who has it.
+ * Asks the cluster to start failed shards again. It gives up by itself after five failures, for example on a full disk.
+ * If the service has no right to ask, this is ignored, and imports wait for an operator.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -103,7 +103,7 @@ async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Not
     );
 }
 
-/** How many shards of an index are not there because they failed to start. */
+/** Returns the number of shards of an index that failed to start. */
 async function countFailed(nodes: SearchNodes, index: string): Promise<number> {
   const h = ['state', 'unassigned.reason'];
   const shards = await nodes.ask((client, options) => client.cat.shards({ index, h, format: 'json' }, options));
@@ -144,8 +144,8 @@ export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promis
 }
 
 /**
- * Creates an index of people to write to. Searches use it at once, except if it replaces a lost catalog: then they use
- * it from the end of the import.
+ * Creates an index of people to write to. Searches use it at once. If it replaces a lost catalog, searches use it only
+ * after the import.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -155,7 +155,7 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/** Creates an empty index of people with these aliases and its write alias. */
+/** Creates an empty index of people with these aliases and with its own alias for writes. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));

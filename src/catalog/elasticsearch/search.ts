@@ -8,7 +8,10 @@ import { matching, searchAfter, sortBy } from './query.ts';
 import { fromSource, type PersonSource } from './source.ts';
 import { suggest } from './values.ts';
 
-/** Builds the catalog's read methods on a reader. They throw `unavailable` if an imported catalog is missing. */
+/**
+ * Builds the catalog's read methods for Elasticsearch. They throw `unavailable` if the index is missing although people
+ * were imported.
+ */
 export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
   const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
@@ -21,8 +24,8 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
 }
 
 /**
- * Returns one page of matching people. Fetches the whole source, though not all of it is needed: source filtering costs
- * the cluster more than the rest of the search.
+ * Returns one page of matching people. Fetches their whole source documents, because to filter the fields would cost
+ * the cluster more time.
  */
 async function searchPeople(
   reader: Reader,
@@ -58,9 +61,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * A sort by the id's numeric fields, which only the service's indexes have. Every read uses it as a guard: the cluster
- * rejects the read on a foreign index, where it would otherwise find nothing or count wrong documents. A count requests
- * no hits, so the sort costs nothing there.
+ * A sort by the numeric fields of the id, which only the indexes of this service have. Every read uses it, so that the
+ * cluster rejects a read on a foreign index instead of returning wrong results.
  */
 const indexGuardOrder = sortBy([]);
 

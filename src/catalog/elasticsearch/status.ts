@@ -13,8 +13,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * Returns whether an alias leads to an index of the service that has all its primary shards and no blocks. True also if
- * the catalog was never imported.
+ * Returns whether searches and writes work for an alias: it leads to an index of this service with all primary shards
+ * and without blocks. True also if the catalog was never imported.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -63,7 +63,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
-/** The index behind an alias: its kind, its name or `none`, its number of documents and its size (bytes). */
+/** The index behind an alias: who created it, its name or `none`, its number of documents and its size (bytes). */
 interface Counted {
   standing: Standing;
   index: string;

@@ -10,8 +10,8 @@ import { findIndexes, catalogLost, standingOf, wasImported, type FoundIndex, typ
 import { fromSource, toSource, type PersonSource } from './source.ts';
 
 /**
- * How long a call that a job waits for retries (ms). It is short, because other jobs wait for the worker and the job
- * can retry later.
+ * How long a call to the cluster is retried while a background job waits for it (ms). It is short, because the job can
+ * retry later and other jobs need its worker.
  */
 export const syncPatienceMs = 10_000;
 
@@ -23,17 +23,16 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * The condition for marking unlocks as indexed. `searched`: the index that searches use must exist. `any`: it may be
- * missing, as during an import that replaces a lost catalog.
+ * Whether an index that searches use must exist. `searched`: it must, otherwise unlocks are not marked as indexed.
+ * `any`: it may be missing, as during an import that replaces a lost catalog.
  */
 type Demand = 'searched' | 'any';
 
 /**
- * Copies the unlocks of these people from Postgres into every index, and marks the unlocks as indexed.
+ * Copies the unlocks of these people from Postgres into every index of people, and marks the unlocks as indexed.
  *
- * Reads the version of each document first, then the unlocks in Postgres, then writes on condition that the version is
- * unchanged. If another process has written the document meanwhile, this is repeated. So when two processes write the
- * same document, the last write contains the unlocks of both.
+ * A document is written only if no other process has changed it since it was read; otherwise it is read and written
+ * again. So no process can overwrite newer unlocks with older ones.
  * @param demand `any` for an import that replaces a lost catalog, while searches have no index
  * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
  */
@@ -51,7 +50,10 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
   }
 }
 
-/** Returns the ids to retry: their document could not be read, or another process has written it meanwhile. */
+/**
+ * Copies the unlocks of these people once. Returns the ids to retry: their document could not be read, or another
+ * process has written it meanwhile.
+ */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
   if (indexes.length === 0) return [];
@@ -96,8 +98,8 @@ interface PeopleRead {
 }
 
 /**
- * Reads people from one index by id. For a shard that is still starting, the cluster returns 200 with an error in place
- * of each document.
+ * Reads people from one index by id. An id is `unread` if its shard is still starting: then it is not known whether the
+ * index has the person.
  */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(

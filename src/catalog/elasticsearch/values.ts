@@ -51,8 +51,8 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Counts all suggestions again. Writes them into a new index, then switches the alias to it. Running searches may still
- * use the previous index, so it is deleted by the next rebuild.
+ * Counts anew how many people have each suggested value. Writes the counts into a new index, then switches the alias to
+ * it. Running searches may still use the previous index, so the next rebuild deletes it.
  * @param pageSize number of terms that are counted in one request
  * @param people the index of people to count in
  */
@@ -83,8 +83,8 @@ export async function rebuildValues(
 }
 
 /**
- * Switches the alias for suggestions to a new index. The previous index stays, because running searches may use it;
- * indexes from before that are deleted.
+ * Switches the alias for suggestions to a new index. Keeps the previous index, because running searches may use it, and
+ * deletes all older ones.
  */
 async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
@@ -110,11 +110,11 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /**
- * Yields all spellings of a field with their counts, in order of the folded form.
+ * Yields all spellings of a text field with the number of people who have them, in order of the folded form (lower
+ * case, without accents).
  *
- * For each page of folded forms, counts the people by folded form and by stored spelling in two separate requests. A
- * single aggregation that pairs the two takes ten times as long. Only unusual spellings are stored, so all other people
- * with a folded form have its usual spelling.
+ * Uses two requests for each page: one counts folded forms, the other the stored spellings. One request for the pairs
+ * takes ten times as long. People without a stored spelling have the usual spelling.
  */
 async function* spellings(
   nodes: SearchNodes,

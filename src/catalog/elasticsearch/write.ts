@@ -10,8 +10,8 @@ export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, with their unlocks from Postgres. Reads the unlocks again afterwards and writes those
- * people again whose unlocks have changed meanwhile.
+ * Writes people into an index, together with their unlocks from Postgres. Then reads the unlocks again, and writes the
+ * people whose unlocks changed during the write once more.
  * @throws DomainError `unavailable`, also if the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {

@@ -1,7 +1,6 @@
 /**
- * A buffer of fixed size for the texts of one batch. All texts are cleared together, and the buffer is reused for the
- * next batch. Separate buffers would cost more memory: V8 frees buffers late when they live as long as a write takes,
- * and the process keeps the peak.
+ * A reusable buffer for the encoded people of one batch. `clear` removes all texts at once. A separate buffer for each
+ * text would cost more memory, because V8 would free them late.
  */
 export class Arena {
   readonly #bytes: Buffer;

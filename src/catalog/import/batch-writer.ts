@@ -3,14 +3,19 @@ import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
-/** The position in the input up to which everything is written, and the counts of lines up to there. */
+/**
+ * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
+ */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /** The number of people in one write. */
 const batchSize = 1_000;
 /** The maximum number of writes at the same time. With `batchSize` it bounds the memory of an import. */
 const maxWritesInFlight = 6;
-/** The size of a batch's reusable memory (bytes): several times what a thousand people usually need. */
+/**
+ * The size of the memory that holds one batch's people (bytes). It is several times what a thousand people usually
+ * need, and it is reused for later batches.
+ */
 const arenaSize = 3 * 1024 * 1024;
 /** The shortest time between two saves of an import's position (ms). */
 const saveEveryMs = 500;
@@ -24,26 +29,26 @@ interface Batch {
 }
 
 /**
- * Writes people to the catalog in batches, several at the same time. Waits if the catalog is slower than the reader.
+ * Writes people to the catalog in batches, several at the same time. If the catalog is slow, `take` waits.
  *
- * If an id occurs twice, the later person wins: it replaces the earlier one in the same batch, and two batches with a
- * common id are never written at the same time. A slow batch does not block other batches. (Elasticsearch sometimes
- * lets the thread of one write flush for all, which takes seconds.) The saved position is the end of the batches that
- * are written without a gap, in the order of the input.
+ * If an id occurs twice in the input, the later person wins. For this, two batches with a common id are never written
+ * at the same time. A slow batch does not block others: Elasticsearch sometimes needs seconds for one write.
+ *
+ * The saved position is the one up to which all people of the input are stored.
  */
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
-  /** Arenas that no batch uses. */
+  /** Free buffers, which the next batches can use. */
   readonly #arenas: Arena[] = [];
   #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
   /** The batches that are being written, by the position at their end. */
   readonly #inFlight = new Map<Reached, Batch>();
-  /** The end positions of all batches from the first unwritten one on, in the order of the input. */
+  /** The end positions of the first unwritten batch and all batches after it, in the order of the input. */
   readonly #ahead: Reached[] = [];
-  /** The first write that failed. */
+  /** The promise of the first write that failed. It rejects with the error. */
   #failed: Promise<void> | undefined;
   #savedAt = 0;
 
@@ -84,7 +89,10 @@ export class BatchWriter {
     this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
   }
 
-  /** Starts to write the current batch. First waits for a free write, and for batches that share an id with it. */
+  /**
+   * Starts to write the current batch. First waits while too many writes are running, or while a running write contains
+   * one of the same people.
+   */
   async #send(): Promise<void> {
     const people = this.#people;
     this.#people = new Map();
@@ -110,15 +118,15 @@ export class BatchWriter {
     this.#arenas.push(arena);
   }
 
-  /** Waits until any batch has ended. */
+  /** Waits until one of the running writes has ended. */
   async #settle(): Promise<void> {
     await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
     await this.#note();
   }
 
   /**
-   * Saves the position up to which all batches are written without a gap, but not more often than every `saveEveryMs`.
-   * After a failed write, waits for the other writes, saves the position, and throws the error.
+   * Saves the position up to which all people of the input are stored, at most once every `saveEveryMs`. If a write has
+   * failed, waits for the other writes, saves the position and throws the error.
    */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));

@@ -8,26 +8,26 @@ const lockKey = 7_203_466_151;
 /** The pause between two statements that keep the lock's transaction active (ms). */
 const heartbeatMs = 1_000;
 /**
- * The server's limit on idleness for the lock's transaction (ms). It is far longer than the heartbeat and than the
- * limit for requests, because a busy machine may stall for longer than requests may.
+ * How long the lock's transaction may be idle before Postgres ends it (ms). It is far longer than the pause between two
+ * statements, because a busy machine may stall.
  */
 const maxIdleMs = 600_000;
 /**
- * How long to wait for a lock that this process held before (ms): the server may not have noticed yet that the
- * connection is lost.
+ * How long to wait for the lock after its connection broke (ms). Postgres may need some time to notice the lost
+ * connection and release the lock.
  */
 const regainMs = 60_000;
 
 /**
- * Waits until this process holds the catalog's lock. Resolves at once while it does, waits while a lost lock is being
- * taken again, and rejects if that failed.
+ * Waits until this process holds the import lock. Resolves at once if it holds the lock. Waits while a lost lock is
+ * being taken again, and rejects if that fails.
  */
 export type StillHeld = () => Promise<void>;
 
 /**
- * Runs an import, removal or reindex under a lock: only one of them runs at a time, over all processes. The lock is
- * bound to its database connection, so it is released when the process is killed. If the connection breaks, the lock is
- * taken again on a new one and the work continues. So the work must call `stillHeld` before each write.
+ * Runs an import, removal or reindex under a lock, so that only one of them runs at a time in all processes. `work`
+ * must call `stillHeld` before each write. The lock belongs to a database connection, so Postgres releases it when the
+ * process dies. If only the connection breaks, the lock is taken again on a new one.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -52,12 +52,12 @@ class ImportLock {
     this.#db = db;
   }
 
-  /** Waits until this process holds the lock, see `StillHeld`. */
+  /** Waits until this process holds the import lock. Rejects if a lost lock could not be taken again. */
   held(): Promise<void> {
     return this.#held.promise;
   }
 
-  /** Ends `hold`, which releases the lock. */
+  /** Releases the import lock and ends `hold`. */
   release(): void {
     this.#released.abort();
   }
@@ -85,7 +85,7 @@ class ImportLock {
   }
 
   /**
-   * Takes the advisory lock. Waits for it only if it was held before.
+   * Takes the import lock in a transaction. Waits only if this process has held the lock before and lost it.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -109,7 +109,7 @@ class ImportLock {
     this.#held.reject(error);
   }
 
-  /** Marks the lock as not held. Callers of `held` wait from now on until the lock is taken again. */
+  /** Marks the import lock as not held. Callers of `held` then wait until the lock is taken again. */
   #await(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
@@ -117,8 +117,8 @@ class ImportLock {
   }
 
   /**
-   * Keeps the transaction active until the lock is released. If its connection breaks, `hold` may have begun a new
-   * transaction before this method notices; then this method must not change the lock's state.
+   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, a new
+   * transaction may begin before this method notices. Then this method leaves the state of the lock alone.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -130,7 +130,7 @@ class ImportLock {
     }
   }
 
-  /** Sleeps until the next heartbeat or the release. */
+  /** Sleeps until the next statement that keeps the transaction active is due, or until the lock is released. */
   #rest(): Promise<void> {
     return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
   }

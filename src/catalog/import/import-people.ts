@@ -19,13 +19,16 @@ export interface ImportRequest {
   /** The bytes of the file, already unpacked. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
-  /** An id of the unchanged input, to resume an interrupted import. Without it every import starts at the beginning. */
+  /**
+   * An id of the input, which changes when the input does. An interrupted import with the same id is resumed. Without
+   * an id, every import starts at the beginning.
+   */
   source?: string | undefined;
   /** Called for each bad line. Reading waits for the promise that it returns. */
   onBad: (line: number, fault: string) => unknown;
-  /** Called when more batches are confirmed. */
+  /** Called with the new progress each time the catalog has stored more people. */
   onProgress: (reached: ImportProgress) => void;
-  /** Receives a message for each repair of the catalog, and if an interrupted import cannot be resumed. */
+  /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
@@ -44,9 +47,8 @@ export interface ImportReport extends ImportProgress {
 }
 
 /**
- * Imports people into the catalog, with a bounded number in memory. People are written by id, so a repeated import
- * replaces them. The position of the last confirmed batch is saved, so an interrupted import resumes there if the
- * catalog still has the same incarnation.
+ * Imports people into the catalog. A person replaces an earlier one with the same id. The position in the input is
+ * saved regularly, so an interrupted import resumes there, unless the catalog was replaced meanwhile.
  * @throws DomainError `conflict` if another import, removal or reindex is running
  * @throws DomainError `unavailable` if the catalog is unavailable for too long or was replaced meanwhile
  * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
@@ -75,7 +77,9 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
     return { ...report(reached), people };
   });
 
-/** The position in the input up to which everything is written, and the counts of lines up to there. */
+/**
+ * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
+ */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /** Returns the saved state of an interrupted import of this source, or the state of a new import. */

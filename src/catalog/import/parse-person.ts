@@ -105,8 +105,8 @@ function instant(given: unknown): string | undefined {
 }
 
 /**
- * Returns whether a text is an instant in exactly the stored format. Most are, so a regular expression checks the days
- * that every month has (1 to 28); only the other days need a `Date`.
+ * Returns whether a text is a date and time in exactly the format that the catalog stores. Days 1 to 28 need only a
+ * regular expression, which is fast; the other days are checked with a `Date`.
  */
 function isCanonical(text: string): boolean {
   if (anyMonths.test(text)) return true;
@@ -118,8 +118,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the record's `_id`, else a UUID derived from `profnet_url`, else one derived from `work_email`. A repeated
- * import gets the same id and replaces the person.
+ * Returns the id of a person: the record's `_id`, or a UUID derived from `profnet_url`, or a UUID derived from
+ * `work_email`. So a repeated import gives the person the same id.
  */
 function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';

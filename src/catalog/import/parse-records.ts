@@ -9,7 +9,7 @@ import type { RawRecord } from './split-records.ts';
 /** The format of an imported file: one JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
 
-/** Parses the records of one file, in order from the first one. */
+/** Parses the records of one file. Pass the records in order, starting with the first one. */
 export interface RecordReader {
   /**
    * Parses a record.

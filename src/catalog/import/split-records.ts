@@ -17,8 +17,8 @@ export interface RawRecord {
 export const maxRecordBytes = 1024 * 1024;
 
 /**
- * Finds the end of the first record in the bytes. Returns the index of its line break, `'more'` if the record is
- * incomplete, or a fault if it is invalid.
+ * Finds the end of the first record in the bytes. Returns the index of the line break after it, `'more'` if the record
+ * continues after these bytes, or a fault if the record is invalid.
  * @param isLast whether the bytes are the last ones of the file
  */
 export type FindEnd = (bytes: Buffer, isLast: boolean) => number | 'more' | { fault: string };
@@ -83,7 +83,7 @@ class Splitter {
     return this.#rest.length > maxRecordBytes ? this.#refuse('is too long, or a quote is never closed') : 'more';
   }
 
-  /** Reports a fault and skips the first line. */
+  /** Returns a record with this fault, and skips the first line of the buffer. */
   #refuse(fault: string): RawRecord {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
@@ -98,7 +98,10 @@ class Splitter {
     return end < 0 ? 'more' : undefined;
   }
 
-  /** Consumes bytes and counts their lines. Returns them as a record, or undefined if they are skipped. */
+  /**
+   * Removes bytes from the buffer and counts their lines. Returns them as a record, or undefined if they belong to a
+   * line that is skipped.
+   */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);
     const line = this.#line;

@@ -14,8 +14,8 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /**
- * Opens the catalog in the service's own database, for up to a few hundred thousand people. Its results are always
- * current.
+ * Opens the prospect catalog in the service's own Postgres database. It suits up to a few hundred thousand people.
+ * Searches see every write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
@@ -66,7 +66,10 @@ const reads = (db: Database): CatalogReads => ({
 
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
-/** Returns the incarnation of the catalog: the number of the table's file. `truncate` gives the table a new file. */
+/**
+ * Returns the number of the table's file on disk. The number changes if the table is truncated, so an import can notice
+ * that earlier people are missing.
+ */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
   return String(file);
@@ -83,8 +86,8 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * Counts the matching prospects. A net-new count subtracts the unlocked ones: mostly these are few, so that is faster
- * than a look-up for each prospect.
+ * Counts the matching prospects. With `netNewFor`, counts all and subtracts those that this customer has unlocked.
+ * Usually these are few, so this is faster than one look-up for each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });

@@ -57,18 +57,18 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 }
 
 /**
- * Builds the condition that the customer has not unlocked `p`. `offset 0` keeps it a subquery, with one index look-up
- * for each prospect. Without it Postgres plans a join by the statistics of the last `analyze`: for a customer without
- * unlocks at that time, it would scan all later unlocks for each prospect.
+ * Builds the SQL condition that the customer has not unlocked prospect `p`. `offset 0` makes Postgres look up each
+ * prospect in the index of unlocks. Without it, old statistics can lead Postgres to scan all unlocks of the customer
+ * for each prospect.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
-/** The SQL of one sort key. */
+/** The SQL of one key of a sort order. */
 interface Printed {
   /** The expression to sort by. */
   column: Fragment;
-  /** Builds the SQL of a position's value, which is compared with `column`. */
+  /** Builds the SQL of a value that is compared with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -101,7 +101,7 @@ const types: Partial<Record<SortField, string>> = {
 /** The sort expression of each field that is not sorted by its own column. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
-/** Builds the `order by` list: the order's keys, then the id. */
+/** Builds the `order by` list of a search: the keys of the order, then the id. */
 export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   const keys = order.map((key) => {
     const { column, descending, nullable } = printKey(sql, key);
@@ -110,7 +110,7 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   return join(sql, [...keys, sql`p.id`], ',', '');
 }
 
-/** Builds the condition that `p` comes after a position in the order. */
+/** Builds the SQL condition that prospect `p` comes after a given position in the order. */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
@@ -121,14 +121,17 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
   return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
 }
 
-/** Builds the condition of `isAfter` as one row comparison. Possible if all keys ascend and none is nullable. */
+/**
+ * Builds the SQL condition that prospect `p` comes after a position, as one comparison of rows. This needs an order
+ * whose keys all ascend and are never null.
+ */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
   const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
   return sql`(${columns}) > (${bounds})`;
 }
 
-/** Builds the conditions that the first `before` keys equal the position's values. */
+/** Builds the SQL conditions that the first `before` sort keys of a prospect equal the given values. */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -136,7 +139,7 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/** Builds the condition that a key's value comes after a given value; nulls come last. */
+/** Builds the SQL condition that a prospect's sort key comes after a given value. Nulls come last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
@@ -144,8 +147,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 }
 
 /**
- * Builds a condition on the first key alone, so that an index scan can start at the position. Postgres does not derive
- * it from the `or` over all keys.
+ * Builds an SQL condition on the first sort key alone, so that an index scan can start at the given value. Postgres
+ * does not derive it from the `or` condition over all keys.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

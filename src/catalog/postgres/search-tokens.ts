@@ -3,8 +3,8 @@ import type { CatalogDocument } from '../document.ts';
 import { fieldCodes } from '../field-codes.ts';
 
 /**
- * Returns the search token for a folded value or one of its words. All tokens of a person are in one indexed column of
- * Postgres. A missing value has the same token as an empty one.
+ * Returns the search token of a folded text (lower case, without accents): the code of its field, a colon, and the
+ * text. Null gives the same token as an empty text.
  */
 export const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 

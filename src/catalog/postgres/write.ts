@@ -7,7 +7,7 @@ import { tokensOf } from './search-tokens.ts';
 
 const batchSize = 1_000;
 
-/** Encodes a person as the JSON of a row of `prospects`. */
+/** Encodes a person as the JSON of a row of the table `prospects`. */
 export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
 /** Writes people into `prospects`. Replaces people of the same id. */
@@ -81,7 +81,8 @@ export async function eraseDocuments(db: Database, ids: string[]): Promise<numbe
 }
 
 /**
- * Computes the folded columns of all people again, batch by batch, in order of id.
+ * Computes the folded columns (texts in lower case, without accents) of all people again. Works in batches, in order of
+ * id.
  * @param progress called and awaited after each batch; an error that it throws ends the work
  */
 export async function refoldDocuments(
@@ -110,8 +111,8 @@ export async function refoldDocuments(
 }
 
 /**
- * Counts all suggestions again. Writes them as a new generation of rows, then switches to it in one transaction.
- * Readers see either all old or all new suggestions.
+ * Counts anew how many people have each suggested value. Writes the counts as new rows, then switches to them in one
+ * transaction, so readers see either all old or all new counts.
  */
 export async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
@@ -129,8 +130,8 @@ export async function rebuildValues(db: Database): Promise<void> {
 }
 
 /**
- * Writes the suggestions for one field. Reads the spellings through a cursor and writes them on another connection, so
- * that only a batch is in memory.
+ * Writes the suggested values of one text field. Reads the spellings of the field through a cursor and writes on
+ * another connection, so only one batch is in memory.
  */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
@@ -151,7 +152,7 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
-/** Inserts suggestions. Skips existing rows, so it can be retried if the result of a commit is unknown. */
+/** Inserts suggested values. Skips rows that exist already, so a caller can retry it after a lost connection. */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
