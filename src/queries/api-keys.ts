@@ -6,7 +6,10 @@ import type { Scope } from '../schemas/scopes.ts';
 import type { RawToken, TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/** An API key's state, as the check of a request needs it. `refusal` is null when the key may be used now. */
+/**
+ * What the authentication of a request must know about an API key. `refusal` says why the key is rejected; it is null
+ * when the key may be used now.
+ */
 export interface KeyState {
   key_hash: TokenHash;
   id: string;
@@ -19,9 +22,9 @@ export interface KeyState {
 }
 
 /**
- * Returns the current states of the keys with these hashes, by the database clock. Callers batch their look-ups into
- * one call, which runs one statement. The statement looks up the customer by a subquery instead of a join: for an
- * unknown number of keys the planner would scan all customers, or would have to plan each request anew.
+ * Returns the current states of the API keys with these hashes, by the database clock. Callers collect their look-ups
+ * and make one call for all. The customer is read by a subquery, because for a join the planner might scan all
+ * customers.
  */
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
@@ -36,8 +39,8 @@ export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]
     where k.key_hash = any(${sql.array(hashes)})`;
 
 /**
- * Records that these keys were used, each at most once a minute. Skips rows that are locked: either another instance
- * records the same use, or the key is being changed and will be used again.
+ * Records that these API keys were used, each at most once a minute. Skips rows that another transaction has locked, so
+ * that requests never wait for this record.
  */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   await sql`
@@ -102,8 +105,8 @@ export async function createApiKey(
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
 
 /**
- * The state of a key that a rotation compares. The rotation succeeds only if the key still has this state, so that only
- * one of two concurrent rotations succeeds.
+ * The state of an API key before its rotation (the replacement of its secret). The rotation succeeds only if the key
+ * still has this state, so that only one of two concurrent rotations succeeds.
  */
 export interface KeyVersion {
   customer_id: string;
@@ -112,10 +115,7 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/**
- * Returns the current hash and status of these keys. Callers batch their look-ups into one call, which runs one
- * statement.
- */
+/** Returns the current hash and status of these API keys. Callers collect their look-ups and make one call for all. */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status
@@ -125,7 +125,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** The changes that a rotation makes besides the secret. An undefined field stays as it is. */
+/** The optional changes to an API key when its secret is replaced. An undefined field stays as it is. */
 export interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -133,7 +133,7 @@ export interface KeyChanges {
 }
 
 /**
- * Replaces a key's secret and restarts its lifetime, with the given or the previous duration.
+ * Replaces an API key's secret. The new secret is valid for the given duration, or else for as long as the old one was.
  * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer that of `before`
  */
 export async function rotateApiKey(

@@ -2,7 +2,10 @@ import type { Sql, Transaction } from '../database/db.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
-/** Records an audit event in the transaction of its effect, so that both commit together or not at all. */
+/**
+ * Records an audit event. Uses the transaction of the action that it describes, so that both commit together or not at
+ * all.
+ */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   await sql`
     insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
@@ -13,7 +16,7 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
 }
 
 /**
- * The customer id and user id that stand for the missing account when the email of a failed login belongs to no user.
+ * The ids recorded for a failed login when its email belongs to no user: they stand for the missing customer and user.
  */
 export const nobody = {
   customerId: '00000000-0000-0000-0000-000000000000',
@@ -27,9 +30,9 @@ export const nobody = {
 export const maxAddresses = 100;
 
 /**
- * Counts a failed login. Anybody can try to log in, so attempts do not get a row each: one row counts the attempts of
- * an account, day, reason and network address. There are at most `maxAddresses` such rows (a few more when attempts
- * race). The email is not stored, because people sometimes type their password there.
+ * Counts a failed login. One row counts the attempts of an account, day, reason and network address, so that attackers
+ * cannot fill the table. An account has about `maxAddresses` rows at most for a day and reason. The email is not
+ * stored, because people sometimes type their password there.
  */
 export async function recordFailedLogin(
   sql: Transaction,

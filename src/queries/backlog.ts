@@ -5,11 +5,11 @@ import type { JobStatus, JobType } from '../schemas/jobs.ts';
 export interface Backlog {
   /** Numbers of jobs that have not ended, by type and status, and the age of the oldest one in seconds. */
   jobs: { type: JobType; status: JobStatus; jobs: number; oldest_seconds: number }[];
-  /** Number of unlocks that are not indexed yet. */
+  /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
   unindexed: number;
 }
 
-/** Counts the waiting work. Each count reads a partial index that holds only the waiting rows. */
+/** Counts the waiting work of all customers: unfinished jobs, and unlocks that are not indexed yet. */
 export async function readBacklog(sql: Sql): Promise<Backlog> {
   const [jobs, [unlocks]] = await Promise.all([
     sql<Backlog['jobs']>`
@@ -29,7 +29,10 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/** Returns false if a job has waited for a minute and no worker process was seen for a minute. */
+/**
+ * Returns whether worker processes are running for the waiting jobs. Returns false only if a job has waited for a
+ * minute and no worker process was seen for a minute.
+ */
 export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select

@@ -1,8 +1,8 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
-/** The progress of an import. Everything before `position` is confirmed in the catalog. */
+/** The progress of an import of a file into the catalog. All records before `position` are confirmed in the catalog. */
 export interface ImportState {
-  /** Offset in the unpacked file, in bytes. */
+  /** Offset in the uncompressed file, in bytes. */
   position: number;
   /** The line number at `position`, from 1. */
   line: number;
@@ -13,8 +13,8 @@ export interface ImportState {
 }
 
 /**
- * Returns the interrupted import of this source into this incarnation of a catalog, or creates a new one. Deletes an
- * interrupted import of the source into another incarnation.
+ * Returns the interrupted import of this file into this version of the catalog's table or index (its incarnation), or
+ * creates a new import. Deletes an interrupted import of the file into another incarnation.
  * @returns the import's state; `dropped_at_line` is the line that the deleted import had reached, or null
  */
 export async function beginImport(
@@ -67,15 +67,17 @@ export async function dropStaleImports(sql: Sql | Transaction, path: string, sou
 
 /** The state of a catalog after its last import. */
 export interface CatalogState {
-  /** Incarnation of the table or index that imports write to; `''` when it was not saved. */
+  /**
+   * Id of the table or index that imports write to, which changes when it is created anew; `''` when it was not saved.
+   */
   incarnation: string;
-  /** Whether searches read this incarnation. */
+  /** Whether searches read the table or index with the id `incarnation`. */
   is_searched: boolean;
   /** Time at which the last import finished. */
   imported_at: string | null;
 }
 
-/** Name of a cluster's catalog that was imported before names were stored; see migration 0019. */
+/** Name stored for a search cluster's catalog that was imported before catalogs had names; see migration 0019. */
 const unnamed = '';
 
 /** Returns the saved state of a catalog; undefined if nothing was ever written to it. */
@@ -89,7 +91,7 @@ export async function findCatalogState(sql: Sql | Transaction, name: string): Pr
   return known;
 }
 
-/** Saves which incarnation of a catalog imports write to, and whether searches read it. */
+/** Saves which table or index of a catalog imports write to (its incarnation), and whether searches read it. */
 export async function saveIncarnation(
   sql: Sql | Transaction,
   name: string,
@@ -104,7 +106,7 @@ export async function saveIncarnation(
     on conflict (name) do update set incarnation = excluded.incarnation, is_searched = excluded.is_searched`;
 }
 
-/** Saves that an import into this incarnation of a catalog has finished now. */
+/** Saves that an import into this table or index of a catalog (its incarnation) has finished now. */
 export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)

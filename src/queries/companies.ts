@@ -94,8 +94,8 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Locks the company of a contact that is being written, so that nobody deletes or changes it meanwhile. A later change
- * then finds this contact and refreshes its list memberships.
+ * Locks the company of a contact that is being written, so that nobody deletes or changes the company until the
+ * transaction ends. A later change of the company then also updates the list memberships of this contact.
  * @param path JSON pointer of the company id, for the error
  * @returns the company's id
  * @throws not_found
@@ -119,8 +119,8 @@ export async function lockCompanyForContact(
 
 /**
  * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @returns true if contacts of the company must be settled later: the caller must then call `enqueueSettling` in the same
- *   transaction
+ * @returns true if list memberships of the company's contacts must be updated in the background: the caller must then
+ *   call `enqueueSettling` in the same transaction
  * @throws not_found, precondition_failed
  */
 export async function updateCompany(
@@ -160,9 +160,9 @@ export async function updateCompany(
 }
 
 /**
- * Deletes a company. Detaches its contacts and opportunities, which stay. Nobody can attach others meanwhile.
- * @returns true if contacts or opportunities must be settled later: the caller must then call `enqueueSettling` in the
- *   same transaction
+ * Deletes a company. Its contacts and opportunities stay, without a company.
+ * @returns true if they must be updated in the background: the caller must then call `enqueueSettling` in the same
+ *   transaction
  * @throws not_found, precondition_failed
  */
 export async function deleteCompany(
@@ -196,8 +196,8 @@ export async function deleteCompany(
 }
 
 /**
- * Locks a company until the transaction ends and returns its columns. The strength `update` also blocks new references
- * to the company.
+ * Locks a company until the transaction ends and returns its columns. The lock strength `update` also prevents that
+ * other transactions add contacts or opportunities to the company.
  * @throws not_found, precondition_failed
  */
 async function lockCompany(

@@ -17,7 +17,10 @@ import { detachOpportunities } from './opportunities.ts';
  * Rows are locked in this order: company, contacts by id, the row here, counters.
  */
 
-/** Number of contacts or opportunities above which a company is large. Settling that many takes about 30 ms. */
+/**
+ * Number of contacts or opportunities above which a company is large. Updating that many after a change of their
+ * company takes about 30 ms.
+ */
 const maxAtOnce = 500;
 
 /** The fields of a contact that change when its company is renamed, changes its industry, or is deleted. */
@@ -31,8 +34,9 @@ export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): F
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
 /**
- * SQL condition: the customer has no unfinished settlement, or with `deletions` none of a deleted company. The
- * condition uses no column of the outer query.
+ * SQL condition: no contacts of this customer wait for a background update after a change of their company
+ * (settlement). With `which = 'deletions'`, only deleted companies count. The condition uses no column of the outer
+ * query.
  */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
@@ -43,8 +47,8 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
   )`;
 
 /**
- * Returns whether a company has too many contacts or opportunities to be settled in the same transaction. The company
- * must be locked.
+ * Returns whether a company has too many contacts or opportunities to update them in the same transaction. Also returns
+ * true if a background update for the company is unfinished. The company must be locked.
  */
 export async function isLarge(sql: Transaction, customerId: string, companyId: string): Promise<boolean> {
   const hasMany = (table: 'contacts' | 'opportunities') => sql`
@@ -66,7 +70,7 @@ export async function isLarge(sql: Transaction, customerId: string, companyId: s
   return company!.is_large;
 }
 
-/** Returns whether the rules of any list of the customer use one of these fields. The list rules must be locked. */
+/** Returns whether any list of the customer has a rule that uses one of these fields. The list rules must be locked. */
 export async function affectsLists(
   sql: Transaction,
   customerId: string,
@@ -78,8 +82,9 @@ export async function affectsLists(
 }
 
 /**
- * Inserts a settlement for a company that was changed or marked as deleted in this transaction. The company must be
- * locked. The caller must enqueue a turn in the same transaction, see `enqueueSettling`.
+ * Inserts a settlement: a background update of all contacts of a company that was changed or marked as deleted in this
+ * transaction. The company must be locked. The caller must call `enqueueSettling` in the same transaction, so that a
+ * worker starts the update.
  */
 export async function beginSettling(
   sql: Transaction,
@@ -95,8 +100,8 @@ export async function beginSettling(
 }
 
 /**
- * The outcome of a batch. `more`: work may remain. `done`: no work is left. `busy`: other workers are processing all
- * remaining work.
+ * The outcome of one batch of the background update of contacts. `more`: work may remain. `done`: no work is left.
+ * `busy`: another worker is updating this customer's contacts.
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
@@ -107,8 +112,8 @@ interface Settlement {
 }
 
 /**
- * Settles the next contacts of the company whose settlement has waited longest, or ends that settlement. Idempotent;
- * any number of workers may call it at once.
+ * Updates the next contacts of a changed or deleted company in the background, or ends that update (settlement). Takes
+ * the customer's oldest settlement. Any number of workers may call it at once.
  * @param size maximum number of contacts, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {
@@ -137,8 +142,8 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
 }
 
 /**
- * Locks the next contacts of a settlement and returns their ids. The lock also waits for transactions that are writing
- * these contacts with the old company data.
+ * Locks the next contacts that must be updated after a change of their company, and returns their ids. First waits for
+ * transactions that are writing these contacts with the old company data.
  */
 async function lockNextContacts(
   sql: Transaction,
@@ -168,8 +173,8 @@ async function lockNextContacts(
 }
 
 /**
- * Detaches locked contacts from a company that is marked as deleted. Stores the values that reads already show: no
- * company, and an `updated_at` no earlier than the deletion.
+ * Removes the company from contacts whose company is marked as deleted. The contacts must be locked. Sets `updated_at`
+ * to the time of the deletion if it was earlier, because reads already show that time.
  */
 export async function detachContacts(
   sql: Transaction,
@@ -188,8 +193,8 @@ export async function detachContacts(
 }
 
 /**
- * Saves the progress of a settlement. Does nothing if the company changed again meanwhile: its settlement then has a
- * new version and starts over.
+ * Saves how far the background update of a company's contacts is (settlement). Does nothing if the company changed
+ * again meanwhile: the update then has a new version and starts again.
  */
 async function noteProgress(
   sql: Transaction,
@@ -206,8 +211,8 @@ async function noteProgress(
 }
 
 /**
- * Deletes a finished settlement, so that reads use the stored memberships again. Keeps it if the company has changed
- * once more. Also deletes the row of a deleted company.
+ * Deletes the row of a finished background update of contacts (settlement), unless their company has changed again.
+ * Reads then use the stored list memberships. Also deletes the company if it is marked as deleted.
  */
 async function endSettlement(sql: Transaction, customerId: string, settlement: Settlement): Promise<void> {
   const { company_id, version, is_deletion } = settlement;
@@ -224,8 +229,9 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Returns the ids of customers with unfinished settlements, in order.
- * @param after last customer id of the previous batch
+ * Returns the ids of customers whose contacts wait for a background update after a change of their company, ordered by
+ * id.
+ * @param after last customer id of the previous page
  */
 export async function findSettlingCustomers(
   sql: Sql | Transaction,

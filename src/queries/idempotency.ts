@@ -37,7 +37,7 @@ export async function findIdempotencyRecord(
   return record;
 }
 
-/** Stores the response for a locked Idempotency-Key. Overwrites an expired record. */
+/** Stores the response to the request with this Idempotency-Key, which must be locked. Overwrites an expired record. */
 export async function storeAnswer(
   sql: Transaction,
   customerId: string,

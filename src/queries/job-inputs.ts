@@ -25,9 +25,8 @@ export async function insertInputs(
 }
 
 /**
- * SQL condition: the input `i` has no result yet. Written as a scalar subquery, because `not exists` becomes a join:
- * without statistics about the job, the planner would read all its results again for each input. The subquery costs one
- * primary key look-up per input.
+ * SQL condition: the input `i` has no result yet. A scalar subquery costs one primary key look-up per input. With `not
+ * exists` the planner could read all results of the job again for each input.
  */
 const isOpen = (sql: Sql | Transaction) => sql`
   (
@@ -113,7 +112,10 @@ export async function findFirstOpenInput(
   return first?.position;
 }
 
-/** Returns those positions of a job that have a result. While the job is locked, nobody can add another result. */
+/**
+ * Returns which of these positions of a job already have a result. While the job is locked, nobody can add another
+ * result.
+ */
 export async function findSettledPositions(
   sql: Sql | Transaction,
   customerId: string,

@@ -7,7 +7,10 @@ export interface LeasedJob extends JobRow {
   lease: string;
 }
 
-/** A kind of turns. A turn is one worker's go at one customer's jobs; a message in the queue starts it. */
+/**
+ * A queue and the job types that its turns process. A turn is a short period in which one worker works on one
+ * customer's jobs; a message in the queue starts it.
+ */
 export interface TurnKind {
   /** Name of the queue. */
   queue: string;
@@ -15,17 +18,16 @@ export interface TurnKind {
 }
 
 /**
- * Blocks the customer's turns from looking for jobs until this transaction commits the new job. Without the block a job
- * could be lost: its transaction finds a message in the queue and sends none, but the turn of that message looks for
- * jobs before the commit.
+ * Lets workers that look for this customer's jobs wait until this transaction commits its new job. Otherwise a worker
+ * could take the customer's queue message, find no job yet, and the new job would wait without a message.
  */
 export async function blockTurns(sql: Transaction, customerId: string, { queue }: TurnKind): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
 /**
- * Waits for all transactions that called `blockTurns` for this customer and queue to end. The next statement of this
- * transaction sees their jobs.
+ * Waits until all transactions that are starting a job of this customer in this queue have ended. The next statement of
+ * this transaction sees their jobs.
  */
 export async function waitForJobStarts(sql: Transaction, customerId: string, { queue }: TurnKind): Promise<void> {
   await sql`select pg_advisory_xact_lock(${turnsLock(sql, customerId, queue)})`;
@@ -35,8 +37,8 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
   sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
 
 /**
- * Leases one waiting job of the customer: the job of these types whose last turn was longest ago. Jobs of a suspended
- * customer wait until the customer is resumed.
+ * Gives one waiting job of the customer to this worker for a limited time (a lease). Chooses the job that no worker has
+ * processed for the longest time. Jobs of a suspended customer wait until the customer is resumed.
  * @returns the job, or undefined if no job waits
  */
 export async function leaseJob(sql: Transaction, customerId: string, turns: TurnKind): Promise<LeasedJob | undefined> {
@@ -66,8 +68,8 @@ export async function leaseJob(sql: Transaction, customerId: string, turns: Turn
 }
 
 /**
- * Renews a lease. It never shortens the lease: while this statement waits for the row, another transaction of the
- * worker may have renewed the lease.
+ * Extends a worker's time-limited claim on a job (its lease). Never shortens the lease, because another transaction of
+ * the worker may have renewed it meanwhile.
  * @returns false when the lease is lost: another worker has the job, or the job has ended
  */
 export async function renewLease(sql: Sql | Transaction, customerId: string, job: LeasedJob): Promise<boolean> {
@@ -103,9 +105,9 @@ export async function releaseLease(sql: Transaction, customerId: string, job: Le
 }
 
 /**
- * Backs off after an error: replaces the lease by one that no worker has, so that the job waits before it is tried
- * again. Does nothing if the lease is lost.
- * @param seconds time until the job can be leased again
+ * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its lease on the
+ * job.
+ * @param seconds time until a worker can lease the job again
  * @param failed whether the error counts in the job's `failures`
  */
 export async function backOff(
@@ -125,17 +127,17 @@ export async function backOff(
       and lease = ${job.lease}`;
 }
 
-/** The earliest time at which a customer's next turn can find a job. */
+/** The earliest time at which a worker can find a job of a customer to process. */
 export interface NextTurn {
-  /** Seconds from now, rounded up; 0 when a job waits now. */
+  /** Seconds from now until a job can be processed, rounded up; 0 when a job waits now. */
   seconds: number;
-  /** Unix time in seconds, rounded up. */
+  /** Time at which a job can be processed: Unix time in seconds, rounded up. */
   at: number;
 }
 
 /**
- * Returns when the customer's next turn can find a job of these types: now, or when the first lease expires. Returns
- * undefined when all jobs have ended, or the customer is suspended.
+ * Returns when a worker can next find a job of these types of this customer: now, or when the first lease (a worker's
+ * time-limited claim on a job) expires. Returns undefined when all jobs have ended, or the customer is suspended.
  */
 export async function findNextTurn(
   sql: Transaction,
@@ -169,8 +171,8 @@ export async function areOthersWaiting(sql: Transaction, customerId: string, tur
 }
 
 /**
- * Returns the ids of customers that have a waiting job of these types, ordered by id, over all customers.
- * @param after last id of the page before
+ * Returns the ids of all customers that have a waiting job of these types, ordered by id, page by page.
+ * @param after last id of the previous page
  */
 export async function findWaitingCustomers(
   sql: Sql | Transaction,

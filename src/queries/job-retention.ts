@@ -4,9 +4,8 @@ import type { Transaction } from '../database/db.ts';
 const retention = '30 days';
 
 /**
- * Returns whether the inputs and results of an ended job are still complete. Once their removal starts, an item whose
- * result is removed would look unprocessed. The job must be locked, so that the answer holds until the transaction
- * ends.
+ * Returns whether the inputs and results of an ended job are still complete, because their removal has not started. The
+ * job must be locked, so that the removal cannot start before the transaction ends.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`

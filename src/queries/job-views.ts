@@ -93,7 +93,7 @@ export async function listItems(
 }
 
 /**
- * Locks a job until the transaction ends, and returns its status. A worker cannot settle results of the job until then.
+ * Locks a job until the transaction ends, and returns its status. Until then, no worker can save results of the job.
  * @throws not_found when the customer has no such job of a visible type
  */
 export async function lockJob(

@@ -24,15 +24,15 @@ export interface JobRow {
   reserved: number;
   charged: number;
   /**
-   * The position where the job continues, as saved with the last results; null at the start. For a job with inputs it
-   * is `{position}`: every input up to `position` has its result, and later inputs may have one.
+   * The position where the job continues, as saved with the last results; null at the start. For a job with inputs the
+   * value is `{position}`: every input up to `position` has its result, and later inputs may have one.
    */
   progress: unknown;
   /** Number of unexpected errors in a row. */
   failures: number;
 }
 
-/** Duration of a lease in seconds, unless it is renewed. */
+/** Duration in seconds of a lease (a worker's time-limited claim on a job), unless the worker renews it. */
 export const leaseSeconds = 15;
 
 /** The columns of `JobRow` in SQL; the table `jobs` must have the alias `j`. */
@@ -51,7 +51,10 @@ export interface NewJob {
   reserved: number;
 }
 
-/** Inserts a job. The caller adds its inputs, its reservation and its turn in the same transaction. */
+/**
+ * Inserts a job. In the same transaction, the caller must add the job's inputs, reserve its credits, and enqueue a
+ * message so that a worker starts it.
+ */
 export async function insertJob(
   sql: Transaction,
   customerId: string,
@@ -102,10 +105,10 @@ export interface NewResult {
 }
 
 /**
- * Saves results of a locked job, each position once, and updates the job's counts. Also resets the count of failures
- * and renews the lease.
+ * Saves results of a locked job and updates the job's counts. Ignores a position that already has a result. Also resets
+ * the count of failures and extends the worker's lease on the job.
  * @param progress the position where the job continues; unchanged if left out
- * @returns the updated job; `charge` is the credits to charge for the rows that are new
+ * @returns the updated job; `charge` is the credits to charge for the newly saved results
  */
 export async function saveResults(
   sql: Transaction,
@@ -156,7 +159,7 @@ export interface Ending {
 }
 
 /**
- * Sets the final status of a job that has not ended. No other statement ends a job.
+ * Sets the final status of a job, if it has not ended yet.
  * @returns the pool and the credits to release; undefined when the job had already ended
  */
 export async function closeJob(
