@@ -39,8 +39,8 @@ export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]
     where k.key_hash = any(${sql.array(hashes)})`;
 
 /**
- * Records that these API keys were used, each at most once a minute. Skips rows that another transaction has locked, so
- * that requests never wait for this record.
+ * Records that these API keys were used, each at most once a minute. Skips a row that is locked: another instance is
+ * recording the same use, or the key is being changed.
  */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   await sql`

@@ -219,7 +219,7 @@ async function lockCompany(
   return columns;
 }
 
-/** Returns the columns in the form that the driver writes, with the folded form of every text. */
+/** Returns the columns as the driver writes them, and for every text its folded form (lower case, without accents). */
 const encoded = (sql: Transaction, columns: CompanyColumns) => ({
   ...columns,
   custom_fields: sql.json(columns.custom_fields),

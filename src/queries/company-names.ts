@@ -9,9 +9,9 @@ import type { CountChanges } from './counters.ts';
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 
 /**
- * Returns the id of the customer's oldest company with the same folded name, or creates the company. `industry` is used
- * only for a new company. Two concurrent callers create one company: the second waits for a lock on the name.
- * @returns the company's id; the company is locked as by `lockCompanyForContact`
+ * Returns the id of the customer's oldest company with this name, ignoring case and accents, or creates the company.
+ * `industry` is used only for a new company. A lock on the name prevents that two concurrent callers both create it.
+ * @returns the company's id; the company stays locked until the transaction ends, so that nobody changes or deletes it
  */
 export async function findOrCreateCompany(
   sql: Transaction,
@@ -24,10 +24,10 @@ export async function findOrCreateCompany(
 }
 
 /**
- * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Of several
- * given companies with the same folded name, the first is used. Cannot deadlock: name locks are taken in one order, and
- * a caller that holds one never waits for a company that another caller has found.
- * @returns company ids by folded name
+ * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Of given
+ * companies whose names differ only in case or accents, the first is used. Locks the names in one order, so that
+ * concurrent callers cannot deadlock.
+ * @returns company ids by folded name (lower case, without accents)
  */
 export async function findOrCreateCompanies(
   sql: Transaction,

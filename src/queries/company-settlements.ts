@@ -113,7 +113,7 @@ interface Settlement {
 
 /**
  * Updates the next contacts of a changed or deleted company in the background, or ends that update (settlement). Takes
- * the customer's oldest settlement. Any number of workers may call it at once.
+ * the customer's oldest settlement. Idempotent; any number of workers may call it at once.
  * @param size maximum number of contacts, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {

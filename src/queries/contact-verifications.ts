@@ -44,7 +44,10 @@ export async function saveVerifications(
   await refreshMembers(sql, customerId, rules, ids, new CountChanges());
 }
 
-/** Locks contacts and returns their work emails. Locks by id, in the same order as all writers. */
+/**
+ * Locks contacts and returns their work emails. Locks them in the order of their ids, as all writers do, to avoid
+ * deadlocks.
+ */
 const lockAddresses = (
   sql: Transaction,
   customerId: string,

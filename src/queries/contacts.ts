@@ -144,7 +144,9 @@ export async function createContact(sql: Transaction, customerId: string, body: 
   return contact.id;
 }
 
-/** Inserts a contact. Returns the values that list rules use; only the id if the customer has no rules. */
+/**
+ * Inserts a contact. Returns its id and the values that list rules use; only the id if the customer has no list rules.
+ */
 async function insertContact(
   sql: Transaction,
   customerId: string,
@@ -159,8 +161,8 @@ async function insertContact(
 }
 
 /**
- * Updates the fields of a contact that `patch` contains. Locks the company first and then the contact, in the same
- * order as the deletion of a company. The lock on the contact means that no concurrent update is lost.
+ * Updates the fields of a contact that `patch` contains. Locks the company before the contact, as the deletion of a
+ * company does, to avoid deadlocks. The lock on the contact prevents that a concurrent update is lost.
  * @throws not_found, precondition_failed
  */
 export async function updateContact(
@@ -188,8 +190,8 @@ export async function updateContact(
 }
 
 /**
- * Updates the row of a locked contact. Returns the values that list rules use; only the id if the customer has no
- * rules.
+ * Updates the row of a locked contact. Returns its id and the values that list rules use; only the id if the customer
+ * has no list rules.
  */
 async function updateContactRow(
   sql: Transaction,
@@ -227,7 +229,7 @@ export async function deleteContact(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a contact until the transaction ends and returns its columns. Nobody can add the contact to a list meanwhile.
+ * Locks a contact until the transaction ends and returns its columns. Until then, nobody can add the contact to a list.
  * @throws not_found, precondition_failed
  */
 async function lockContact(
@@ -248,8 +250,8 @@ async function lockContact(
 }
 
 /**
- * Returns the company id for a contact's `company` field; null means no company. Finds or creates a company given by
- * name. The company stays locked until the transaction ends.
+ * Returns the company id for the `company` field of a contact; null means no company. Finds a company given by name, or
+ * creates it. The company stays locked until the transaction ends.
  */
 async function resolveCompany(
   sql: Transaction,
@@ -262,7 +264,7 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/** Returns the columns in the form that the driver writes, with the folded form of every text. */
+/** Returns the columns as the driver writes them, and for every text its folded form (lower case, without accents). */
 const encoded = (sql: Transaction, columns: ContactColumns) => ({
   ...columns,
   phone_numbers: sql.json(columns.phone_numbers),

@@ -1,13 +1,12 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import type { FragmentMaker } from '../filters/sql.ts';
 
-/** The name of a counter: all contacts, all companies, or the members of the list with this id. */
+/** The name of a counter: `contacts`, `companies`, or the id of the list whose members it counts. */
 export type Counted = 'contacts' | 'companies' | (string & {});
 
 /**
- * The changes that a transaction makes to exact counts. They are collected during the transaction and written by its
- * last statement. So the counter rows, which every writer of the customer updates, are locked only briefly and always
- * in the same order.
+ * Collects the changes that a transaction makes to exact counts. Its last statement writes them. So the counter rows,
+ * which every writer of the customer updates, are locked only briefly and always in the same order.
  */
 export class CountChanges {
   readonly #changes = new Map<Counted, number>();
@@ -25,14 +24,14 @@ export class CountChanges {
 }
 
 /**
- * Number of rows per counter. Backends whose process ids differ modulo this number update different rows, so they do
- * not wait for each other.
+ * Number of rows that store one counter; its value is their sum. Database connections update different rows, if
+ * possible, so that they do not wait for each other.
  */
 const shards = 32;
 
 /**
- * Returns the SQL statement that adds changes to counters. Every transaction locks counter rows in the order of their
- * names. (Lists come before totals: ids of version 7 start with a digit.)
+ * Returns the SQL statement that adds changes to counters. Locks counter rows in the order of their names, so that
+ * concurrent transactions cannot deadlock.
  * @param rows SQL query that selects `counted` and `change`; `$1` is the customer
  */
 export const writeCounts = (rows: string): string => `
@@ -48,7 +47,7 @@ export const writeCounts = (rows: string): string => `
 const given = writeCounts('select * from unnest($2::text[], $3::integer[]) as given (counted, change)');
 
 /**
- * Writes the collected changes of counts, if there are any. Must be the last statement of its transaction before
+ * Writes a transaction's collected changes to the counters, if there are any. Must be its last statement before
  * `commit`.
  */
 export async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {

@@ -29,10 +29,10 @@ async function load(): Promise<CountryCodes> {
   return (name) => only(codes.get(keyOf(name)));
 }
 
-/** Returns the look-up key of a name: without case, accents and punctuation. */
+/** Returns the key under which a country name is looked up: the name without case, accents and punctuation. */
 const keyOf = (name: string): string => words(name).join(' ');
 
-/** Returns the code if there is exactly one, else `""`. Nine names, such as Congo, belong to two countries. */
+/** Returns the country code if there is exactly one, else `""`. Nine names, such as Congo, belong to two countries. */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats['country']!(code) ? code : '';

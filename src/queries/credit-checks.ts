@@ -8,7 +8,7 @@ export interface CreditFault {
   fault: string;
 }
 
-/** Returns the next customer ids after `after`, in order. */
+/** Returns up to `limit` customer ids that are greater than `after`, in ascending order. */
 export async function listCustomersAfter(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id
@@ -20,9 +20,9 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 }
 
 /**
- * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant. It
- * checks four things: the numbers and balances of entries follow one another without a gap, each balance equals the sum
- * of its entries, each job's numbers equal those of its entries and results, and an ended job has nothing reserved.
+ * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant.
+ * Checks that the ledger entries have no gaps, that each balance equals the sum of its entries, that each job's numbers
+ * equal those of its entries and results, and that an ended job has nothing reserved.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

@@ -73,7 +73,7 @@ export const grantCredits = (
 ): Promise<void> => requireMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
 
 /**
- * Corrects a balance, up or down.
+ * Corrects a customer's credit balance, up or down.
  * @throws InsufficientCredits when the correction takes more credits than are available
  */
 export async function adjustCredits(
@@ -92,7 +92,7 @@ export async function adjustCredits(
 
 interface Move extends Amount {
   kind: EntryKind;
-  /** Change of the available and of the reserved credits. */
+  /** Change of the available credits; the next field is the change of the reserved credits. */
   available: number;
   reserved: number;
   jobId?: string;
@@ -106,8 +106,8 @@ async function requireMove(sql: Transaction, customerId: string, given: Move): P
 }
 
 /**
- * Changes a balance and inserts the ledger entry, in one statement. The entry takes its values from the updated row,
- * which stays locked until the transaction ends.
+ * Changes a credit balance and inserts the ledger entry, in one statement. The balance stays locked until the
+ * transaction ends.
  * @returns false when fewer credits are available than needed; nothing is written then
  */
 async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {

@@ -19,12 +19,9 @@ interface Slot {
 }
 
 /**
- * Creates contacts from a customer's prospects, with their companies, memberships and counts. If a contact came from
- * the same prospect, or has the same work email (the oldest one), updates it instead of creating another. Prospects of
- * one batch that share an email share a contact. Runs the same few statements for any number of prospects.
- *
- * Batches of one customer run one after another, so that two batches never create the same contact. Locks are taken in
- * the order that all writers use: rules, companies, contacts by id, counters.
+ * Creates contacts from a customer's prospects, with their companies, list memberships and counts. Updates a contact
+ * instead if it came from the same prospect or has the same work email. Prospects that share an email share a contact.
+ * Batches of one customer run one after another, so that two batches never create the same contact.
  * @returns contact ids by prospect id
  */
 export async function syncProspects(
@@ -46,7 +43,9 @@ export async function syncProspects(
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
 }
 
-/** Maps each prospect of a batch to its contact, among stored contacts and those of earlier prospects in the batch. */
+/**
+ * Finds the contact for each prospect of a batch: a stored contact, or a contact of an earlier prospect in the batch.
+ */
 class Batch {
   readonly #byProspect = new Map<string, Slot>();
   readonly #byEmail = new Map<string, Slot>();
@@ -75,15 +74,15 @@ class Batch {
 /** A contact that may match a prospect of the batch, as read before it was locked. */
 interface Found {
   id: string;
-  /** The prospect id or the email that the contact was found by; the other one is null. */
+  /** The prospect id by which the contact was found; null if it was found by `email`. */
   prospect_id: string | null;
   email: string | null;
   has_company: boolean;
 }
 
 /**
- * Finds the stored contacts that match the given ones by prospect id or work email. The query is sent together with the
- * lock that serialises batches, so it sees the writes of the previous batch.
+ * Finds the stored contacts that have the prospect id or the work email of a given contact. First waits for the
+ * customer's previous batch to commit, so that its contacts are found.
  */
 async function findContacts(sql: Transaction, customerId: string, given: SyncedContact[]): Promise<Found[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
@@ -168,7 +167,7 @@ const columns = Object.keys(syncedColumns).join(', ');
 const typed = Object.entries({ ...syncedColumns, folded: 'jsonb' }).map(([column, type]) => `${column} ${type}`);
 const updates = Object.keys(syncedColumns).map((column) => `${column} = given.${column}`);
 
-/** Updates the stored contacts and inserts the new ones, which get their ids. */
+/** Updates the contacts that exist already, and inserts the new contacts and sets their ids. */
 async function write(
   sql: Transaction,
   customerId: string,

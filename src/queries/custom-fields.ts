@@ -4,7 +4,7 @@ import { customFieldsLimits } from '../schemas/wire.ts';
 type CustomFields = Record<string, string | number | boolean>;
 
 /**
- * Merges a patch into custom fields, key by key. A null removes the key.
+ * Merges a patch into the custom fields of a record, key by key. A null removes the key.
  * @throws validation_failed when the result exceeds the limits of custom fields
  */
 export function mergeCustomFields(

@@ -107,7 +107,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns true if there is a customer other than that of the user with this e-mail address. */
+/** Returns whether a customer exists to which the user with this email address does not belong. */
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

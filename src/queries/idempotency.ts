@@ -12,8 +12,8 @@ export interface IdempotencyRecord extends StoredAnswer {
 }
 
 /**
- * Locks an Idempotency-Key until the transaction ends, across all processes. If a process dies, its connection ends and
- * the lock is released.
+ * Locks an Idempotency-Key until the transaction ends, so that no other process handles a request with this key. If a
+ * process dies, its lock is released.
  * @returns false if another request holds the lock
  */
 export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
@@ -68,7 +68,7 @@ export async function removeExpiredRecords(sql: Transaction): Promise<number> {
 }
 
 /**
- * Deletes those of a customer's given records that are still expired. Skips records that another transaction has
+ * Deletes those of the given idempotency records that are still expired. Skips records that another transaction has
  * locked.
  */
 const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
