@@ -29,6 +29,7 @@ export async function syncProspects(
   customerId: string,
   prospects: readonly Prospect[],
 ): Promise<Map<string, string>> {
+  // Locks are taken in the order that all writers use: rules, companies, contacts by id, counters.
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
