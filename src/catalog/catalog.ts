@@ -59,8 +59,8 @@ export interface CatalogReads {
   /** Returns the prospects with these ids, in no particular order. Unknown ids are skipped. */
   find(ids: string[]): Promise<Prospect[]>;
   /**
-   * Returns at most ten values of one text field, or of all text fields, the most frequent first. A value matches if,
-   * for each word of the search text, it has a word that begins with it.
+   * Returns at most ten values of one text field, or of all text fields, the most frequent first. A value matches if
+   * each word of the search text is the beginning of one of the value's words.
    */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }

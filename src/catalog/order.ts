@@ -55,7 +55,7 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
 /** Returns whether a sort field can be null. Only the postal code can. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** Returns the columns of an order. They are used to check the values of a cursor that a client sends. */
+/** Returns the columns of a sort order. They are used to check the values of a cursor that a client sends. */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],

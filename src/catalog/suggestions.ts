@@ -21,8 +21,8 @@ export interface SuggestedValue extends Spelling {
 }
 
 /**
- * Splits a search text into folded words (lower case, without accents). A suggested value matches if, for each of them,
- * it has a word that begins with it. Returns an empty array for an empty text, which matches every value. Returns
+ * Splits a search text into folded words (lower case, without accents). A suggested value matches if each
+ * of them is the beginning of one of the value's words. Returns an empty array for an empty text, which matches every value. Returns
  * undefined for a text without words (`"'*"`), which matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {

@@ -26,12 +26,12 @@ export interface Demo {
   /** True if `loadDemo` created the customer. False if the customer already existed; its data is kept then. */
   created: boolean;
   email: string;
-  /** Null if nothing was changed: a stored secret cannot be read back. */
+  /** The new password of the demo login. Null if `loadDemo` changed nothing: a stored password cannot be read back. */
   password: string | null;
   key: string | null;
   /**
-   * Number of people in the prospect catalog. Null if the catalog is unavailable (the next call fills it then), or if
-   * nothing was changed.
+   * Number of people in the prospect catalog. Null if the catalog is unavailable (the next call of `loadDemo` fills
+   * it then), or if this call changed nothing.
    */
   prospects: number | null;
 }
@@ -50,7 +50,10 @@ interface Services {
   config: Config;
 }
 
-/** Thrown if the database holds another customer. The demo would add invented people for whom that customer could pay. */
+/**
+ * Thrown if the database holds a customer other than the demo customer. The demo would add invented people to the prospect
+ * catalog, and that customer could pay credits for them.
+ */
 export class OtherCustomerError extends Error {
   constructor() {
     super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');

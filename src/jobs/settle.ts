@@ -17,7 +17,7 @@ export interface Delivery {
   isLast: boolean;
 }
 
-/** A job after finished work of it was stored in the database. */
+/** The state of a job after a part of its work was stored in the database. */
 export interface Settled extends JobRow {
   /** Whether the job is COMPLETED. */
   isCompleted: boolean;

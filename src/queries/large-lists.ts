@@ -130,7 +130,7 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
   limit ${maxAtOnce / partSize}`;
 
 /**
- * Writes the contacts of some parts (rows of `copied_members`) as members of the copied list, updates the list's count,
+ * Writes copied contacts, which wait in rows of `copied_members` (parts), as members of the new list, updates the list's count,
  * and deletes the parts.
  * @param locked ids of the parts' contacts that still exist; the caller has locked these contacts
  */

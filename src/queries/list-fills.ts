@@ -27,7 +27,7 @@ const batchSize = 2_000;
 /**
  * Makes the new rules of a list effective. The caller has locked the rules. If the customer has few contacts, it writes
  * the members at once. Otherwise it marks the list: until workers have filled it, reads evaluate the rules.
- * @returns the fill to enqueue in the same transaction, or undefined if the members are written
+ * @returns the background work to enqueue in the same transaction, or undefined if the members are already written
  */
 export async function beginFill(
   sql: Transaction,

@@ -139,7 +139,7 @@ async function compileAll(sql: Transaction, customerId: string, version: string)
  */
 const bytesAtOnce = 64 * 1024;
 
-/** Reads and compiles the lists with rules, ordered by id. */
+/** Reads the customer's lists that have rules, in batches ordered by id, and compiles their rules. */
 async function* readLists(sql: Transaction, customerId: string): AsyncGenerator<(RuleList & { size: number })[]> {
   for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
     const rows = await sql<{ id: string; rules: Rule[] }[]>`

@@ -215,7 +215,7 @@ async function lockList(
 
 /**
  * Deletes a list and its memberships. A worker removes the members of a large list.
- * @returns the fill to enqueue in the same transaction, if any
+ * @returns the background work (removal of the members) to enqueue in the same transaction, if any
  * @throws not_found, precondition_failed
  */
 export async function deleteList(

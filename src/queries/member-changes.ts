@@ -13,7 +13,8 @@ class Pairs {
 }
 
 /**
- * Number of changes after which they are written. Few, so that neither the process nor the server is blocked for long.
+ * Number of collected membership changes after which they are written to the database. Small, so that neither this process
+ * nor the database is blocked for long.
  */
 const changesAtOnce = 5_000;
 /** Longest time (ms) without a statement. Much shorter than the server's timeout for idle transactions. */

@@ -6,7 +6,7 @@ import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { maxFoldedLength } from '../document.ts';
 
-/** The fields of an imported record, unchecked, by the field names of a prospect. */
+/** The fields of an imported record before any check. The keys are the field names of a prospect. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
 
 /** Error for an invalid imported record. Its message says what is wrong. */
