@@ -30,7 +30,7 @@ function knownCause(error: unknown): string | undefined {
 
 function meaningOf(error: NodeJS.ErrnoException): string | undefined {
   const code = error.code ?? '';
-  if (error.syscall === 'listen') return listening[code];
+  if (error.syscall === 'listen') return listening[code]?.(error);
   // The server rejected a setting of the connection: the role sales_data_api, which migrations create, is missing.
   if (code === '22023' && error.message.includes('sales_data_api')) return notMigrated;
   const file = files[code];
@@ -40,11 +40,13 @@ function meaningOf(error: NodeJS.ErrnoException): string | undefined {
 const notMigrated = 'The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.';
 
 /** Messages for a server that cannot listen on its port, by the operating system's error code. */
-const listening: Record<string, string> = {
-  EADDRINUSE: 'Another program already listens on HOST and PORT. Stop it, or set another PORT.',
-  EACCES: 'This user may not listen on PORT. Set a PORT of 1024 or more.',
-  EADDRNOTAVAIL: 'HOST is not an address of this machine. Set HOST to 127.0.0.1, or to 0.0.0.0 for all addresses.',
-  ENOTFOUND: 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
+const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number }) => string> = {
+  EADDRINUSE: ({ port }) =>
+    `Another program already listens on HOST and PORT or METRICS_PORT (port ${port}). Stop it, or set another port.`,
+  EACCES: ({ port }) => `This user may not listen on port ${port}. Set PORT and METRICS_PORT to 1024 or more.`,
+  EADDRNOTAVAIL: () =>
+    'HOST is not an address of this machine. Set HOST to 127.0.0.1, or to 0.0.0.0 for all addresses.',
+  ENOTFOUND: () => 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
 };
 
 /** Messages for a file that cannot be read or written, by the operating system's error code. */

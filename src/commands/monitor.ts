@@ -1,13 +1,16 @@
-import type { FastifyInstance } from 'fastify';
 import { buildMonitor } from '../app.ts';
 import type { OpenServices } from './database.ts';
+import type { Shutdown } from './shutdown.ts';
 
-/** Serves health and metrics of this process on `METRICS_PORT`. Returns undefined if that variable is not set. */
-export async function listenMonitor(
-  services: OpenServices,
-): Promise<{ app: FastifyInstance; url: string } | undefined> {
+/**
+ * Serves health and metrics of this process on `METRICS_PORT` until `shutdown` runs. Returns their URL, or null if that
+ * variable is not set.
+ */
+export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
   const { HOST, METRICS_PORT } = services.config;
-  if (METRICS_PORT === undefined) return undefined;
+  if (METRICS_PORT === undefined) return null;
   const app = buildMonitor(services);
-  return { app, url: await app.listen({ host: HOST, port: METRICS_PORT }) };
+  // Added before it listens: an app that could not listen has connections too, and they would keep the process alive.
+  shutdown.add(() => app.close());
+  return app.listen({ host: HOST, port: METRICS_PORT });
 }

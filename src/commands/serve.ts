@@ -1,15 +1,14 @@
-import closeWithGrace from 'close-with-grace';
 import type { Command } from 'commander';
-import type { FastifyInstance } from 'fastify';
 import { buildApp } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
-import { startWorkers, type Workers } from '../jobs/workers.ts';
+import { startWorkers } from '../jobs/workers.ts';
 import { commandAction } from './command.ts';
-import { openServices, requireSchema, type OpenServices } from './database.ts';
+import { openServices, requireSchema } from './database.ts';
 import { describeDemo } from './demo.ts';
 import { listenMonitor } from './monitor.ts';
+import { Shutdown } from './shutdown.ts';
 
 interface Options {
   migrate?: true;
@@ -41,21 +40,23 @@ export function define(command: Command): void {
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
   const services = await openServices(config);
-  let app: FastifyInstance | undefined;
-  let workers: Workers | undefined;
+  const shutdown = new Shutdown(services);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
-    app = buildApp(services);
-    if (options.withWorker) workers = await startWorkersFor(app, services);
-    const monitor = await listenMonitor(services);
-    closeAtSignal([app, ...(monitor ? [monitor.app] : [])], services, workers);
+    const app = buildApp(services);
+    shutdown.add(() => app.close());
+    if (options.withWorker) {
+      const workers = await startWorkers({ ...services, log: app.log });
+      shutdown.add(() => workers.stop());
+    }
+    const monitor = await listenMonitor(services, shutdown);
+    shutdown.runAtSignal(app.log);
     const url = await app.listen({ host: config.HOST, port: config.PORT });
-    return { url, docs: `${url}/docs`, monitor: monitor?.url ?? null, demo };
+    return { url, docs: `${url}/docs`, monitor, demo };
   } catch (error) {
-    await Promise.all([app?.close(), workers?.stop()]);
-    await services.close();
+    await shutdown.run();
     throw error;
   }
 }
@@ -68,34 +69,6 @@ function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;
   process.stderr.write(`warning: ${error.message}\n`);
   return null;
-}
-
-const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: OpenServices): Promise<Workers> =>
-  startWorkers({ config, db, catalog, url, log: app.log });
-
-/**
- * Closes the server when the process gets a signal. Running requests have SHUTDOWN_MS to end, and the database 15 s
- * more to close.
- */
-function closeAtSignal(
-  apps: [FastifyInstance, ...FastifyInstance[]],
-  services: OpenServices,
-  workers: Workers | undefined,
-): void {
-  // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
-  const options = {
-    delay: services.config.SHUTDOWN_MS + 15_000,
-    logger: false as const,
-    skip: ['beforeExit' as const],
-  };
-  closeWithGrace(options, async ({ signal, err }) => {
-    const [{ log }] = apps;
-    if (err) log.fatal({ err }, 'stopping after an unexpected error');
-    else log.info({ signal }, 'stopping');
-    await Promise.all([...apps.map((app) => app.close()), workers?.stop()]);
-    await services.close();
-    log.info('stopped');
-  });
 }
 
 const describe = ({ url, docs, demo }: Serving): string =>

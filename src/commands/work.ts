@@ -1,4 +1,3 @@
-import closeWithGrace from 'close-with-grace';
 import type { Command } from 'commander';
 import { logger } from '../app.ts';
 import { readConfig } from '../config.ts';
@@ -7,6 +6,7 @@ import { startWorkers } from '../jobs/workers.ts';
 import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { listenMonitor } from './monitor.ts';
+import { Shutdown } from './shutdown.ts';
 
 interface Working {
   working: true;
@@ -28,27 +28,18 @@ export function define(command: Command): void {
 async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();
   const services = await openServices(config);
+  const shutdown = new Shutdown(services);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     const log = logger(config);
-    const { db, catalog, url } = services;
-    const workers = await startWorkers({ config, db, catalog, log, url });
-    const monitor = await listenMonitor(services).catch(async (error: unknown) => {
-      await workers.stop();
-      throw error;
-    });
-    const grace = { delay: config.SHUTDOWN_MS + 15_000, logger: false as const, skip: ['beforeExit' as const] };
-    closeWithGrace(grace, async ({ signal, err }) => {
-      if (err) log.fatal({ err }, 'stopping after an unexpected error');
-      else log.info({ signal }, 'stopping');
-      await Promise.all([workers.stop(), monitor?.app.close()]);
-      await services.close();
-      log.info('stopped');
-    });
-    return { working: true, monitor: monitor?.url ?? null };
+    const workers = await startWorkers({ ...services, log });
+    shutdown.add(() => workers.stop());
+    const monitor = await listenMonitor(services, shutdown);
+    shutdown.runAtSignal(log);
+    return { working: true, monitor };
   } catch (error) {
-    await services.close();
+    await shutdown.run();
     throw error;
   }
 }

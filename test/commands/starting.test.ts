@@ -42,7 +42,22 @@ test('serve on a port that is taken ends although it shares rate limits with a s
   expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
 });
 
+test('serve on an occupied port ends although it already serves metrics on a port of their own', async () => {
+  const { server, port } = await listener();
+  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port), METRICS_PORT: '0' });
+  server.close();
+  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
+});
+
 describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do', (verb) => {
+  test('if METRICS_PORT is occupied, also when it shares rate limits with a server that is away', async () => {
+    const { server, port } = await listener();
+    const environment = { METRICS_PORT: String(port), PORT: '0', REDIS_URL: 'redis://127.0.0.1:1' };
+    const failed = await failedStart(verb, { DATABASE_URL: url, ...environment });
+    server.close();
+    expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on .*port ${port}`)));
+  });
+
   test('if no server listens at DATABASE_URL', async () => {
     const failed = await failedStart(verb, { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' });
     expect(failed).toEqual(failsWith(/no server listens on the host and port in DATABASE_URL/));
