@@ -1,12 +1,13 @@
 import type { Transaction } from '../database/db.ts';
 import type { BatchOutcome } from '../queries/company-settlements.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
-import { batchTurns, enqueueBatches, type BatchKind } from './enqueue-maintenance.ts';
+import { enqueueTurn } from './enqueue-turn.ts';
+import type { TurnKind } from './enqueue.ts';
 import type { JobContext } from './handler.ts';
 
 /** One turn of a customer: a short period in which one worker processes this customer's work in batches. */
 export interface BatchTurn {
-  queue: BatchKind;
+  queue: Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
   customerId: string;
   /** Maximum length of the turn in seconds. Remaining work then waits in the queue, behind other customers. */
   seconds: number;
@@ -23,12 +24,13 @@ export async function runBatches(
   { queue, customerId, seconds, busySeconds }: BatchTurn,
   doBatch: (sql: Transaction) => Promise<BatchOutcome>,
 ): Promise<void> {
+  const busy = { name: 'later', seconds: busySeconds };
   const end = performance.now() + seconds * 1000;
-  await db.transaction((sql) => waitForJobStarts(sql, customerId, batchTurns(queue)));
+  await db.transaction((sql) => waitForJobStarts(sql, customerId, queue));
   do {
     const outcome = await db.transaction(doBatch);
     if (outcome === 'done') return;
-    if (outcome === 'busy') return db.transaction((sql) => enqueueBatches(sql, queue, customerId, busySeconds));
+    if (outcome === 'busy') return db.transaction((sql) => enqueueTurn(sql, queue, customerId, busy));
   } while (!stopping.aborted && performance.now() < end);
-  await db.transaction((sql) => enqueueBatches(sql, queue, customerId));
+  await db.transaction((sql) => enqueueTurn(sql, queue, customerId));
 }

@@ -1,15 +1,17 @@
 import type { Transaction } from '../database/db.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { blockTurns, findNextTurn } from '../queries/job-leases.ts';
-import { enqueueOnce } from './enqueue.ts';
+import type { Fill } from '../queries/list-fills.ts';
+import { sendTurn, type Delay, type TurnKind } from './enqueue.ts';
 
 /**
- * Enqueues work on a customer's jobs. A worker starts after the transaction commits, so it sees everything that the
- * transaction wrote. Does nothing if such a message is already waiting: one message covers all jobs of the customer.
+ * Enqueues work for a customer. A worker starts after the transaction commits, so it sees everything that the
+ * transaction wrote. Does nothing if such a message is already waiting: one message covers all work of the customer in
+ * this queue. Call this at the end of the transaction.
  */
-export async function enqueueTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  await blockTurns(sql, customerId, { queue, types: turnQueues[queue] });
-  await enqueueOnce(sql, queue, { customerId }, { singletonKey: customerId });
+export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
+  await blockTurns(sql, customerId, queue);
+  await sendTurn(sql, queue, customerId, delay);
 }
 
 /**
@@ -17,10 +19,24 @@ export async function enqueueTurn(sql: Transaction, queue: TurnQueue, customerId
  * processed.
  */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  const next = await findNextTurn(sql, customerId, { queue, types: turnQueues[queue] });
+  const next = await findNextTurn(sql, customerId, turnQueues[queue]);
   if (!next) return;
   if (next.seconds <= 0) return enqueueTurn(sql, queue, customerId);
-  // A separate key, so that this delayed turn does not block an immediate one. One delayed turn per second is enough.
-  const singletonKey = `${customerId} ${next.at}`;
-  await enqueueOnce(sql, queue, { customerId }, { singletonKey, startAfter: next.seconds });
+  // Named by its time: one delayed turn per second is enough.
+  await sendTurn(sql, queue, customerId, { name: String(next.at), seconds: next.seconds });
 }
+
+/**
+ * Enqueues the background work that writes a list's members after its rules changed. Does nothing without `fill`. Call
+ * this at the end of the transaction.
+ */
+export async function enqueueListFill(sql: Transaction, fill: Fill | undefined): Promise<void> {
+  if (fill) await enqueueTurn(sql, 'fill-lists', fill.customerId);
+}
+
+/**
+ * Enqueues the background work that updates a customer's contacts after their companies changed. Call this at the end
+ * of the transaction.
+ */
+export const enqueueSettling = (sql: Transaction, customerId: string): Promise<void> =>
+  enqueueTurn(sql, 'settle-companies', customerId);

@@ -21,24 +21,26 @@ export interface JobPayloads extends Record<JobKind, object> {
 /** The kinds of jobs whose queue messages are turns. In a turn, one worker works for one customer for a short time. */
 export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
-/** Options that prevent a second message for the same job in the queue. */
-interface OnceOptions {
-  /** The queue holds at most one waiting message per key. Another message with this key is not enqueued. */
-  singletonKey: string;
-  /** Delay in seconds before a worker may take the job. */
-  startAfter?: number;
+/** A delay before a turn may start. */
+export interface Delay {
+  seconds: number;
+  /** At most one delayed turn waits for each customer and name. */
+  name: string;
 }
 
 /**
- * Enqueues a job in the caller's transaction. Workers see the job after the transaction commits. A rollback removes it.
- * @returns false if a job with the same key is already waiting; then nothing is enqueued
+ * Enqueues a turn (a short period of work for one customer) in the caller's transaction. Workers see the message after
+ * the transaction commits. A rollback removes it.
+ * @param delay without it, a worker may start at once
+ * @returns false if such a message already waits for this customer; then nothing is enqueued
  */
-export const enqueueOnce = async <K extends JobKind>(
-  sql: Transaction,
-  kind: K,
-  data: JobPayloads[K],
-  once: OnceOptions,
-): Promise<boolean> => (await send(sql, kind, data, once)) !== null;
+export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
+  // A delayed turn has another key, so that it does not block a turn that may start at once.
+  const options = delay
+    ? { singletonKey: `${customerId} ${delay.name}`, startAfter: delay.seconds }
+    : { singletonKey: customerId };
+  return (await asking.run(sql, () => sender.send(queue, { customerId }, options))) !== null;
+}
 
 /**
  * Enqueues one turn (a short period of work for one customer) for each of these customers. Skips customers that already
@@ -71,6 +73,3 @@ const sender = new PgBoss({
 
 /** Makes the driver prepare the statements. All messages use the same few statements. */
 const prepared = { prepare: true };
-
-const send = (sql: Transaction, kind: JobKind, data: object, once: OnceOptions): Promise<string | null> =>
-  asking.run(sql, () => sender.send(kind, data, once));

@@ -35,8 +35,7 @@ const batchSize = 1_000;
  * @returns the number of messages enqueued
  */
 function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
-  const turns = { queue, types: turnQueues[queue] };
-  return enqueueForEach(context, queue, (sql, batch) => findWaitingCustomers(sql, turns, batch));
+  return enqueueForEach(context, queue, (sql, batch) => findWaitingCustomers(sql, turnQueues[queue], batch));
 }
 
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
@@ -69,7 +68,7 @@ async function purgeEndedJobs({ db, stopping }: JobContext): Promise<number> {
 const unlocksAtOnce = 500;
 
 /** Maximum time that one sweep spends on failed attempts to write unlocks to the search index (milliseconds). */
-const mostStuckMs = 30_000;
+const maxStuckMs = 30_000;
 
 /**
  * Writes unlocks to the search index that are stored in the database but not in the index, because a worker died or the
@@ -82,7 +81,7 @@ async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise
   let [indexed, stuckMs] = [0, 0];
   let first: string | undefined;
   // The PostgreSQL catalog reads the unlocks from the database, so it needs no indexing.
-  while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < mostStuckMs) {
+  while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < maxStuckMs) {
     const prospects = await db.search((sql) => findUnindexedProspects(sql, unlocksAtOnce, stuck));
     // The same prospect comes first again: there is no index to write to.
     if (prospects.length === 0 || prospects[0] === first) break;

@@ -73,16 +73,16 @@ async function runNextBatch(
   customerId: string,
   isInTime: () => boolean,
 ): Promise<boolean> {
-  const turns = { queue, types: turnQueues[queue] };
+  const types = turnQueues[queue];
   const job = await context.db.transaction(async (sql) => {
     // Sent together. The snapshot of the second statement is taken after the first one has its lock.
-    const [, leased] = await Promise.all([waitForJobStarts(sql, customerId, turns), leaseJob(sql, customerId, turns)]);
+    const [, leased] = await Promise.all([waitForJobStarts(sql, customerId, queue), leaseJob(sql, customerId, types)]);
     return leased;
   });
   const hasEnded = job && (await runUntilYield(context, queue, job, batches[job.type]));
   return context.db.transaction(async (sql) => {
     if (job && hasEnded) await releaseLease(sql, customerId, job);
-    if (job && isInTime() && !(await areOthersWaiting(sql, customerId, turns))) return true;
+    if (job && isInTime() && !(await areOthersWaiting(sql, customerId, types))) return true;
     await enqueueNextTurn(sql, queue, customerId);
     return false;
   });

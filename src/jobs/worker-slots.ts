@@ -10,7 +10,7 @@ import {
   takeWorkerSlot,
   type WorkerSlot,
 } from '../queries/worker-slots.ts';
-import { enqueueOnce, type TurnKind } from './enqueue.ts';
+import { sendTurn, type TurnKind } from './enqueue.ts';
 
 /**
  * Delay in seconds before the next attempt to run jobs of a customer that already uses its share of the worker slots.
@@ -35,7 +35,7 @@ export class WorkerSlots {
   readonly #context: WorkerSlotsContext;
   readonly #processId = crypto.randomUUID();
   readonly #slots: WorkerSlot[];
-  #signs: NodeJS.Timeout | undefined;
+  #heartbeat: NodeJS.Timeout | undefined;
 
   /** @param atOnce for each kind of job, how many jobs may run at once in this process */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
@@ -51,17 +51,17 @@ export class WorkerSlots {
    */
   async open(): Promise<void> {
     const { db, log } = this.#context;
-    const show = () => db.transaction((sql) => registerWorkerSlots(sql, this.#slots));
-    await show();
-    this.#signs = setInterval(() => {
-      show().catch((err: unknown) => log.warn({ err }, "this worker's slots could not be registered; retrying"));
+    const register = () => db.transaction((sql) => registerWorkerSlots(sql, this.#slots));
+    await register();
+    this.#heartbeat = setInterval(() => {
+      register().catch((err: unknown) => log.warn({ err }, "this worker's slots could not be registered; retrying"));
     }, heartbeatSeconds * 1000);
   }
 
   /** Removes this process's slots from the database. Call this only after all its jobs have ended. */
   async close(): Promise<void> {
-    if (!this.#signs) return;
-    clearInterval(this.#signs);
+    if (!this.#heartbeat) return;
+    clearInterval(this.#heartbeat);
     const { db, log } = this.#context;
     await db
       .transaction((sql) => deleteWorkerSlots(sql, this.#processId))
@@ -76,16 +76,14 @@ export class WorkerSlots {
     const slot = { kind, processId: this.#processId, number };
     const isTaken = await this.#context.db.transaction(async (sql) => {
       if (await takeWorkerSlot(sql, customerId, slot)) return true;
-      // A separate key, so that this delayed turn does not block an immediate one.
-      const singletonKey = `${customerId} share`;
-      await enqueueOnce(sql, kind, { customerId }, { singletonKey, startAfter: retrySeconds });
+      await sendTurn(sql, kind, customerId, { name: 'share', seconds: retrySeconds });
       return false;
     });
     if (!isTaken) return;
     try {
       await turn();
     } finally {
-      await this.#give(slot, customerId);
+      await this.#release(slot, customerId);
     }
   }
 
@@ -93,7 +91,7 @@ export class WorkerSlots {
    * Marks a worker slot as free in the database. Retries until this succeeds or the process stops, so that a free slot
    * does not count as taken.
    */
-  async #give(slot: WorkerSlot, customerId: string): Promise<void> {
+  async #release(slot: WorkerSlot, customerId: string): Promise<void> {
     const { db, log, stopping } = this.#context;
     for (;;) {
       try {

@@ -5,7 +5,7 @@ import { queueSchema, type JobKind } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
 import { openVerifier } from '../verification/verifier.ts';
 import type { JobPayloads, Turn, TurnKind } from './enqueue.ts';
-import { fillLists } from './fill-list.ts';
+import { fillLists } from './fill-lists.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { jobBatches } from './job-batches.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';

@@ -7,21 +7,13 @@ export interface LeasedJob extends JobRow {
   lease: string;
 }
 
-/**
- * A queue and the job types that its turns process. A turn is a short period in which one worker works on one
- * customer's jobs; a message in the queue starts it.
- */
-export interface TurnKind {
-  /** Name of the queue. */
-  queue: string;
-  types: readonly JobType[];
-}
+type Types = readonly JobType[];
 
 /**
  * Lets workers that look for this customer's jobs wait until this transaction commits its new job. Otherwise a worker
  * could take the customer's queue message, find no job yet, and the new job would wait without a message.
  */
-export async function blockTurns(sql: Transaction, customerId: string, { queue }: TurnKind): Promise<void> {
+export async function blockTurns(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
@@ -29,7 +21,7 @@ export async function blockTurns(sql: Transaction, customerId: string, { queue }
  * Waits until all transactions that are starting a job of this customer in this queue have ended. The next statement of
  * this transaction sees their jobs.
  */
-export async function waitForJobStarts(sql: Transaction, customerId: string, { queue }: TurnKind): Promise<void> {
+export async function waitForJobStarts(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(${turnsLock(sql, customerId, queue)})`;
 }
 
@@ -41,14 +33,14 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
  * processed for the longest time. Jobs of a suspended customer wait until the customer is resumed.
  * @returns the job, or undefined if no job waits
  */
-export async function leaseJob(sql: Transaction, customerId: string, turns: TurnKind): Promise<LeasedJob | undefined> {
+export async function leaseJob(sql: Transaction, customerId: string, types: Types): Promise<LeasedJob | undefined> {
   const [job] = await sql<LeasedJob[]>`
     with next as (
       select j.id, (select clock_timestamp()) as now
       from jobs j
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}
-        and ${isWaiting(sql, turns)}
+        and ${isWaiting(sql, types)}
       order by j.served_at nulls first, j.id
       limit 1
       for no key update of j skip locked
@@ -139,11 +131,7 @@ export interface NextTurn {
  * Returns when a worker can next find a job of these types of this customer: now, or when the first lease (a worker's
  * time-limited claim on a job) expires. Returns undefined when all jobs have ended, or the customer is suspended.
  */
-export async function findNextTurn(
-  sql: Transaction,
-  customerId: string,
-  { types }: TurnKind,
-): Promise<NextTurn | undefined> {
+export async function findNextTurn(sql: Transaction, customerId: string, types: Types): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
     select
       ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
@@ -154,7 +142,7 @@ export async function findNextTurn(
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}
         and j.finished_at is null
-        and j.type = any(${types as string[]})
+        and j.type = any(${types as JobType[]})
         and c.status = 'OK'
     ) first
     where due is not null`;
@@ -162,10 +150,10 @@ export async function findNextTurn(
 }
 
 /** Returns whether another customer than `customerId` has a waiting job of these types. */
-export async function areOthersWaiting(sql: Transaction, customerId: string, turns: TurnKind): Promise<boolean> {
+export async function areOthersWaiting(sql: Transaction, customerId: string, types: Types): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
-      select from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, turns)} and c.id <> ${customerId}
+      select from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, types)} and c.id <> ${customerId}
     ) as wait`;
   return row.wait;
 }
@@ -176,14 +164,14 @@ export async function areOthersWaiting(sql: Transaction, customerId: string, tur
  */
 export async function findWaitingCustomers(
   sql: Sql | Transaction,
-  turns: TurnKind,
+  types: Types,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const rows = await sql<{ customer_id: string }[]>`
     select distinct j.customer_id
     from jobs j
     join customers c on c.id = j.customer_id
-    where ${isWaiting(sql, turns)}
+    where ${isWaiting(sql, types)}
       and j.customer_id > ${after}
     order by j.customer_id
     limit ${limit}`;
@@ -191,8 +179,8 @@ export async function findWaitingCustomers(
 }
 
 /** SQL condition: job `j` of customer `c` is unfinished, has no valid lease, and the customer is not suspended. */
-const isWaiting = (sql: Sql | Transaction, { types }: TurnKind) => sql`
+const isWaiting = (sql: Sql | Transaction, types: Types) => sql`
   j.finished_at is null
-  and j.type = any(${types as string[]})
+  and j.type = any(${types as JobType[]})
   and (j.leased_until is null or j.leased_until <= (select clock_timestamp()))
   and c.status = 'OK'`;

@@ -1,6 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { etagOf } from '../etag.ts';
-import { enqueueSettling } from '../jobs/enqueue-maintenance.ts';
+import { enqueueSettling } from '../jobs/enqueue-turn.ts';
 import {
   updateCompany,
   countCompanies,

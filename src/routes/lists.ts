@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../etag.ts';
-import { enqueueListFill } from '../jobs/enqueue-maintenance.ts';
+import { enqueueListFill } from '../jobs/enqueue-turn.ts';
 import { startListVerification } from '../jobs/start-verification.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
 import { addMembers, removeMembers } from '../queries/manual-members.ts';

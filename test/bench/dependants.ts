@@ -4,7 +4,7 @@ import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
-import { fillLists } from '../../src/jobs/fill-list.ts';
+import { fillLists } from '../../src/jobs/fill-lists.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
 import { updateContact, countContacts, deleteContact, findContact, listContacts } from '../../src/queries/contacts.ts';
 import type { Fill } from '../../src/queries/list-fills.ts';

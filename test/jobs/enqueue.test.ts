@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Transaction } from '../../src/database/db.ts';
-import { enqueueOnce } from '../../src/jobs/enqueue.ts';
+import { sendTurn } from '../../src/jobs/enqueue.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
 import { jobTypes } from '../../src/schemas/jobs.ts';
 import { startApp } from '../setup/app.ts';
@@ -12,8 +12,7 @@ const app = await startApp();
 
 const jobs = async (customerId: string): Promise<number> =>
   (await app.owner`select from pgboss.job where name = 'fill-lists' and data ->> 'customerId' = ${customerId}`).count;
-const enqueue = (sql: Transaction, customerId: string) =>
-  enqueueOnce(sql, 'fill-lists', { customerId }, { singletonKey: customerId });
+const enqueue = (sql: Transaction, customerId: string) => sendTurn(sql, 'fill-lists', customerId);
 
 test('a job is enqueued when its transaction commits', async () => {
   await app.db.transaction((sql) => enqueue(sql, 'committed'));

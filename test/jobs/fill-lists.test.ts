@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { fillLists } from '../../src/jobs/fill-list.ts';
+import { fillLists } from '../../src/jobs/fill-lists.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { recount } from '../queries/recount.ts';

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { fillLists } from '../../src/jobs/fill-list.ts';
+import { fillLists } from '../../src/jobs/fill-lists.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
