@@ -81,14 +81,21 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
   let isDiskFull = false;
-  /** Waits for a transaction and remembers whether it failed because the disk of the database is full. */
-  const noteDisk = async <T>(committed: Promise<T>): Promise<T> => {
+  /** Runs a transaction, and remembers whether the last one that wrote failed because the database's disk is full. */
+  const writeToDisk = async <T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> => {
+    let hasWritten = false;
+    // Asked only while the disk is full, because it costs a round trip. Reading proves nothing about the disk.
+    const noting = async (transaction: Transaction) => {
+      const result = await work(transaction);
+      hasWritten = await hasChanges(transaction);
+      return result;
+    };
     try {
-      const result = await committed;
-      isDiskFull = false;
+      const result = await commit(sql, isDiskFull ? noting : work);
+      if (hasWritten) isDiskFull = false;
       return result;
     } catch (error) {
-      isDiskFull = isDiskFullError(error);
+      if (isDiskFullError(error)) isDiskFull = true;
       throw error;
     }
   };
@@ -96,7 +103,7 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
     lookup: (work) => lookup.run(requester, work),
     search: (work) => search.run(requester, work),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      transaction.run(requester, (sql) => noteDisk(commit(sql, work)), isTimeUp),
+      transaction.run(requester, (sql) => writeToDisk(sql, work), isTimeUp),
   });
   return {
     ...use({ customerId: serviceItself }),
@@ -108,6 +115,12 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
     gates: lanes.map(({ gate }) => gate),
     close: async () => void (await Promise.all(lanes.map((lane) => lane.close()))),
   };
+}
+
+/** Returns whether a transaction has written anything: PostgreSQL gives a transaction its id at the first write. */
+async function hasChanges(sql: Transaction): Promise<boolean> {
+  const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
+  return row.changed;
 }
 
 /** Returns whether an error means that the disk of the database is full (SQLSTATE 53100). */
