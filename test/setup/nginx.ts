@@ -1,8 +1,8 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './free-port.ts';
 
 /** Whether nginx is installed. */
 export const hasNginx = spawnSync('nginx', ['-v'], { stdio: 'ignore' }).status === 0;
@@ -51,13 +51,4 @@ export async function startNginx(target: string, edit = (conf: string): string =
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return { url, stop };
-}
-
-/** Returns a port that is free now; nginx cannot choose one itself. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
