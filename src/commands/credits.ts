@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Database, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';
 import { requireCustomer } from '../queries/customers.ts';
@@ -112,7 +113,7 @@ const batchSize = 1_000;
 
 async function checkAll(db: Database): Promise<Report> {
   const report: Report = { customers: 0, faults: [] };
-  for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
+  for (let after = lowestId; ;) {
     const customers = await db.search((sql) => listCustomersAfter(sql, after, batchSize));
     if (customers.length === 0) return report;
     for (const id of customers) report.faults.push(...(await db.search((sql) => checkCredits(sql, id))));

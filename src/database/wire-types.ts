@@ -1,5 +1,8 @@
 import type postgres from 'postgres';
 
+/** The smallest UUID. It is the id of no record, and every id is greater. */
+export const lowestId = '00000000-0000-0000-0000-000000000000';
+
 /**
  * The value types that this project adds to the database driver. The driver parses values into the form that the API
  * sends: a timestamp becomes ISO text, a decimal or 64-bit integer becomes a number. The contract keeps these numbers

@@ -1,5 +1,6 @@
 import type { Sql } from '../database/db.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
+import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
 import { findSettlingCustomers } from '../queries/company-settlements.ts';
 import { findWaitingCustomers } from '../queries/job-leases.ts';
@@ -46,7 +47,7 @@ type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Prom
  */
 async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
-  for (let after = '00000000-0000-0000-0000-000000000000'; !stopping.aborted;) {
+  for (let after = lowestId; !stopping.aborted;) {
     const batch = await db.search((sql) => find(sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
     woken += await db.transaction((sql) => enqueueTurns(sql, queue, batch));

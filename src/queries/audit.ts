@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
@@ -19,8 +20,8 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
  * The ids recorded for a failed login when its email belongs to no user: they stand for the missing customer and user.
  */
 export const nobody = {
-  customerId: '00000000-0000-0000-0000-000000000000',
-  userId: '00000000-0000-0000-0000-000000000000',
+  customerId: lowestId,
+  userId: lowestId,
 };
 
 /**

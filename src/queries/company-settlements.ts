@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
@@ -164,7 +165,7 @@ async function lockNextContacts(
             and s.company_id = ${company_id}
             and s.version = ${version}
         ),
-        '00000000-0000-0000-0000-000000000000'
+        ${lowestId}
       )
     order by id
     limit ${size}

@@ -72,6 +72,14 @@ export const storedCountClauses = (sql: FragmentMaker, customerId: string, count
   where: sql`customer_id = ${customerId} and counted = ${counted}`,
 });
 
+/** SQL expression: the number of members that is stored for the list `l`. */
+export const storedMembers = (sql: FragmentMaker, customerId: string) => sql`(
+  select coalesce(sum(k.records), 0)
+  from counters k
+  where k.customer_id = ${customerId}
+    and k.counted = l.id::text
+)`;
+
 /** Deletes the counter of a deleted record. No other transaction may still be changing this counter. */
 export async function dropCount(sql: Transaction, customerId: string, counted: Counted): Promise<void> {
   await sql`

@@ -1,8 +1,10 @@
 import type { Sql, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { constant, join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
+import { storedMembers } from './counters.ts';
 import { memberOf, planForAnyCustomer, type UnsettledList } from './settled-reads.ts';
 
 /** A list that is being filled: its memberships by rule are stored for some contacts only. */
@@ -66,16 +68,12 @@ export async function countFilling(
   customerId: string,
   lists: readonly FillingList[],
 ): Promise<Map<string, number>> {
-  const counts = new Map<string, number>();
-  if (lists.length > 0) await planForAnyCustomer(sql);
   const [copying, others] = [lists.filter((list) => list.is_copying), lists.filter((list) => !list.is_copying)];
+  const counts = await countByChunk(sql, others, (some) => countSomeFilling(sql, customerId, some));
+  if (copying.length > 0) await planForAnyCustomer(sql);
   for (const list of copying) counts.set(list.id, await countCopying(sql, customerId, list));
-  for (const some of chunks(others))
-    for (const { id, members } of await countSomeFilling(sql, customerId, some)) counts.set(id, members);
   return counts;
 }
-
-const noId = '00000000-0000-0000-0000-000000000000';
 
 /**
  * Returns for each list: the stored count, minus the stored members by rule among the contacts that are not filled yet,
@@ -83,7 +81,7 @@ const noId = '00000000-0000-0000-0000-000000000000';
  */
 function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
   const ids = lists.map(({ id }) => id);
-  const filledTo = lists.map(({ filled_to }) => filled_to ?? noId);
+  const filledTo = lists.map(({ filled_to }) => filled_to ?? lowestId);
   const isNewMember = lists.map(({ rules }, i) => {
     const filter = rulesFilter(exactContactSource.fields, rules);
     return sql`c.id > ${filledTo[i]!}::uuid and ${toSql(sql, exactContactSource, filter)}`;
@@ -109,12 +107,7 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
     )
     select
       l.id,
-      (
-        select coalesce(sum(k.records), 0)
-        from counters k
-        where k.customer_id = ${customerId}
-          and k.counted = l.id::text
-      ) - (
+      ${storedMembers(sql, customerId)} - (
         select count(*)
         from list_members m
         where m.customer_id = ${customerId}
@@ -131,15 +124,21 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
  * by the difference for the settling contacts, and reads no other contacts. Call it in a transaction.
  * @returns the number of members by list id
  */
-export async function countChanging(
+export const countChanging = (
   sql: Sql | Transaction,
   customerId: string,
   lists: readonly ListWithRules[],
+): Promise<Map<string, number>> => countByChunk(sql, lists, (some) => countSome(sql, customerId, some));
+
+/** Counts the members of lists with one statement for each chunk of lists. Returns the numbers by list id. */
+async function countByChunk<L extends ListWithRules>(
+  sql: Sql | Transaction,
+  lists: readonly L[],
+  count: (chunk: readonly L[]) => Promise<readonly { id: string; members: number }[]>,
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
   if (lists.length > 0) await planForAnyCustomer(sql);
-  for (const some of chunks(lists))
-    for (const { id, members } of await countSome(sql, customerId, some)) counts.set(id, members);
+  for (const chunk of chunks(lists)) for (const { id, members } of await count(chunk)) counts.set(id, members);
   return counts;
 }
 
@@ -196,12 +195,7 @@ function countSome(sql: Sql | Transaction, customerId: string, lists: readonly L
     )
     select
       l.id,
-      coalesce(d.members, 0) + (
-        select coalesce(sum(k.records), 0)
-        from counters k
-        where k.customer_id = ${customerId}
-          and k.counted = l.id::text
-      ) as members
+      coalesce(d.members, 0) + ${storedMembers(sql, customerId)} as members
     from unnest(${ids}::uuid[]) as l (id)
     left join differences d on d.list_id = l.id`;
 }

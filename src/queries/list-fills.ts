@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { record, recorder } from '../filters/sql-recorder.ts';
@@ -178,7 +179,7 @@ async function findWrongMembers(
       where c.customer_id = ${customerId}::uuid
         and c.id > coalesce(
           (select l.filled_to from lists l where l.customer_id = ${customerId}::uuid and l.id = ${listId}::uuid),
-          '00000000-0000-0000-0000-000000000000'
+          ${lowestId}
         )
       order by c.id
       limit ${batchSize}::bigint

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Transaction } from '../database/db.ts';
+import { lowestId } from '../database/wire-types.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { compileFilter, type Matches } from '../filters/matches.ts';
@@ -141,7 +142,7 @@ const bytesAtOnce = 64 * 1024;
 
 /** Reads the customer's lists that have rules, in batches ordered by id, and compiles their rules. */
 async function* readLists(sql: Transaction, customerId: string): AsyncGenerator<(RuleList & { size: number })[]> {
-  for (let after = '00000000-0000-0000-0000-000000000000'; ;) {
+  for (let after = lowestId; ;) {
     const rows = await sql<{ id: string; rules: Rule[] }[]>`
       select id, rules
       from (

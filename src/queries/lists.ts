@@ -7,7 +7,7 @@ import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { usesCompanyFields, noneSettling } from './company-settlements.ts';
-import { CountChanges, saveCounts } from './counters.ts';
+import { CountChanges, saveCounts, storedMembers } from './counters.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
@@ -33,12 +33,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => {
   case when l.rules = '[]' then l.source else 'RULES' end as source,
   array[]::uuid[] as collaborators,
   l.rules,
-  (
-    select coalesce(sum(k.records), 0)
-    from counters k
-    where k.customer_id = l.customer_id
-      and k.counted = l.id::text
-  ) as contacts_count,
+  ${storedMembers(sql, customerId)} as contacts_count,
   l.created_at,
   l.updated_at,
   l.fill_version is not null as is_filling,
