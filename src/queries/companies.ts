@@ -16,9 +16,10 @@ import {
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { beginSettling, affectsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
+import { lockContactsOfCompany } from './contact-locks.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
-import { lockContactsOfCompany, refreshMembers, refreshMembersOfCompany } from './list-members.ts';
+import { refreshMembers, refreshMembersOfCompany } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
 import { countRecordPages, readRecordPage, type RecordPage } from './record-pages.ts';

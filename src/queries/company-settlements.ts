@@ -1,6 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
+import { lockedInOrder } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
@@ -167,9 +168,7 @@ async function lockNextContacts(
         ),
         ${lowestId}
       )
-    order by id
-    limit ${size}
-    for no key update`;
+    ${lockedInOrder(sql, size)}`;
   return contacts.map(({ id }) => id);
 }
 

@@ -1,6 +1,7 @@
 import type { Transaction } from '../database/db.ts';
 import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/normalise.ts';
+import { lockedInOrder } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
@@ -44,10 +45,7 @@ export async function saveVerifications(
   await refreshMembers(sql, customerId, rules, ids, new CountChanges());
 }
 
-/**
- * Locks contacts and returns their work emails. Locks them in the order of their ids, as all writers do, to avoid
- * deadlocks.
- */
+/** Locks contacts until the transaction ends, and returns their work emails. */
 const lockAddresses = (
   sql: Transaction,
   customerId: string,
@@ -57,5 +55,4 @@ const lockAddresses = (
   from contacts
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])
-  order by id
-  for no key update`;
+  ${lockedInOrder(sql)}`;

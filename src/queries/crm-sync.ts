@@ -5,6 +5,7 @@ import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import { findOrCreateCompanies } from './company-names.ts';
+import { lockedInOrder } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { countryCodes } from './country-codes.ts';
 import { refreshMembers } from './list-members.ts';
@@ -37,7 +38,7 @@ export async function syncProspects(
   const found = await findContacts(sql, customerId, given);
   const counts = new CountChanges();
   const companies = await companiesOf(sql, customerId, prospects, found, counts);
-  const batch = new Batch(await lockContacts(sql, customerId, found));
+  const batch = new Batch(await lockFound(sql, customerId, found));
   const slots = given.map((contact, i) => batch.add({ ...contact, company_id: companies[i] ?? null }));
   await write(sql, customerId, [...new Set(slots)], counts);
   await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], counts);
@@ -139,7 +140,7 @@ async function companiesOf(
 }
 
 /** Locks contacts until the transaction ends and returns their current values, the oldest first. */
-async function lockContacts(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
+async function lockFound(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
   if (found.length === 0) return [];
   const contacts = await sql<(SyncedContact & { id: string })[]>`
     select
@@ -159,8 +160,7 @@ async function lockContacts(sql: Transaction, customerId: string, found: readonl
     from contacts
     where customer_id = ${customerId}
       and id = any(${found.map(({ id }) => id)}::uuid[])
-    order by id
-    for no key update`;
+    ${lockedInOrder(sql)}`;
   return contacts.map(({ id, ...contact }) => ({ id, contact }));
 }
 

@@ -9,7 +9,8 @@ import type { Rule } from '../schemas/lists.ts';
 import type { BatchOutcome } from './company-settlements.ts';
 import { readCount } from './counters.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
-import { lockContacts, refreshList } from './list-members.ts';
+import { lockContacts } from './contact-locks.ts';
+import { refreshList } from './list-members.ts';
 import { lockRulesShared, bumpRuleVersion } from './list-rules.ts';
 
 /**

@@ -4,6 +4,7 @@ import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import type { Rule } from '../schemas/lists.ts';
+import { lockContactsOfCompany } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
 import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
@@ -141,22 +142,6 @@ export async function refreshMembersOfCompany(
   await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
 }
 
-/** Locks a company's contacts in the order of ids, as every transaction does, and returns their ids. */
-export async function lockContactsOfCompany(
-  sql: Transaction,
-  customerId: string,
-  companyId: string,
-): Promise<string[]> {
-  const contacts = await sql<{ id: string }[]>`
-    select id
-    from contacts
-    where customer_id = ${customerId}
-      and company_id = ${companyId}
-    order by id
-    for no key update`;
-  return contacts.map(({ id }) => id);
-}
-
 /**
  * Replaces the contact's manual memberships by memberships in `listIds`. Memberships by rule stay.
  * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
@@ -228,17 +213,4 @@ export async function removeFromAllLists(
       and contact_id = ${contactId}
     returning list_id`;
   for (const { list_id } of removed) counts.add(list_id, -1);
-}
-
-/** Locks contacts in the order of ids, as every transaction does, and returns the ids of those that exist. */
-export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
-  if (ids.length === 0) return [];
-  const contacts = await sql<{ id: string }[]>`
-    select id
-    from contacts
-    where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])
-    order by id
-    for no key update`;
-  return contacts.map(({ id }) => id);
 }

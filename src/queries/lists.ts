@@ -6,25 +6,20 @@ import { completeRules } from '../filters/rules.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { usesCompanyFields, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts, storedMembers } from './counters.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
 import { requireWithinRuleLimits } from './list-rule-limits.ts';
 import { lockRulesExclusive, bumpRuleVersion } from './list-rules.ts';
+import { listState, type ListState } from './list-state.ts';
 import type { RecordPage } from './record-pages.ts';
 import { snapshot } from './settled-reads.ts';
 
-/**
- * A list as the API returns it, with its state. The stored count is not exact if the list is being filled
- * (`is_filling`), or if its rules use company fields while contacts are settling (`is_changing`).
- */
-type Row = List & { is_filling: boolean; filled_to: string | null; is_changing: boolean; is_copying: boolean };
+/** A list as the API returns it, and whether its stored count is exact. */
+type Row = List & ListState;
 
-const projection = (sql: Sql | Transaction, customerId: string) => {
-  const changing = sql`${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)})`;
-  return sql`
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
   l.id,
   l.name,
   l.description,
@@ -36,11 +31,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => {
   ${storedMembers(sql, customerId)} as contacts_count,
   l.created_at,
   l.updated_at,
-  l.fill_version is not null as is_filling,
-  l.is_copying,
-  case when not (${changing}) then l.filled_to end as filled_to,
-  l.fill_version is null and ${changing} as is_changing`;
-};
+  ${listState(sql, customerId)}`;
 
 const source = (sql: Sql | Transaction) => sql`
   lists l

@@ -4,7 +4,8 @@ import type { Rule } from '../schemas/lists.ts';
 import { usesCompanyFields, noneSettling } from './company-settlements.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
-import { lockContacts, refreshList } from './list-members.ts';
+import { lockContacts } from './contact-locks.ts';
+import { refreshList } from './list-members.ts';
 import { lockRulesShared } from './list-rules.ts';
 
 /** A request body that adds contacts to a list by hand, or removes them. */

@@ -5,7 +5,8 @@ import { rulesFilter } from '../filters/rules.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { all, any, not, singleList, type Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { usesCompanyFields, noneSettling } from './company-settlements.ts';
+import { noneSettling } from './company-settlements.ts';
+import { isUnsettled, listState, type ListState } from './list-state.ts';
 
 /** A list whose stored memberships may not be exact: it is being filled, or contacts of a company are settling. */
 export interface UnsettledList {
@@ -107,16 +108,11 @@ export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>
 async function findUnsettled(sql: Transaction, customerId: string): Promise<State> {
   const [[state], lists] = await Promise.all([
     sql<{ is_detaching: boolean }[]>`select not (${noneSettling(sql, customerId, 'deletions')}) as is_detaching`,
-    sql<(UnsettledList & { is_filling: boolean; is_deleted: boolean })[]>`
-      select
-        id,
-        rules,
-        fill_version is not null as is_filling,
-        deleted_at is not null as is_deleted,
-        is_copying
-      from lists
-      where customer_id = ${customerId}
-        and (fill_version is not null or (${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)})))`,
+    sql<(UnsettledList & ListState & { is_deleted: boolean })[]>`
+      select l.id, l.rules, l.deleted_at is not null as is_deleted, ${listState(sql, customerId)}
+      from lists l
+      where l.customer_id = ${customerId}
+        and ${isUnsettled(sql, customerId)}`,
   ]);
   const kept = lists.filter((list) => !list.is_deleted);
   return {

@@ -1,0 +1,39 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import type { Fragment } from '../filters/sql.ts';
+
+/**
+ * Ends a statement that selects contacts: locks the selected rows until the transaction ends. Every transaction locks
+ * contacts in the order of their ids, so that two of them cannot deadlock.
+ * @param limit maximum number of contacts; all by default
+ */
+export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment => sql`
+    order by id
+    ${limit === undefined ? sql`` : sql`limit ${limit}`}
+    for no key update`;
+
+/** Locks contacts until the transaction ends, and returns the ids of those that exist. */
+export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])
+    ${lockedInOrder(sql)}`;
+  return contacts.map(({ id }) => id);
+}
+
+/** Locks the contacts of a company until the transaction ends, and returns their ids. */
+export async function lockContactsOfCompany(
+  sql: Transaction,
+  customerId: string,
+  companyId: string,
+): Promise<string[]> {
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and company_id = ${companyId}
+    ${lockedInOrder(sql)}`;
+  return contacts.map(({ id }) => id);
+}
