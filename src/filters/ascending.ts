@@ -4,26 +4,19 @@ import { columnsOf } from './record-query.ts';
 import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
-/**
- * The SQL parts that differ between the two kinds of ascending pages: by creation time, and by an indexed field.
- *
- * The page is sorted by value ascending, then by id descending. No index has that order, so the page is read in two
- * steps. First, an ascending index scan finds the last value on the page (the edge). Second, the records with that
- * value are read by id descending. The cost stays small even if a million records have the same value.
- */
+/** SQL for one kind of ascending page: sorted by creation time, or by an indexed field. */
 interface Ascent {
   value: Fragment;
   /** Sort order of the index scan: value ascending, then id ascending. */
   scan: Fragment;
-  /** Returns the SQL condition that a record's sort value equals `value`. */
+  /** Returns the SQL condition that a record has this sort value. */
   equals: (value: Fragment) => Fragment;
   /**
-   * Returns the SQL condition that a record's sort value is greater than that of `after`, the last row of the page
-   * before.
+   * Returns the SQL condition that a record has a greater sort value than `after`, the last row of the previous page.
    */
   above: (after: Position) => Fragment;
   /**
-   * Returns the SQL condition that a record has the same sort value as `after`, the last row of the page before, and a
+   * Returns the SQL condition that a record has the sort value of `after`, the last row of the previous page, and a
    * lower id.
    */
   tied: (after: Position) => Fragment;
@@ -43,8 +36,8 @@ export function indexAscending(paging: PageContext): Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page, oldest records first. An id starts with the time of creation, so the page
- * is sorted by the beginning of the id and read by the primary key.
+ * Returns the SQL clauses that read one page, oldest records first. They use the primary key, because an id starts with
+ * the time of creation.
  */
 export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
@@ -60,6 +53,9 @@ export function oldestFirst(paging: PageContext): Clauses {
 }
 
 function ascending(paging: PageContext, ascent: Ascent): Clauses {
+  // No index has the order of the page: value ascending, id descending. So an ascending index scan first finds the last
+  // value on the page (the edge). Then the records with that value are read by id descending. The cost stays small even
+  // if a million records have the same value.
   const { sql, listing, id, owned } = paging;
   const ids = listing.after ? idsAfter(paging, ascent, listing.after) : idsFromStart(paging, ascent);
   return {
@@ -91,8 +87,8 @@ function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragmen
 const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
- * Returns two common table expressions. `scan` reads as many records in ascending order as the page can need. `edge` is
- * the last sort value in `scan`; it has no row if there are fewer records than that.
+ * Returns two common table expressions for an ascending page. `scan` reads the skipped records and those of the page.
+ * `edge` is the last sort value in `scan`; it has no row if `scan` found fewer records than its limit.
  */
 const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -105,8 +101,8 @@ const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, 
     edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
 /**
- * Selects the records for an ascending page from the CTE `scan`. Records with the last scanned value (`edge`) are read
- * again by id descending, because the scan read them by id ascending.
+ * Returns SQL that selects the records of `scan` (a CTE with an ascending index scan). Records with the last sort
+ * value, `edge`, are read again, because they must be in descending order of id.
  */
 const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
@@ -114,7 +110,10 @@ const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       where scan.value is distinct from (select edge.value from edge)
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
-/** Selects the filtered records that meet `condition`, highest ids first. All of them must have the same sort value. */
+/**
+ * Returns SQL that selects the filtered records that meet `condition`, highest ids first. `condition` must allow only
+ * one sort value.
+ */
 const descent = (
   { sql, listing, from, id, matches }: PageContext,
   { value }: Ascent,

@@ -1,6 +1,9 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
 
-/** The SQL expressions of one filter field. They are all constants of this program, never input from a caller. */
+/**
+ * The type of one filter field, and its SQL expressions. The expressions are constants of this program, never input
+ * from a caller.
+ */
 export interface Column {
   type: FieldType;
   /**
@@ -16,7 +19,7 @@ export interface Column {
    * key.
    */
   isFolded?: true;
-  /** The value that responses show if the field is null. Comparisons use it too. */
+  /** The value that responses and comparisons use if the field is null. */
   shownAs?: string;
 }
 
@@ -72,13 +75,12 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
 }
 
 /**
- * Returns the column of the verification status. It is compared unfolded, because every status is in lower case and has
+ * Returns the column `verification_status`. The stored status is compared as it is: it is always in lower case and has
  * no accents.
  */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
 /**
- * Returns the column of the time of the last verification. For a record that was never verified it is the time of
- * creation.
+ * Returns the column for the time of the last verification. A record that was never verified has its time of creation.
  */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
@@ -88,11 +90,10 @@ const requiredOfContacts =
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
 /**
- * Contacts, each joined with its company. Use `co.id` as the contact's company, never `c.company_id`: after a company
- * is deleted, its contacts still refer to it until a background job has updated them.
+ * The tables and columns for filtering contacts, each joined with its company.
  *
- * `updated_at` is the plain column, which has an index. It is out of date for a contact whose deleted company still
- * waits for that job.
+ * Use `co.id` as the id of the contact's company, never `c.company_id`: after a company is deleted, its contacts still
+ * contain its id until a background job has updated them. Until then, their `updated_at` is out of date too.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -111,9 +112,8 @@ export const contactSource: Source = {
 };
 
 /**
- * Returns an SQL expression for the time of a record's last update. The deletion of the record's company counts as an
- * update, even if the record still refers to that company. The statement must left join the companies that are not
- * deleted as `co`.
+ * Returns an SQL expression for the time of a record's last update, or of its company's deletion if that was later. The
+ * statement must left join the companies that are not deleted as `co`.
  * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
  */
 export const updatedAtOf = (alias: 'c' | 'o'): string => `
@@ -128,12 +128,12 @@ export const updatedAtOf = (alias: 'c' | 'o'): string => `
   end`;
 
 /**
- * Contacts with an exact `updated_at`. It is exact even for a contact whose company was deleted and that a background
- * job has not updated yet. No index supports this `updated_at`. A statement that does not use it costs nothing extra,
- * because Postgres drops the join.
+ * The tables and columns for filtering contacts by an exact `updated_at`. The deletion of a contact's company counts as
+ * an update of the contact. This `updated_at` has no index.
  */
 export const exactContactSource: Source = {
   ...contactSource,
+  // Postgres drops this join from a statement that does not use `updated_at`.
   from: `${contactSource.from} left join companies gone on gone.customer_id = c.customer_id and gone.id = c.company_id and gone.deleted_at is not null`,
   columns: {
     ...contactSource.columns,
@@ -142,7 +142,7 @@ export const exactContactSource: Source = {
   indexed: contactSource.indexed.filter((field) => field !== 'updated_at'),
 };
 
-/** Companies that are not deleted. */
+/** The tables and columns for filtering the companies that are not deleted. */
 export const companySource: Source = {
   fields: companyFilterFields,
   alias: 'co',

@@ -9,8 +9,8 @@ import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
- * The last row's value of one sort key, as stored in a cursor. If the value is a text too long for the cursor, `ofRow`
- * (true) stands in its place, and the SQL statement reads the value from the row with that id.
+ * The last row's value of one sort key, as stored in a cursor. For a text too long for a cursor, `ofRow` is stored
+ * instead; the SQL statement then reads the text from that row.
  */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
@@ -26,8 +26,8 @@ export interface Position {
 const carriedText = 255;
 
 /**
- * Maximum length of a cursor (base64 characters). It allows for three texts of maximum length with three bytes a
- * character, and for the other parts.
+ * Maximum length of a cursor that a request may contain (base64 characters). It is enough for three text values of
+ * maximum length.
  */
 const maxLength = 4096;
 
@@ -40,7 +40,10 @@ export function scopeOf(noun: string, customerId: string, filter: Filter, order:
   return hash.digest('base64url').slice(0, 16);
 }
 
-/** Returns a filter as canonical JSON: filters that differ only in the order of their conditions give the same text. */
+/**
+ * Returns a filter as JSON text. Filters that differ only in the order of their conditions or values give the same
+ * text.
+ */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);
@@ -66,11 +69,11 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Returns the row after which the requested page starts: the one in the request's cursor. Returns undefined if the
- * request has no cursor.
- * @param list what the cursor must belong to, for the error message, e.g. "these filters and this order"
+ * Returns the position that is stored in the request's cursor: the requested page starts after it. Returns undefined if
+ * the request has no cursor.
+ * @param list the query to which the cursor must belong, for the error message, e.g. "these filters and this order"
  * @param path JSON pointer to the cursor in the request body
- * @throws DomainError `validation_failed` if the request also has a page number, or the cursor belongs to another list
+ * @throws DomainError `validation_failed` if the request also has a page number, or the cursor is from another query
  */
 export function readPosition(
   scope: string,
@@ -86,7 +89,9 @@ export function readPosition(
   return position;
 }
 
-/** Decodes a cursor. Returns undefined if it is malformed or was created for another scope (records, filter, order). */
+/**
+ * Decodes a cursor. Returns undefined if it is malformed or was created for other records, filters or another order.
+ */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

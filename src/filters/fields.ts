@@ -8,14 +8,13 @@ export type Folded = Record<string, string>;
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of a contact's column `folded`: all texts that filters use, in lower case without accents.
- *
- * A text that is null has no key. A text that is never null is `""` if absent. A custom field has the key
- * `custom_fields.<key>`. The key `search` holds the text for the filter `search`.
+ * Returns the value of a contact's database column `folded`: all texts that filters use, in lower case without accents.
+ * A text that is null is left out; a required text that is absent is `""`.
  * @param contact all fields of the contact, not only the changed ones
  */
 export function foldContact(contact: RecordFields): Folded {
   const folded = foldRecord(contactTexts, contact);
+  // The filter `search` looks for words in this text.
   folded['search'] = fold(
     searched
       .flatMap((name) => contact[name] ?? [])
@@ -28,7 +27,7 @@ export function foldContact(contact: RecordFields): Folded {
 const searched = ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'];
 
 /**
- * Returns the value of a company's column `folded`: all texts that filters use, in lower case without accents.
+ * Returns the value of a company's database column `folded`: all texts that filters use, in lower case without accents.
  * @param company all fields of the company, not only the changed ones
  */
 export const foldCompany = (company: RecordFields): Folded => foldRecord(companyTexts, company);
@@ -39,11 +38,9 @@ const textsOf = ({ columns }: Source) =>
 const contactTexts = textsOf(contactSource);
 const companyTexts = textsOf(companySource);
 
-/**
- * Folds the given text fields of a record and its custom fields: lower case, no accents. It uses plain loops for speed,
- * because jobs fold thousands of records per second.
- */
+/** Returns the given text fields and the custom fields of a record, in lower case without accents. */
 function foldRecord(texts: ReturnType<typeof textsOf>, record: RecordFields): Folded {
+  // Plain loops for speed: jobs fold thousands of records per second.
   const folded: Folded = {};
   for (const { name, required } of texts) put(folded, name, record[name] ?? (required ? '' : null));
   for (const [key, value] of Object.entries((record['custom_fields'] as RecordFields | undefined) ?? {}))

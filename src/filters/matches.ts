@@ -12,8 +12,8 @@ export interface FilteredRecord {
   folded: Folded;
   custom_fields: Record<string, unknown>;
   /**
-   * The record's values by field name. The key `folded <name>` holds the folded text (lower case, no accents) of a
-   * field that comes from another table.
+   * The record's values by field name. A text field of another table also has the key `folded <name>`, with the text in
+   * lower case without accents.
    */
   [column: string]: unknown;
 }
@@ -107,8 +107,8 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
 };
 
 /**
- * Compiles a condition `less than` or `greater than`. Instants are compared as text, which works because all are in UTC
- * with milliseconds and a year of four digits.
+ * Compiles a comparison (<, ≤, > or ≥) into a function that tests records. Instants are compared as text; this works
+ * because all are in UTC with milliseconds and a year of four digits.
  */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];

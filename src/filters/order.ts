@@ -28,8 +28,8 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
 }
 
 /**
- * Parses the field `order_by` of a request. It returns the faults and does not throw. Do not use the returned order if
- * there are faults.
+ * Parses the field `order_by` of a request. Returns the sort keys and all faults instead of throwing. Do not use the
+ * sort keys if there are faults.
  */
 export function readOrder(
   fields: FilterFields,

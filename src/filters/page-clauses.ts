@@ -17,10 +17,8 @@ export interface PageClauses extends Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page of records.
- *
- * A page by cursor, ordered by creation time or one indexed field, has the same cost at any depth and for any number of
- * records. A page by number also reads the records that it skips. For any other order, all filtered records are sorted.
+ * Returns the SQL clauses that read one page of records. With a cursor and an indexed order, each page has the same
+ * cost. A page number also reads the skipped records; an order without index sorts all filtered records.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing);
@@ -46,8 +44,8 @@ function pickStrategy({ source, order, offset, filter, changing }: RecordQuery):
 }
 
 /**
- * Changes a way to read a page so that it selects the ids of the page first. Records that are skipped are then not read
- * completely and not joined.
+ * Returns a strategy whose SQL first selects the ids of the page, then reads only the records with these ids. So
+ * skipped records are not read completely.
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>
@@ -67,12 +65,10 @@ const newestFirst: PageStrategy = (paging) => {
   return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(paging) };
 };
 
-/**
- * Reads a page of the newest members of one list: scans the primary key of list_members backwards. With a join,
- * Postgres might scan all contacts until it finds members.
- */
+/** Reads a page of the newest members of one list: scans the primary key of the table list_members backwards. */
 const membersFirst: PageStrategy = (paging) => {
   const { sql, listing, id, owned } = paging;
+  // With a join, Postgres might scan all contacts until it finds members.
   const { after, customerId, filter } = listing;
   const members = sql`
     select m.contact_id
@@ -89,9 +85,8 @@ const membersFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Reads a page of the newest members of one list while some stored memberships are out of date, because the contact's
- * company has just changed. For contacts of such a company it evaluates the list's rules. All other members, and
- * members added by hand, are read from list_members.
+ * Reads a page of the newest members of one list while some stored memberships are out of date, because companies of
+ * contacts have changed. For the contacts of these companies, the SQL evaluates the list's rules instead.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
@@ -129,7 +124,7 @@ const membersOfChanging =
 
 /**
  * Reads a page in descending order of an indexed field: scans the index backwards, starting after the last row of the
- * page before.
+ * previous page.
  */
 const indexDescending: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
@@ -159,8 +154,8 @@ const bySorting: PageStrategy = (paging) => {
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
 /**
- * Returns the SQL condition that a record comes after the last row of the page before. It compares sort key `i` and the
- * following ones, then the id.
+ * Returns the SQL condition that a record comes after the last row of the previous page. The condition compares sort
+ * key `i` and the following sort keys, then the id.
  */
 function isAfter(paging: PageContext, after: Position, i: number): Fragment {
   const { sql, listing, id } = paging;

@@ -7,11 +7,11 @@ import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** The number of rows, with an SQL offset after it if there is one. */
+  /** The number of rows, followed by an SQL offset if rows are skipped. */
   limit: Fragment;
 }
 
-/** A parsed list request and its SQL fragments. Every way to read a page needs them. */
+/** A parsed list request, and the SQL fragments that every statement for a page uses. */
 export interface PageContext {
   sql: FragmentMaker;
   listing: RecordQuery;
@@ -39,14 +39,14 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery): PageCon
   };
 }
 
-/** Returns the page's limit and offset as SQL, to stand after the keyword `limit`. */
+/** Returns the page's limit and offset as SQL. Use it after the keyword `limit`. */
 export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 
 /**
- * Returns the i-th sort value of the last row of the page before, as SQL. If the value was too long to be stored in the
- * cursor, the SQL is a subquery that reads it by the row's id.
- * @param after the last row of the page before
+ * Returns the i-th sort value of the last row of the previous page, as SQL. If the cursor does not contain the value
+ * because it was too long, the SQL is a subquery that reads the value from that row.
+ * @param after the last row of the previous page
  */
 export function bound({ sql, listing, from, id, owned }: PageContext, after: Position, i: number): Fragment {
   const column = columnsOf(listing.source, listing.order)[i]!;

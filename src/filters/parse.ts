@@ -25,8 +25,8 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
 }
 
 /**
- * Parses the field `filters` of a request. It returns the faults and does not throw. Do not use the returned filter if
- * there are faults.
+ * Parses the field `filters` of a request. Returns the filter and all faults instead of throwing. Do not use the filter
+ * if there are faults.
  */
 export function readFilters(
   fields: FilterFields,
@@ -57,8 +57,8 @@ const nothing = any([]);
 const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
 
 /**
- * Converts each given element to a condition with `read`. Stops when there are more faults than an error response
- * lists.
+ * Converts each given element to a condition with the function `read`. Stops when there are more faults than an error
+ * response lists.
  */
 function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];

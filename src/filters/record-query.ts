@@ -23,7 +23,7 @@ export interface RecordQuery {
   limit: number;
   /** Number of records to skip if the request has a page number, otherwise 0. */
   offset: number;
-  /** Last record of the page before, if the request has a cursor. */
+  /** Last record of the previous page, if the request has a cursor. */
   after: Position | undefined;
   /**
    * Hash of the kind of records, customer, filter and order. Each cursor contains this hash, so it works only for the
@@ -31,8 +31,8 @@ export interface RecordQuery {
    */
   scope: string;
   /**
-   * The list that the filter selects, if some of its stored memberships are out of date: a company has changed, and its
-   * contacts are not updated yet. Otherwise undefined.
+   * The list that the filter selects, if some of its stored memberships are out of date: a company has changed, and the
+   * company's contacts are not updated yet. Otherwise undefined.
    */
   changing?: { id: string; rules: Rule[] };
 }
@@ -66,7 +66,7 @@ export function nextCursor(listing: RecordQuery, rows: readonly object[]): strin
 }
 
 /**
- * Returns a record's value of a sort key.
+ * Returns the value of one field of a record, in the form in which a cursor contains it.
  * @param record the record as the response shows it
  */
 function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {

@@ -7,12 +7,14 @@ import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
 
-/** Fields that the rules of a list cannot use. For example, the members of a list must not depend on another list. */
+/**
+ * Filter fields that the rules of a contact list cannot use. For example, its members must not depend on another list.
+ */
 const excluded = new Set(['list_id', 'search']);
 
 /**
- * Parses the rules of a list into a filter. AND binds tighter than OR. A list without rules gets a filter that matches
- * no record.
+ * Parses the rules of a contact list into a filter that selects its members. Rules joined by AND are evaluated before
+ * OR. Without rules, the filter matches no contact.
  * @returns the filter and the faults; do not use the filter if there are faults
  */
 export function readRules(fields: FilterFields, given: unknown, pointer = '/rules'): RulesRead {
@@ -22,15 +24,15 @@ export function readRules(fields: FilterFields, given: unknown, pointer = '/rule
   }
 }
 
-/** The parsed rules of a list: the filter they define, and the faults found in them. */
+/** The parsed rules of a contact list: the filter that selects its members, and the faults found in the rules. */
 interface RulesRead {
   filter: Filter;
   faults: Fault[];
 }
 
 /**
- * Parses the rules of a list and pauses (yields) after each rule, so that the caller can let other work run.
- * @returns the filter and the faults
+ * Parses the rules of a contact list. Yields after each rule, so that the caller can pause the work.
+ * @returns the filter that selects the list's members, and the faults found in the rules
  */
 function* readingRules(fields: FilterFields, given: unknown, pointer: string): Generator<undefined, RulesRead> {
   const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
@@ -50,15 +52,15 @@ function* readingRules(fields: FilterFields, given: unknown, pointer: string): G
 }
 
 /**
- * Converts the stored rules of a list to a filter.
+ * Converts the stored rules of a contact list to a filter that selects its members.
  * @throws Error if a stored rule is invalid
  */
 export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filter =>
   faultless(readRules(fields, rules));
 
 /**
- * Converts the stored rules of a list to a filter, with pauses. Without pauses, many rules could block the event loop
- * for too long.
+ * Converts the stored rules of a contact list to a filter that selects its members. Pauses regularly, because many
+ * rules could block the event loop for too long.
  * @throws Error if a stored rule is invalid
  */
 export async function rulesFilterInPieces(

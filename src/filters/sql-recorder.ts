@@ -19,10 +19,11 @@ class Piece {
 }
 
 /**
- * Creates SQL fragments that can be stored and used in several statements. A fragment of the database driver works in
- * one statement only. It also costs more, because it is a promise, and a filter can need thousands of fragments.
+ * Creates SQL fragments that can be stored and used in several statements. Fragments of the database driver can be used
+ * only once.
  */
 export const recorder: FragmentMaker = Object.assign(
+  // A fragment of the driver also costs more, because it is a promise. A filter can need thousands of fragments.
   (strings: TemplateStringsArray, ...parts: unknown[]) => new Piece(strings, parts) as unknown as Fragment,
   { unsafe: (text: string) => new Piece([text], []) as unknown as Fragment },
 );

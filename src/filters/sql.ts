@@ -6,8 +6,8 @@ export type Fragment = postgres.Fragment;
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
 /**
- * Creates SQL fragments from tagged templates. A connection pool and a transaction can be used as one. This type has no
- * method that runs a statement, because src/filters never runs one.
+ * Creates SQL fragments from template literals, but runs no statement. Connection pools and transactions have this type
+ * too.
  */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;

@@ -142,22 +142,22 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
 }
 
 /**
- * Returns the SQL condition that the contact was copied to one of the lists. The ids of copied contacts are stored in
- * sorted parts; for each list only the part that can contain the contact is read.
+ * Returns the SQL condition that the contact is a copied member of one of the lists and waits in the table
+ * copied_members. For each list, only the row that can contain the contact is read.
  */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /**
- * Returns the SQL condition that the contact is settling: its company was changed or deleted, and a background job has
- * perhaps not yet updated the contact. An index finds these contacts.
+ * Returns the SQL condition that the contact's company was changed or deleted and a background job may not have updated
+ * the contact yet.
  */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
- * Converts a condition on the time of creation to an SQL condition on the id. A record's id contains its time of
- * creation, so the primary key can be used for a range of times.
+ * Converts a condition on the time of creation to an SQL condition on the id. So the primary key is used, because an id
+ * starts with the time of creation.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);

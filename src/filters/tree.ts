@@ -5,10 +5,8 @@
 export type FilterValue = string | number | boolean;
 
 /**
- * A filter as a tree of conditions. The same tree is used for all engines that run filters (SQL, in memory). Each
- * operator of a request becomes one node or several: `ne` is `not` of `in`, `between` is two `compare`.
- *
- * A condition on a missing value is false, so its `not` is true. The exception is `empty`.
+ * A filter as a tree of conditions. It can be converted to SQL, or tested in memory. A condition on a missing value is
+ * false, so its `not` is true; only `empty` is true for a missing value.
  */
 export type Filter =
   /** All filters in `of` hold. True if `of` is empty. */
@@ -27,22 +25,26 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a member of one of `lists`, or of any list. Some stored memberships are out of date and do not
-   * count: those by rule in the lists `unsettled`; those by rule in the lists `changing`, if the contact's company has
-   * just changed; all in the lists `deleted`.
+   * The contact is a member of one of `lists`, or of any list. `unsettled`, `changing` and `deleted` are lists whose
+   * stored memberships are out of date and therefore do not count, all or in part.
    */
   | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing; deleted?: string[] }
-  /** The contact is in a copied list, and the copied membership is still being written in the background. */
+  /**
+   * The contact is a copied member of one of `lists`, and a background job has not yet stored it as a normal member.
+   */
   | { kind: 'copied'; customerId: string; lists: string[] }
   /**
-   * The contact's company was changed or deleted, and a background job has perhaps not yet updated the contact's list
-   * memberships.
+   * The contact's company was changed or deleted, and a background job may not have updated the contact's list
+   * memberships yet.
    */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
   | { kind: 'search'; field: string; words: string[] };
 
-/** Lists whose stored memberships by rule may be out of date for contacts whose company has just changed. */
+/**
+ * Lists whose stored memberships can be out of date for contacts whose company has just changed. Memberships by hand
+ * are never out of date.
+ */
 export interface Changing {
   customerId: string;
   lists: string[];
