@@ -5,7 +5,7 @@ import { enqueueTurn } from './enqueue-turn.ts';
 import type { TurnKind } from './enqueue.ts';
 import type { JobContext } from './handler.ts';
 
-/** One turn of a customer: a short period in which one worker processes this customer's work in batches. */
+/** Settings of one turn: a short period in which one worker processes one customer's work in batches. */
 export interface BatchTurn {
   queue: Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
   customerId: string;
@@ -16,8 +16,8 @@ export interface BatchTurn {
 }
 
 /**
- * Runs batches for one customer, each in its own transaction, until no work is left or the time is over. Enqueues
- * another turn if work is left. A retry after a crash resumes after the last committed batch.
+ * Runs batches for one customer, each in its own transaction, until no work is left or the time is over. If work is
+ * left, enqueues it for later.
  */
 export async function runBatches(
   { db, stopping }: JobContext,

@@ -5,8 +5,7 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { endJob } from './settle.ts';
 
 /**
- * Cancels a job. Finished items keep their results, open items are skipped, and the unspent credits are released. A
- * worker that is processing the job notices this and stops.
+ * Cancels a job. Finished items keep their results, the other items are skipped, and the unspent credits are released.
  * @throws not_found; conflict when the job has already ended
  */
 export async function cancelJob(

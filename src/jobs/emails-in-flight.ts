@@ -9,13 +9,16 @@ const maxInFlight = 1_000;
  * others.
  */
 const maxPerDomain = 50;
-/** Maximum number of verifications that are started at once. Each one first looks up its domain in the DNS. */
+/**
+ * Maximum number of verifications that are started at once. Each verification first looks up its email's domain in the
+ * DNS.
+ */
 const maxStarts = 200;
 /** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
 /**
- * Milliseconds between two writes of finished verifications to the database. Short, so that progress is visible and a
- * crash causes few repeated checks.
+ * Milliseconds between two writes of finished verifications to the database. Short, so that after a crash few emails
+ * are checked again.
  */
 const settleMs = 500;
 
@@ -26,11 +29,8 @@ export interface VerifiedEmail {
 }
 
 /**
- * The emails that one batch has in flight: started, and their results not yet stored in the database.
- *
- * Each mailbox should be checked only once. So an email stays in flight until its result is stored, or until it is
- * released before its check began. The emails are abandoned only if the worker lost its lease on the job or its
- * shutdown time is over.
+ * The emails that one batch has in flight: their verification has started, and its result is not yet stored in the
+ * database. An email whose check has not begun can leave without a result.
  */
 export class EmailsInFlight {
   readonly #verifier: JobContext['verifier'];
@@ -39,11 +39,14 @@ export class EmailsInFlight {
   readonly #inFlight = new Map<number, EmailInput>();
   readonly #verified = new Map<number, VerifiedEmail>();
   readonly #closed = new AbortController();
-  /** Aborted when no more verifications may start. Emails that still wait for their domain are then released. */
+  /**
+   * Aborted when no more checks may begin. Emails whose check has not begun are then dropped, and a later batch
+   * verifies them.
+   */
   readonly #late: AbortSignal;
   #isAbandoned = false;
   #fault: unknown;
-  /** Ends the current wait of `sleep` early. */
+  /** Makes a running call of `sleep` return at once. */
   #resume = () => undefined as void;
 
   /** @param signal aborted when the batch must end: the worker is asked to stop, or it lost its lease on the job */
@@ -63,12 +66,12 @@ export class EmailsInFlight {
     return this.#late.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }
 
-  /** Number of emails in flight: started, and their results not yet stored. */
+  /** Number of emails whose verification has started and whose result is not stored yet. */
   get size(): number {
     return this.#inFlight.size;
   }
 
-  /** Email domains of which the maximum number of emails is being verified now. */
+  /** Email domains that have the maximum number of emails in flight, so no more of their emails may be started now. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }
@@ -78,7 +81,7 @@ export class EmailsInFlight {
     return [...this.#verified.values()];
   }
 
-  /** Whether the batch has no results to store, now or later. */
+  /** True if the batch can end: it expects no more results, and none wait to be stored. */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inFlight.size === 0;
   }
@@ -93,8 +96,8 @@ export class EmailsInFlight {
   }
 
   /**
-   * Starts to verify emails. Skips emails that are already in flight, and emails of domains that have reached their
-   * maximum.
+   * Starts to verify emails. Skips emails that are already being verified, and emails of domains with the maximum
+   * number of verifications.
    * @param max maximum number of emails to start
    * @returns the number of emails started
    */
@@ -119,7 +122,9 @@ export class EmailsInFlight {
     await this.sleep();
   }
 
-  /** Waits 500 ms. Returns earlier if the last running verification ends or the batch abandons its emails. */
+  /**
+   * Waits 500 ms. Returns earlier when no verification is running any more, or when the batch stops waiting for them.
+   */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -130,12 +135,12 @@ export class EmailsInFlight {
     });
   }
 
-  /** Removes emails whose results are stored from those in flight. */
+  /** Removes these emails from the set of emails in flight, after their results were stored. */
   release(settled: readonly VerifiedEmail[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Starts no more verifications, and releases the emails that still wait for their domain. */
+  /** Begins no more checks, and drops the emails whose check has not begun. */
   end(): void {
     this.#closed.abort();
   }

@@ -15,8 +15,8 @@ export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId:
 }
 
 /**
- * If the customer has jobs left, enqueues work on them. The message starts at the time at which the next job can be
- * processed.
+ * Enqueues a message that makes a worker process the customer's next job, as soon as that job may run. Does nothing if
+ * the customer has no job left.
  */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
   const next = await findNextTurn(sql, customerId, turnQueues[queue]);

@@ -3,7 +3,7 @@ import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../database/db.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
 
-/** The queue message of a turn. A turn is a short period in which one worker works on one customer's jobs. */
+/** The queue message that starts a turn: a short period in which one worker works on one customer's jobs. */
 export interface Turn {
   customerId: string;
 }
@@ -18,7 +18,7 @@ export interface JobPayloads extends Record<JobKind, object> {
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** The kinds of jobs whose queue messages are turns. In a turn, one worker works for one customer for a short time. */
+/** The kinds of jobs whose queue message starts a turn: a short period in which one worker works for one customer. */
 export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
 /** A delay before a turn may start. */
@@ -43,8 +43,8 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
 }
 
 /**
- * Enqueues one turn (a short period of work for one customer) for each of these customers. Skips customers that already
- * have a turn waiting in the queue.
+ * Enqueues one turn (a short period of work for one customer) for each of these customers. Skips customers for which a
+ * turn is already waiting in the queue.
  * @returns the number of turns enqueued
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
@@ -56,8 +56,8 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
 const asking = new AsyncLocalStorage<Transaction>();
 
 /**
- * The pg-boss instance that enqueues messages. It has no connection of its own: each statement runs in the transaction
- * of its caller. All callers share it, because it caches the settings of the queues.
+ * The instance of pg-boss (the job queue) that enqueues messages. It has no connection of its own: each statement runs
+ * in the transaction of its caller.
  */
 const sender = new PgBoss({
   db: {
@@ -71,5 +71,6 @@ const sender = new PgBoss({
   schedule: false,
 });
 
-/** Makes the driver prepare the statements. All messages use the same few statements. */
+/** Query options that make the driver use prepared statements. */
+// All messages use the same few statements.
 const prepared = { prepare: true };

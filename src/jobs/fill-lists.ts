@@ -9,7 +9,7 @@ const busySeconds = 2;
 
 /**
  * Creates the handler that writes the members of a customer's lists to the database after the lists' rules changed. It
- * works in batches and stores its progress in the list's row, so a retry resumes after the last batch.
+ * stores its progress, so a retry resumes after the last batch.
  * @param seconds maximum time for one customer; the remaining work is enqueued again
  */
 export const fillLists =

@@ -23,7 +23,7 @@ export interface JobContext {
 }
 
 /**
- * Handles one message of a queue. Must be safe to repeat: it may be called again for a job that was interrupted or is
+ * Handles one message of a queue. It must be idempotent: it may be called again for a job that was interrupted or is
  * already done.
  */
 export type Handler<K extends JobKind> = (context: JobContext, data: JobPayloads[K]) => Promise<void>;

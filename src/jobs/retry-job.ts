@@ -11,9 +11,8 @@ import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from './enqueue-turn.ts';
 
 /**
- * Retries a job. If the job FAILED or was CANCELLED, creates a new job for the items without a result. The new job has
- * its own reservation at the same price per item, and the old job does not change. If the job has not ended, only makes
- * sure that a worker continues it.
+ * Retries a job that FAILED or was CANCELLED: creates a new job for the items without a result, at the same price per
+ * item. If the job has not ended, only makes sure that a worker continues it.
  * @returns the job that does the remaining work: the new one, or the given one if it has not ended
  * @throws not_found; conflict when no item is left, when the job was already retried, or when its inputs are no longer
  *   stored; InsufficientCredits
@@ -50,7 +49,10 @@ interface Remaining {
   payable: number;
 }
 
-/** Counts the remaining items of a job. If they are stored inputs, also copies them to the new job `to`. */
+/**
+ * Counts the items of a job that have no result. If the job has stored inputs, also copies the remaining ones to the
+ * new job `to`.
+ */
 type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {

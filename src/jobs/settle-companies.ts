@@ -14,8 +14,8 @@ const maxSize = 2_000;
 const batchMs = 50;
 
 /**
- * Creates the handler that updates a customer's contacts after their companies changed or were deleted. It works in
- * batches and stores its progress, so a retry resumes after the last batch.
+ * Creates the handler that updates a customer's contacts after their companies were changed or deleted. It stores its
+ * progress, so a retry resumes after the last batch.
  * @param seconds maximum time for one customer; the remaining work is enqueued again
  */
 export const settleCompanies =
@@ -31,8 +31,8 @@ export const settleCompanies =
   };
 
 /**
- * Returns the number of contacts for the next batch, so that it takes about `batchMs`. The number at most doubles and
- * never exceeds `maxSize`.
+ * Returns how many contacts the next batch should update, so that it takes about `batchMs`. The number at most doubles,
+ * and never exceeds `maxSize`.
  */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

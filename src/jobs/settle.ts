@@ -9,23 +9,23 @@ import type { JobContext } from './handler.ts';
 export interface Delivery {
   /** The new results. A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
-  /** Where the job continues. If left out, the stored value stays unchanged. */
+  /** Where the next batch continues. If undefined, the stored progress stays unchanged. */
   progress?: object;
   /**
-   * Whether the job has no other work left. The job becomes COMPLETED if this is true and every input has its result.
+   * Whether this is the job's last work. If true, the job becomes COMPLETED, provided that every input has its result.
    */
   isLast: boolean;
 }
 
-/** The state of a job after a part of its work was stored in the database. */
+/** A job's row after finished work of the job was stored. */
 export interface Settled extends JobRow {
   /** Whether the job is COMPLETED. */
   isCompleted: boolean;
 }
 
 /**
- * Thrown when this worker no longer has the lease on the job: the job has ended, or another worker has leased it. The
- * worker must stop. There is nothing to clean up.
+ * Thrown when this worker no longer has the lease (its time-limited claim) on the job: the job has ended, or another
+ * worker has leased it. The worker must stop working on the job.
  */
 export class LeaseLost extends Error {
   constructor() {
@@ -35,8 +35,8 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Stores finished work of a job in one transaction: the results, the counts, the charged credits, and what `deliver`
- * writes. Locks the job's row first and the customer's balance last.
+ * Stores finished work of a job in one transaction: results, counts, charged credits, and everything that `deliver`
+ * writes.
  * @param deliver gets the locked job and returns its results. It may write anything that must commit together with
  *   them. It must not charge more than `reserved - charged`.
  * @returns the job after this transaction
@@ -48,6 +48,7 @@ export const settle = (
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> =>
   db.transaction(async (sql) => {
+    // Locks the job's row first and the customer's balance last.
     const held = await lockLeasedJob(sql, leased.customer_id, leased);
     if (!held) throw new LeaseLost();
     const { isLast, ...delivered } = await deliver(sql, held);

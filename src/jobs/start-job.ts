@@ -12,7 +12,7 @@ interface Given extends NewJob {
 }
 
 /**
- * Creates a job with its inputs, reserves its credits and enqueues it for a worker. Everything happens in the caller's
+ * Creates a job with its inputs, reserves its credits and enqueues it for a worker. All this is part of the caller's
  * transaction.
  * @throws InsufficientCredits
  */

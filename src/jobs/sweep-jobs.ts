@@ -12,9 +12,8 @@ import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
 
 /**
- * Repairs what failed workers left behind. Runs once a minute. Enqueues waiting work that has no queue message, frees
- * the worker slots of dead processes, and writes missing unlocks to the search index. Also deletes the inputs and
- * results of jobs that ended long ago.
+ * Repairs what failed workers left behind; runs once a minute. For example, it enqueues waiting work that has no queue
+ * message. It also deletes the inputs and results of jobs that ended long ago.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -30,9 +29,7 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
 const batchSize = 1_000;
 
 /**
- * Enqueues one message for each customer that has a waiting job but no message in the queue. Does not wait for
- * transactions that are starting jobs: a worker reads the message later and sees at least the jobs that are visible
- * now.
+ * Enqueues one message for each customer that has a waiting job but no message in the queue.
  * @returns the number of messages enqueued
  */
 function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
@@ -42,8 +39,8 @@ function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<num
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
 
 /**
- * Enqueues one message for each customer that `find` returns, unless the customer already has one in the queue. Returns
- * the number of messages enqueued.
+ * Enqueues one message for each customer that `find` returns. Skips customers for which a message is already waiting.
+ * @returns the number of messages enqueued
  */
 async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
@@ -72,9 +69,8 @@ const unlocksAtOnce = 500;
 const maxStuckMs = 30_000;
 
 /**
- * Writes unlocks to the search index that are stored in the database but not in the index, because a worker died or the
- * cluster was down. Skips prospects that still cannot be written, so that they do not block others. The next sweep
- * retries them.
+ * Writes unlocks to the search index that are stored in the database but not in the index. Skips prospects that cannot
+ * be written now; the next sweep retries them.
  * @returns the number of prospects written
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {

@@ -16,12 +16,10 @@ import { endJob, LeaseLost } from './settle.ts';
 
 /**
  * Runs one batch of a job: a limited number of items in a few seconds. It stores its results with `settle`, which also
- * ends the job when all work is done. If the job has not ended when the function returns, another batch runs later,
- * after the jobs of other customers.
+ * ends the job when all work is done.
  *
- * It must be idempotent: after a crash or a lost lease it may run again for the same items. It must not catch errors of
- * `settle`. Exception: a batch whose results must not be computed twice may catch `unavailable` and store them later.
- * After an `unavailable` error the work is retried without limit, after other errors a few times.
+ * It must be idempotent, because a batch may be repeated after an error or crash. It must not catch errors of `settle`,
+ * except `unavailable` errors, if it tries to store the same results again.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or it lost its lease on the job
  * @param yieldTurn to be called when the batch only waits for outside work; the worker then serves other customers, and
  *   the batch continues in the background
@@ -42,16 +40,13 @@ const maxFailures = 5;
 /** Milliseconds between renewals of a worker's lease (its time-limited claim on a job) while a batch runs. */
 const renewalMs = 5_000;
 
-/**
- * Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). Well below the
- * time after which the queue treats a message as lost.
- */
+/** Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). */
+// Well below the time after which the queue treats a message as lost.
 const turnSeconds = 30;
 
 /**
  * Creates the handler of a turn: a short period in which one worker works on one customer's jobs. It runs one batch of
- * the job that has waited longest, and more batches while no other customer waits. Then it enqueues the customer's next
- * turn.
+ * a job, and more batches while no other customer waits.
  * @param seconds maximum length of a turn; 0 runs exactly one batch
  */
 export const takeTurn =
@@ -63,8 +58,8 @@ export const takeTurn =
   };
 
 /**
- * Reserves the customer's next job for this worker (a lease) and runs one batch of it. Returns true if the worker may
- * run another batch now. Otherwise enqueues the remaining work and returns false.
+ * Leases the customer's next job, if any, and runs one batch of it. Returns true if the worker may run another batch
+ * for this customer now. Otherwise enqueues the remaining work and returns false.
  */
 async function runNextBatch(
   context: JobContext,
@@ -89,7 +84,7 @@ async function runNextBatch(
 }
 
 /**
- * Waits until a batch ends or lets other customers go first. Returns true if the batch has ended, false if it continues
+ * Runs a batch until it ends or only waits for outside work. Returns true if the batch has ended, false if it continues
  * in the background.
  */
 async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJob, batch: JobBatch): Promise<boolean> {
@@ -104,8 +99,8 @@ async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJ
 }
 
 /**
- * Waits for a batch that continues in the background. Then releases its lease on the job and enqueues the remaining
- * work.
+ * Waits until a batch that continues in the background ends. Then releases the lease on its job and enqueues the
+ * remaining work.
  */
 async function endInBackground(
   { db, log }: JobContext,
@@ -137,8 +132,8 @@ async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yi
 }
 
 /**
- * Renews a worker's lease on a job regularly until `stop` is called. Aborts `lost` when the job has ended or another
- * worker has the lease.
+ * Renews a worker's lease (its time-limited claim on a job) until `stop` is called. `lost` is aborted when the job has
+ * ended or another worker has the lease.
  */
 function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
   const lost = new AbortController();
@@ -152,8 +147,8 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 }
 
 /**
- * Handles an error of a batch. While a service is unavailable, the batch is retried without limit. After five other
- * errors in a row, the job becomes FAILED.
+ * Handles an error of a batch. The batch is retried; after five errors in a row the job becomes FAILED. An unavailable
+ * service does not count as an error.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;
@@ -170,7 +165,7 @@ async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: 
 }
 
 /**
- * The error text of a failed job, as customers see it. The real cause may contain internal details, so it is only in
- * the log.
+ * The error text of a failed job that customers see. The real cause is only in the log, because it may contain internal
+ * details.
  */
 const gaveUpMessage = 'The job failed repeatedly because of an internal error of the service';

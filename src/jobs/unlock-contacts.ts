@@ -6,9 +6,9 @@ import { searchOf } from './start-unlock.ts';
 import type { JobBatch } from './turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
-/** The stored progress of an unlock job. The next batch continues from here. */
+/** The stored progress of an unlock job. The next batch continues from there. */
 interface Progress {
-  /** Position in the search results of the last prospect that was processed. */
+  /** The last processed prospect's position in the search results. */
   after?: ProspectPosition;
   /** Whether the search has no further matches. */
   isExhausted?: boolean;
@@ -16,9 +16,7 @@ interface Progress {
 
 /**
  * Runs one batch of a job of type `unlock_contacts`. Unlocks prospects that match the job's filters and that the
- * customer has not unlocked, in the requested order. If another job unlocks a prospect in the meantime, the batch skips
- * it and takes the next match. The job is complete when it has its total, or when no more prospects match. The price
- * per item does not change while the job runs.
+ * customer has not unlocked, in the requested order.
  */
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
@@ -36,6 +34,7 @@ export const unlockContacts: JobBatch = async (context, job) => {
   const settled = await settle(context, job, async (sql, held) => {
     const ids = found.map(({ _id }) => _id);
     unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    // Another job may have unlocked some of these prospects since the search.
     const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));

@@ -7,8 +7,7 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 
 /**
  * Runs one batch of a job of type `unlock_selected_contacts`. Unlocks the given prospects in the given order. A
- * prospect that the customer already unlocked costs nothing. If the job syncs to the CRM, every prospect also becomes a
- * contact.
+ * prospect that the customer already unlocked costs nothing.
  */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;

@@ -9,14 +9,14 @@ import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
 
 /**
- * Maximum number of prospects that one batch unlocks. A larger batch is cheaper per prospect, but other customers wait
- * longer, and one transaction locks more contacts and companies.
+ * Maximum number of prospects that one batch unlocks. A larger batch is cheaper per prospect, but makes other customers
+ * wait longer.
  */
 export const unlockBatchSize = 250;
 
 /**
- * Creates or updates the contacts of unlocked prospects. Runs in the transaction that stores the unlocks. Returns the
- * contact ids by prospect id; empty if the job does not sync to the CRM.
+ * Creates or updates the contacts of unlocked prospects, if the job syncs to the CRM. Returns the contact ids by
+ * prospect id; empty if it does not.
  */
 export const toContacts = async (
   sql: Transaction,
@@ -41,12 +41,13 @@ export const unlockResult = (
 });
 
 /**
- * Completes a job that has no prospect left to unlock. First writes unlocks to the search index that are missing there,
- * so that the customer's searches leave these prospects out. They can be missing after an outage or a crash.
+ * Completes a job that has no prospect left to unlock. First writes the job's unlocks to the search index that are
+ * still missing there, for example after a crash.
  * @throws unavailable while the catalog does not respond; the job is retried then
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
   const { db, catalog } = context;
+  // So the customer's next searches leave these prospects out.
   await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));
   await catalog.refresh();
   await settle(context, job, async () => ({ results: [], isLast: true }));

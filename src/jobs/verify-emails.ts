@@ -24,9 +24,8 @@ import type { JobBatch } from './turns.ts';
 const yieldMs = 10_000;
 
 /**
- * Runs one batch of a verification job. Verifies emails and stores the outcomes as they arrive, in any order. If the
- * job syncs to the CRM, also writes them to the contacts. While the database is unavailable, outcomes stay in memory,
- * so that no mailbox is checked twice.
+ * Runs one batch of a verification job. Verifies emails and stores the outcomes as they arrive. If the job syncs to the
+ * CRM, also writes the outcomes to the contacts.
  */
 export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) => {
   const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
@@ -50,8 +49,8 @@ export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) =>
 };
 
 /**
- * Returns a function that runs one step of a batch: it starts more verifications, waits up to 500 ms, and stores the
- * finished ones. The function returns whether the job is COMPLETED.
+ * Returns a function that runs one step of a batch: starts more verifications, waits up to 500 ms, and stores the
+ * finished ones. It returns true if the job is COMPLETED.
  */
 function stepOf(
   context: JobContext,
@@ -77,9 +76,12 @@ function stepOf(
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** The domains of all emails whose verification has not started yet; undefined while unknown. */
+  /**
+   * The domains of all emails whose verification has not started yet. Undefined until the database was searched for
+   * them.
+   */
   #rest: readonly string[] | undefined;
-  /** Every input of the job up to this position has its result. */
+  /** Position in the list of the job's inputs. All inputs up to it have their results. */
   after: number;
 
   constructor(context: JobContext, job: LeasedJob) {
@@ -89,7 +91,7 @@ class Source {
   }
 
   /**
-   * Starts as many verifications as `work` has capacity for.
+   * Starts to verify as many emails as `work` has capacity for.
    * @returns true if every email of the job has a result
    */
   async takeInto(work: EmailsInFlight): Promise<boolean> {
@@ -118,7 +120,8 @@ class Source {
 }
 
 /**
- * The inputs of a job that repeat the email of an earlier input. Each gets its result together with that earlier input.
+ * The inputs of a job whose email occurs in an earlier input. Such an input gets its result together with that earlier
+ * input.
  */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
@@ -137,12 +140,12 @@ class Duplicates {
 /** An input of a job, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** Undefined if the input repeats the email of an earlier one. */
+  /** Undefined if the input's email occurs in an earlier input. */
   verification?: Verification;
 }
 
 /**
- * Creates results for the items that have none yet. If the job syncs to the CRM, also writes the outcomes of these
+ * Returns results for the items that have none yet. If the job syncs to the CRM, also writes the outcomes of these
  * items to their contacts.
  */
 async function deliver(
@@ -165,8 +168,8 @@ async function deliver(
 }
 
 /**
- * Returns the outcome for an email together with all contacts that have this email. Returns an empty list for an input
- * that repeats an earlier email.
+ * Returns a function that converts an item to the outcome for all contacts with this email. That function returns an
+ * empty list if the email occurs in an earlier input.
  */
 const forContacts =
   (duplicates: Duplicates) =>

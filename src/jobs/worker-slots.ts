@@ -12,9 +12,7 @@ import {
 } from '../queries/worker-slots.ts';
 import { sendTurn, type TurnKind } from './enqueue.ts';
 
-/**
- * Delay in seconds before the next attempt to run jobs of a customer that already uses its share of the worker slots.
- */
+/** Delay in seconds before the next attempt to run jobs of a customer that already uses its share of the workers. */
 const retrySeconds = 1;
 /** Milliseconds between attempts to mark a worker slot as free in the database. */
 const releaseRetryMs = 1_000;
@@ -28,8 +26,8 @@ export interface WorkerSlotsContext {
 }
 
 /**
- * The worker slots of this process. Each running job takes one slot. The slots of all processes together are shared
- * fairly between customers.
+ * The worker slots of this process. Each running job takes one slot. The slots of all processes are shared fairly
+ * between customers.
  */
 export class WorkerSlots {
   readonly #context: WorkerSlotsContext;
@@ -70,7 +68,7 @@ export class WorkerSlots {
 
   /**
    * Runs `turn`, a short period of work for one customer, in a worker slot. If the customer already uses its share of
-   * the slots, does not run it but enqueues it again for later.
+   * the slots, enqueues the work for later instead.
    */
   async run(kind: TurnKind, number: number, customerId: string, turn: () => Promise<void>): Promise<void> {
     const slot = { kind, processId: this.#processId, number };

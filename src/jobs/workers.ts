@@ -15,8 +15,8 @@ import { takeTurn } from './turns.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /**
- * For each kind of job: its handler, and how many jobs of this kind run at once in this process (`atOnce`). The worker
- * slots of all processes are shared fairly between customers. If only one customer has jobs, it gets half of the slots.
+ * For each kind of job: the function that handles it (`handle`), and how many such jobs may run at once in this process
+ * (`atOnce`).
  */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
@@ -109,8 +109,8 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the services that one job uses. If the job works for a customer, its database and catalog calls count in this
- * customer's share.
+ * Returns the services that one job uses. If the job works for a customer, its database and catalog calls use this
+ * customer's share of the capacity.
  */
 function contextOf(context: SharedContext, data: object): JobContext {
   if (!isTurn(data)) return context;
@@ -126,7 +126,7 @@ const isTurn = (data: object): data is Turn => 'customerId' in data;
 
 /**
  * How often workers ask the queue for jobs, in seconds. The second value is for workers that are also notified of new
- * jobs: they must poll too, because a retried job sends no notification.
+ * jobs; retried jobs send no notification.
  */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
