@@ -147,8 +147,8 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 }
 
 /**
- * Handles an error of a batch. The batch is retried; after five errors in a row the job becomes FAILED. An unavailable
- * service does not count as an error.
+ * Handles an error of a batch: schedules a retry, or sets the job to FAILED after five errors in a row. While a service
+ * is unavailable, the batch is retried without limit.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, type, failures } = job;

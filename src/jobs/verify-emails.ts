@@ -76,10 +76,7 @@ function stepOf(
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /**
-   * The domains of all emails whose verification has not started yet. Undefined until the database was searched for
-   * them.
-   */
+  /** The domains of all emails whose verification has not started yet. Undefined if they are not known. */
   #rest: readonly string[] | undefined;
   /** Position in the list of the job's inputs. All inputs up to it have their results. */
   after: number;

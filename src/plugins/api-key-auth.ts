@@ -9,14 +9,13 @@ import { recogniseToken, type TokenHash } from '../tokens.ts';
 
 /**
  * Authenticates a request by its API key. Returns the key's owner and scopes as the caller.
- * @throws Unauthorized if the key is missing or not valid; the message is equal for every reason
+ * @throws Unauthorized if the key is missing or not valid; the error message does not tell which
  */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
- * Creates the function that authenticates requests by API key. It reads the key from the database for each request,
- * never from a cache. So every instance rejects a revoked key from the next request on. If the database is unavailable,
- * the error is `unavailable`, not `Unauthorized`.
+ * Creates the function that authenticates requests by API key. It reads the key from the database for each request, so
+ * a revoked key is rejected at once.
  * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid keys
  */
 export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
@@ -48,18 +47,15 @@ function presentedHash(header: string | undefined): TokenHash {
   return token.hash();
 }
 
-/**
- * Converts a hash to a string, one character per byte, so that it can be a map key. (A map compares buffers by
- * identity, not by content.)
- */
+/** Converts a hash to a string, one character per byte. Unlike a buffer, a string can be a map key. */
 export const asText = (hash: TokenHash): string => hash.toString('latin1');
 
 /** How long used API keys are collected before one statement records them in the database (ms). */
 const recordingDelay = 1_000;
 
 /**
- * Returns a function that records that an API key was used. Once per second, one statement writes `last_used_at` for
- * all used keys in the background. What is not written yet is written when the app closes.
+ * Returns a function that records that an API key was used. In the background, once per second, one statement writes
+ * `last_used_at` for all used keys.
  */
 function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();

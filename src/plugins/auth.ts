@@ -44,7 +44,7 @@ export default fp(
 
 /**
  * Checks that a new route declares in `config.access` who may call it.
- * @throws Error, which stops the start, if it does not
+ * @throws Error if it does not; the server then does not start
  */
 function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
@@ -55,8 +55,8 @@ function requireAccess(route: RouteOptions): void {
 }
 
 /**
- * Returns who may call the route of a request. An unknown path is public, so that everyone gets 404.
- * @throws Error if the route does not declare `config.access`; a mistake then denies access
+ * Returns who may call the route of a request. Everybody may call an unknown path, and gets 404.
+ * @throws Error if the route does not declare `config.access`
  */
 function accessOf(request: FastifyRequest): Access {
   if (request.is404) return { public: true };
@@ -65,28 +65,28 @@ function accessOf(request: FastifyRequest): Access {
   return declared;
 }
 
-/** Returns whether a caller has the role or one of the scopes that a route requires. */
+/** Returns whether a caller has the role or one of the scopes that the route requires. */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   if (caller.kind === 'session') return 'session' in wanted && (wanted.session === 'member' || caller.role === 'admin');
   return scopesOf(wanted).some((scope) => caller.scopes.includes(scope));
 }
 
-/** Returns the scopes that give access to a route. A caller needs one of them. */
+/** Returns the scopes (permissions of API keys) that give access to a route. A caller needs one of them. */
 function scopesOf(wanted: Access): readonly Scope[] {
   if ('scope' in wanted) return [wanted.scope];
   return 'anyScope' in wanted ? wanted.anyScope : [];
 }
 
 /**
- * Returns the logged-in user of a request. Only for routes that require a session.
- * @throws Error on any other route
+ * Returns the logged-in user of a request. It works only in routes that require a session.
+ * @throws Error in any other route
  */
 export function sessionOf(request: FastifyRequest): SessionCaller {
   if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');
   return request.caller;
 }
 
-/** Returns the logged-in user and their address, for the audit log. */
+/** Returns the logged-in user's e-mail address and IP address, for the audit log. */
 export const actorOf = (request: FastifyRequest): Actor => ({
   actor: sessionOf(request).email,
   address: request.address,

@@ -4,7 +4,7 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-/** An error response that is sent outside Fastify, without a route. */
+/** An error response that is sent without Fastify, because the request has no route. */
 export type Refusal = readonly [status: number, code: string, message: string];
 
 /** The responses to errors of Node's HTTP parser, by Node's error code. */
@@ -14,15 +14,14 @@ const refusals: Record<string, Refusal> = {
 };
 const malformed: Refusal = [400, 'validation_failed', 'The request is not valid HTTP'];
 
-/** For each connection, the response to its latest request. */
+/** The response object of the latest request of each connection. */
 const latest = new WeakMap<Duplex, ServerResponse>();
 
 /** The diagnostics channel on which Node announces each HTTP request of this process, before any handler runs. */
 const requestStart = 'http.server.request.start';
 
 /**
- * Starts to record the latest request of each connection, so that no request gets two responses. It covers all HTTP
- * servers of the process: with HOST=localhost Fastify opens a second one.
+ * Starts to record the latest request of each connection, for all HTTP servers of the process.
  * @returns a function that stops recording
  */
 export function watchRequests(): () => void {
@@ -35,8 +34,8 @@ export function watchRequests(): () => void {
 }
 
 /**
- * Answers a request that is not valid HTTP with an error body of the API contract, and closes its connection. If the
- * caller could mistake this for the response to another request, closes the connection without an answer.
+ * Sends an error response to a request that is not valid HTTP, and closes its connection. Sends nothing if the caller
+ * could take this for the response to another request.
  */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
@@ -44,13 +43,14 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
 }
 
 /**
- * Returns whether a response sent now on this connection would answer the faulty request. This is so if all earlier
- * requests have been answered. A request with the fault in its own body counts as the faulty one.
+ * Returns true if a response sent now on this connection would answer the faulty request: all earlier requests have
+ * been answered.
  */
 function isNextToAnswer(socket: Socket): boolean {
   const response = latest.get(socket);
   if (!response) return true;
   if (response.req.complete) return response.writableFinished;
+  // The fault is in the body of the latest request, so that request is the faulty one.
   return !response.headersSent && response.socket !== null; // null while earlier responses are pending
 }
 
@@ -58,12 +58,12 @@ function isNextToAnswer(socket: Socket): boolean {
 export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 
-/** After an error response, how long a caller may take to read it before the connection is closed (ms). */
+/** Milliseconds that a caller has to read an error response before its connection is closed by force. */
 const lingering = 5_000;
 
 /**
- * Writes an error response directly to a connection, when Node's HTTP server no longer handles it. Then closes the
- * connection, after five seconds even if the caller does not.
+ * Writes an error response directly to a connection that Node's HTTP server no longer handles. Then closes the
+ * connection, by force after five seconds.
  */
 export function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[] = []): void {
   const [status] = refusal;

@@ -12,25 +12,21 @@ interface Connection extends Holder {
   socket: Socket;
   /** The request that is being handled on this connection, if any. */
   request: IncomingMessage | undefined;
-  /** Requests that wait for earlier requests of this connection, in order. Calling a function starts its request. */
+  /** Functions that start the requests waiting for earlier requests of this connection, in order. */
   waiting: (() => void)[];
-  /** What the caller still had to send or read at the last check, as text from `owedBy`. */
+  /** What the caller still had to send or read at the last check, as text. Undefined if there was nothing. */
   owed: string | undefined;
   silentChecks: number;
 }
 
 /** Maximum number of requests that wait on one connection. Each takes some kilobytes of memory. */
 const maxWaiting = 32;
-/** How many checks for silent connections run within `CONNECTION_SILENCE_MS`. */
+/** Number of checks for silent connections during `CONNECTION_SILENCE_MS`. */
 const checks = 8;
 
 /**
- * Limits the resources that network connections use. At most `MAX_CONNECTIONS` are open, shared fairly between IP
- * addresses. The requests of one connection are handled one after the other, and nothing is read from it while a
- * request waits. So at most one of its responses is in memory.
- *
- * A connection is closed if the caller must send or read data and transfers no byte for `CONNECTION_SILENCE_MS`. The
- * time that the service itself needs does not count.
+ * Limits the network connections of callers: at most `MAX_CONNECTIONS` are open, shared fairly between IP addresses. A
+ * connection is closed if its caller must send or read data and transfers no byte for `CONNECTION_SILENCE_MS`.
  */
 export default fp(
   async (app) => {
@@ -62,8 +58,8 @@ class Connections {
   }
 
   /**
-   * Admits a new connection, or closes it if too many are open. May close an idle connection instead, so that the new
-   * one fits in.
+   * Admits a new connection, or closes it if too many are open. May close an idle connection to make room for the new
+   * one.
    */
   accept(socket: Socket): Connection | undefined {
     const connection = newConnection(socket, this.#groupOf(socket.remoteAddress));
@@ -85,8 +81,8 @@ class Connections {
   }
 
   /**
-   * Returns the group whose connections are limited together: the caller's IP address, or the /64 prefix of an IPv6
-   * address. Returns undefined for a trusted proxy, which has no such limit because many callers share its address.
+   * Returns the group of connections that share one limit: the caller's IPv4 address, or the /64 prefix of its IPv6
+   * address. Returns undefined for a trusted proxy, which has no such limit.
    */
   #groupOf(peer: string | undefined): string | undefined {
     const address = normaliseAddress(peer ?? '');
@@ -95,7 +91,7 @@ class Connections {
 
   /**
    * Starts a request when the earlier requests of its connection have been answered. Does not start it if the
-   * connection is lost before.
+   * connection is closed before that.
    */
   waitForTurn(request: IncomingMessage, answer: ServerResponse, start: () => void): void {
     const { socket } = request;
@@ -109,6 +105,7 @@ class Connections {
       answer.once('close', () => this.#endTurn(connection));
       start();
     };
+    // While a request waits, nothing is read from its connection. So at most one response per connection is in memory.
     if (!connection.request) return begin();
     if (connection.waiting.length === maxWaiting) return void socket.destroy();
     connection.waiting.push(begin);
@@ -125,9 +122,8 @@ class Connections {
   }
 
   /**
-   * Closes the connections whose callers transferred no data in the last `CONNECTION_SILENCE_MS` although they had to
-   * send or read some.
-   * @returns how many connections were closed since the previous check, by reason
+   * Closes the connections whose callers had to send or read data but transferred none for `CONNECTION_SILENCE_MS`.
+   * @returns how many connections were closed since the previous call, by reason
    */
   async check(): Promise<{ refused: number; evicted: number; silent: number }> {
     const isWriting = [...this.#open.keys()].some((socket) => socket.writableLength > 0);
@@ -153,8 +149,8 @@ const newConnection = (socket: Socket, group: string | undefined): Connection =>
 });
 
 /**
- * Returns whether the caller has made no progress for `CONNECTION_SILENCE_MS`, although it had to send or read data.
- * Counts the current check.
+ * Returns true if the caller had to send or read data but transferred none for `CONNECTION_SILENCE_MS`. Call this once
+ * per check, because it counts the checks without progress.
  */
 function isSilent(connection: Connection, unacknowledged: Unacknowledged): boolean {
   const owed = owedBy(connection, unacknowledged);
@@ -164,8 +160,8 @@ function isSilent(connection: Connection, unacknowledged: Unacknowledged): boole
 }
 
 /**
- * Describes what the caller must still send or read. The text changes with every transferred byte, so equal texts mean
- * no progress. Returns undefined if the caller owes nothing.
+ * Describes what the caller must still send or read, or returns undefined if there is nothing. The text changes with
+ * every transferred byte, so equal texts mean no progress.
  */
 function owedBy({ socket, request }: Connection, unacknowledged: Unacknowledged): string | undefined {
   if (socket.writableLength > 0) return `take ${writeProgress(socket, unacknowledged)}`;

@@ -3,8 +3,8 @@ import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 
 /**
- * Allows web pages from the origins in `CORS_ORIGINS` to call the API. If that variable is not set, browsers do not
- * allow it (CORS is off).
+ * Allows web pages from the origins in the environment variable `CORS_ORIGINS` to call the API. Without this variable,
+ * browsers do not allow such calls.
  */
 export default fp(
   async (app) => {
@@ -35,9 +35,6 @@ export default fp(
   { name: 'cors', dependencies: ['services'] },
 );
 
-/**
- * Returns whether a request is a CORS preflight, a browser's question before the real request. Other OPTIONS requests
- * get 405.
- */
+/** Returns whether a request is a CORS preflight, which a browser sends to ask whether the real request is allowed. */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

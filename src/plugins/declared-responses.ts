@@ -11,8 +11,8 @@ declare module 'fastify' {
 }
 
 /**
- * Requires every route to declare the responses that it sends. Adds the error responses that all routes of a kind
- * share. A success response with an undeclared status is rejected, because its body would be sent without filtering.
+ * Requires every route to declare the responses that it sends. A success response with an undeclared status causes an
+ * error, because its body would be sent without filtering.
  */
 export default fp(
   async (app) => {
@@ -37,7 +37,7 @@ export default fp(
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
-/** Returns the error responses that a route shares with all routes of its kind, by status. */
+/** Returns the error responses that the route has in common with other routes of its kind, by status. */
 function commonErrors(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;
   const guarded = access !== undefined && !('public' in access);

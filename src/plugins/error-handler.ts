@@ -50,8 +50,8 @@ const frameworkErrors: Record<string, () => DomainError> = {
 };
 
 /**
- * Answers every thrown error with an error body of the API contract. An unexpected error is logged, and the caller gets
- * 500 without details.
+ * Answers every thrown error with an error response of the API contract. An unexpected error is logged, and the caller
+ * gets 500 without details.
  */
 export default fp(
   async (app) => {
@@ -92,8 +92,8 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
 }
 
 /**
- * Sets the response header `www-authenticate`, which names the required credential (RFC 9110 §11.6.1). Logs why the
- * sent credential was rejected.
+ * Sets the response header `www-authenticate`, which names the required credential (RFC 9110 §11.6.1). Also logs why
+ * the request's credential was rejected.
  */
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
@@ -116,14 +116,13 @@ interface ErrorAnswer {
   code: string;
   message: string;
   faults?: readonly Fault[];
-  /** Fields that only this error has, in addition to the usual fields of an error body. */
+  /** Additional fields of the error body that only this error has. */
   more?: object;
 }
 
-/**
- * Sends an error response whose body has at most `maxBytes`. All errors that the app handles are sent by this function.
- */
+/** Sends an error response whose body has at most `maxBytes` bytes. */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
+  // All errors that the app handles are sent by this function.
   const isAnonymous = statusCode === 401 || statusCode === 403;
   const common = isAnonymous ? { statusCode } : { statusCode, error: STATUS_CODES[statusCode], code };
   const body = { ...common, message: cutText(message), ...more };

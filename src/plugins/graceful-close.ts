@@ -1,8 +1,7 @@
 import fp from 'fastify-plugin';
 
 /**
- * Lets running requests finish when the app closes. From then on, every response closes its connection, so that
- * keep-alive connections do not delay the close. Connections that are still open after `SHUTDOWN_MS` are closed by
+ * Lets running requests finish when the app closes. Connections that are still open after `SHUTDOWN_MS` are closed by
  * force.
  */
 export default fp(
@@ -13,6 +12,7 @@ export default fp(
       setTimeout(() => app.server.closeAllConnections(), app.config.SHUTDOWN_MS).unref();
     });
     app.addHook('onSend', (_request, reply, _payload, done) => {
+      // So keep-alive connections do not delay the close.
       if (closing) void reply.header('connection', 'close');
       done();
     });

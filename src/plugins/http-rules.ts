@@ -5,8 +5,8 @@ import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-er
 import { requestId } from './request-log.ts';
 
 /**
- * Rejects requests that break rules of HTTP (RFC 9110 and 9112) which Node does not check. Also replaces some error
- * responses of Node that have no error body as the API contract requires.
+ * Rejects requests that break rules of HTTP (RFC 9110 and 9112) which Node does not check. Some error responses of Node
+ * itself are replaced by responses of the API contract.
  */
 export default fp(
   async (app) => {
@@ -43,8 +43,8 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
 }
 
 /**
- * Headers that a request may contain only once. If such a header were repeated, a proxy and this service could use
- * different values of it.
+ * Headers that a request may contain only once. Otherwise a proxy and this service could use different values of the
+ * same header.
  */
 const single = new Set(['host', 'content-type', 'idempotency-key']);
 

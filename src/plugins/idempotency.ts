@@ -6,20 +6,23 @@ import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey, type StoredAnswer } from '../queries/idempotency.ts';
 
 /**
- * The part of a request that writes. Runs in one transaction and returns the response.
+ * The part of a request that writes to the database. Runs in one transaction and returns the response.
  * @param prepared the value that the request's `Preparation` returned
  */
 export type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
 
-/** Work that a request does before its transaction, such as a search. Its result is passed to the part that writes. */
+/**
+ * Work that a request does before its transaction, such as a search. Its result is passed to the function that writes.
+ */
 export type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs the writes of a request at most once per `Idempotency-Key`. The response is stored in the same transaction,
-     * and a retry with the same key gets this stored response. Without the header, the writes always run. A route that
-     * uses this must declare `idempotent: true`.
+     * Runs the writes of a request at most once per `Idempotency-Key`, and sends the response. A retry with the same
+     * key gets the stored response. Without this header, the writes always run.
+     *
+     * A route that uses this must declare `idempotent: true`.
      * @param effect the writes; returns the response
      * @param prepare work to do before the transaction; not called if there is a stored response
      * @throws idempotency_mismatch when the key was used for another request
@@ -83,17 +86,15 @@ interface Outcome {
   replayed: boolean;
 }
 
-/**
- * Runs a request's preparation, if any, and then its writes in a transaction. For requests without an idempotency key.
- */
+/** Handles a request without an idempotency key: runs its preparation, if any, and then its writes in a transaction. */
 async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<StoredAnswer> {
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => effect(sql, prepared));
 }
 
 /**
- * Runs a request's preparation and writes, unless a response is stored under its idempotency key. If there is a
- * preparation, looks for the stored response before it, because preparing can take long.
+ * Handles a request with an idempotency key: returns the stored response, or runs the preparation and the writes if
+ * none is stored.
  */
 async function runWithKey<T>(
   db: Database,
@@ -102,6 +103,7 @@ async function runWithKey<T>(
   effect: Effect<T>,
   prepare?: Preparation<T>,
 ): Promise<Outcome> {
+  // Looked up before the preparation, which can take long.
   const stored = prepare && (await db.lookup((sql) => findKept(sql, customerId, use)));
   if (stored) return stored;
   const prepared = (await prepare?.()) as T;
@@ -109,8 +111,8 @@ async function runWithKey<T>(
 }
 
 /**
- * Runs a request's writes and stores the response under its idempotency key. If the key already has a response, returns
- * that one and writes nothing.
+ * Runs a request's writes and stores the response under its idempotency key. If a response is stored already, returns
+ * it and writes nothing.
  * @throws idempotency_mismatch when the key was used for another request
  * @throws conflict while another request with the key is running
  */

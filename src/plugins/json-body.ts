@@ -12,13 +12,13 @@ declare module 'fastify' {
 }
 
 const nothing = Buffer.alloc(0);
-/** Maximum nesting depth of a JSON body. It keeps recursive functions from overflowing the stack. */
+/** Maximum nesting depth of a JSON body. It prevents stack overflows in recursive functions. */
 const maxDepth = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Parses request bodies as JSON. An empty or missing body is treated as `{}`, so that it is validated like any other. A
- * route that declares no body accepts only `{}`.
+ * Parses request bodies as JSON. An empty or missing body counts as `{}`. A route that declares no body accepts only
+ * `{}`.
  */
 export default fp(
   async (app) => {

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError } from '../errors.ts';
 
-/** Collects the paths of all routes that are added after this call. Returns a set, which grows with each new route. */
+/** Returns a set with the paths of all routes that are added after this call. The set grows with each new route. */
 export function watchPaths(app: FastifyInstance): Set<string> {
   const paths = new Set<string>();
   app.addHook('onRoute', ({ url }) => void paths.add(url));
@@ -12,8 +12,7 @@ export function watchPaths(app: FastifyInstance): Set<string> {
 
 /**
  * Answers 405 with an `Allow` header if a path exists but does not support the request's method. Must be registered
- * after all routes, because it adds a route for each missing method. As a result, `GET /contacts/list` gets 405 and is
- * not read as the contact with the id "list".
+ * after all routes, because it adds a route for each missing method.
  */
 export const refuseOtherMethods = fp(
   async (app, { paths }: { paths: Set<string> }) => {
@@ -23,6 +22,7 @@ export const refuseOtherMethods = fp(
     app.addHook('onRequest', ({ is404 }, _reply, done) => {
       done(is404 ? new DomainError('not_found', 'No such route') : undefined);
     });
+    // As a result, `GET /contacts/list` gets 405 and is not read as the contact with the id "list".
     for (const url of paths) if (!url.includes('*')) refuse(app, url, methods);
   },
   { name: 'refuse-other-methods' },

@@ -5,7 +5,7 @@ import { measureProcess, requestDuration } from '../metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** Whether this app serves `GET /metrics`. If not, it still measures its requests. */
+  /** Whether this app serves `GET /metrics`. If false, it still measures its requests. */
   isExposed: boolean;
 }
 

@@ -19,7 +19,7 @@ declare module 'fastify' {
 
 /**
  * Serves the API contract as an OpenAPI 3.1 document at `/openapi.json`, and as interactive documentation at `/docs`.
- * The document is generated from the schemas of the routes. Both work without internet access.
+ * The document is generated from the schemas of the routes.
  */
 export default fp(
   async (app) => {
@@ -66,14 +66,15 @@ export default fp(
 
 const access = { public: true } as const;
 
-/** Matches the names of all files in the npm package with the documentation pages. */
+/** Pattern for the names of the files of the documentation pages. All these files come from one npm package. */
 const fileName = /^[a-z][a-z0-9.-]{0,63}$/i;
 
-/** Sends the OpenAPI document as the response. */
+/** Sends the OpenAPI document as the response to a request. */
 type SendDocument = (reply: FastifyReply) => FastifyReply;
 
 /**
- * Serves the documentation pages to everyone. All files come from an installed npm package, none from other servers.
+ * Serves the documentation pages, without authentication. All their files come from an installed npm package, none from
+ * other servers.
  */
 async function documentation(app: FastifyInstance, { sendDocument }: { sendDocument: SendDocument }): Promise<void> {
   app.addHook('onRoute', (route) => {
@@ -92,10 +93,7 @@ async function documentation(app: FastifyInstance, { sendDocument }: { sendDocum
   await app.register(swaggerUi, { routePrefix: '/docs', uiConfig: { persistAuthorization: true, deepLinking: true } });
 }
 
-/**
- * Completes a route's schema for the OpenAPI document: adds headers, operation id, rate limits and security. Leaves out
- * the request body of GET, HEAD and DELETE, which may only be empty.
- */
+/** Completes a route's schema for the OpenAPI document: adds headers, operation id, rate limits and security. */
 function describeRoute(schema: FastifySchema, url: string, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
   const method = String(route.method);
@@ -223,7 +221,7 @@ function freeBodies(document: Json): Json {
   return document;
 }
 
-/** The parts of an OpenAPI operation that this file reads or changes. */
+/** The parts of an operation in the OpenAPI document that this program reads or changes. */
 interface Operation {
   requestBody?: { required: boolean; content: Record<string, { schema: { required?: string[] } }> };
 }

@@ -3,8 +3,8 @@ import fp from 'fastify-plugin';
 import { unavailable } from '../errors.ts';
 
 /**
- * Rejects requests while the process is overloaded (the event loop is delayed). Only customers that have more than one
- * request in flight are affected: they cause the load.
+ * Rejects requests while the process is overloaded (its event loop is delayed). Only customers with more than one
+ * running request are affected.
  */
 export default fp(
   async (app) => {

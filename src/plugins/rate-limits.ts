@@ -18,7 +18,9 @@ declare module 'fastify' {
     rateLimits: RateLimits;
   }
   interface FastifyContextConfig {
-    /** A second rate limit for the route. Requests with an API key count under it and under the limit `default`. */
+    /**
+     * A second rate limit of the route. Requests with an API key count under this limit and under the limit `default`.
+     */
     limit?: 'prospects' | 'jobs';
   }
 }
@@ -35,8 +37,8 @@ export default fp(
 );
 
 /**
- * Checks a new route: if it can answer 402, it spends or estimates credits and must declare the rate limit `jobs`.
- * @throws Error, which stops the start, if the route does not declare it
+ * Checks that a route which can answer 402 (too few credits) declares the rate limit `jobs`.
+ * @throws Error if it does not; the server then does not start
  */
 function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
@@ -58,13 +60,13 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
  */
 export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** The rate limits of a route that are switched on, and the value of the route's `ratelimit-policy` header. */
+/** The enabled rate limits of a route, and the value of the response header `ratelimit-policy` that describes them. */
 interface RouteLimits {
   limits: Limit[];
   described: string;
 }
 
-/** Creates the function that counts requests under the rate limits that are switched on. */
+/** Creates the function that counts requests under the enabled rate limits of their routes. */
 export function requestCounter(all: RateLimits): RequestCounter {
   const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
   const limitsOf = (config: FastifyContextConfig): RouteLimits => {
@@ -93,13 +95,13 @@ const describe = (limits: Limit[]): string =>
   );
 
 /**
- * Formats one item of the `ratelimit` header: what remains of one limit. Does not use the library, because it would
- * double the time of a request. Integers need no escaping.
+ * Formats one item of the response header `ratelimit`: how many requests one rate limit still allows, and until when.
  */
 function itemOf(use: Use): string {
+  // The library for structured fields would double the time of a request. Integers need no escaping.
   const { policy, quota } = use.limit;
   return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
 }
 
-/** The names of the rate limit policies, quoted as the headers require. */
+/** The names of the rate limit policies, in quotes for use in response headers. */
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

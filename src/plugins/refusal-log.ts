@@ -4,7 +4,7 @@ import { loggableError } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Whether `RefusalLog` counts this request. It then gets no log line of its own. */
+    /** True if `RefusalLog` counts this request. The request then gets no log line of its own. */
     isCounted: boolean;
   }
 }
@@ -12,7 +12,7 @@ declare module 'fastify' {
 /** Minimum time between two log lines about rejected requests (ms). */
 const intervalMs = 1_000;
 
-/** A reason for rejecting requests, and how many requests it has affected since the last log line. */
+/** A reason for which requests are rejected, and the number of such requests since the last log line. */
 interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
@@ -22,8 +22,8 @@ interface Counted {
 }
 
 /**
- * Logs requests that are answered with 503. There can be thousands per second, so they are counted and logged together:
- * at most one line per second, with the number of requests for each reason. The first one is logged at once.
+ * Logs requests that are answered with 503. There can be thousands per second, so it writes at most one line per
+ * second, with the number of requests for each reason.
  */
 export class RefusalLog {
   readonly #log: FastifyBaseLogger;
@@ -57,7 +57,7 @@ export class RefusalLog {
   }
 }
 
-/** Returns an error's cause in a form that is safe to log, without the stack trace. */
+/** Returns the cause of an error in a form that is safe to log, without the stack trace. */
 function causeOf({ cause }: DomainError): Record<string, unknown> | undefined {
   if (cause === undefined) return undefined;
   const { stack, ...rest } = loggableError(cause);

@@ -9,8 +9,8 @@ export function requestId(request: IncomingMessage): string {
 }
 
 /**
- * Sets the header `x-request-id` on every response and writes one log line per request: route, status, duration and
- * customer. Never logs a secret or a body. Requests answered with 503 get no own line; `RefusalLog` counts them.
+ * Sets the header `x-request-id` on every response and writes one log line per request, without secrets and bodies. For
+ * requests that are answered with 503, `RefusalLog` writes common lines instead.
  */
 export default fp(
   async (app) => {
@@ -37,8 +37,8 @@ export default fp(
 );
 
 /**
- * Returns the properties of an error that are safe to log. Leaves out texts of PostgreSQL that can contain values of
- * rows: `detail`, and the message of errors about unreadable values (class 22).
+ * Returns the properties of an error that are safe to log. Leaves out PostgreSQL texts that can contain values from the
+ * database.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   const { name, message, code, constraint_name, stack } = error as Error & { code?: string; constraint_name?: string };

@@ -13,23 +13,28 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /**
-     * For whom this request is handled (a customer, or the service itself), with its abort signals and its remaining
-     * waiting time.
+     * For whom this request is handled (a customer, or the service itself), with abort signals and the time that
+     * database calls may wait.
      */
     requester: Requester;
-    /** The database for this request. Calls count in the customer's share and end when the request's time is up. */
+    /**
+     * The database for this request. Its calls use the customer's share of the capacity, and end when the request times
+     * out.
+     */
     readonly db: Database;
-    /** The catalog for this request. Calls count in the customer's share and end when the request's time is up. */
+    /**
+     * The catalog for this request. Its calls use the customer's share of the capacity, and end when the request times
+     * out.
+     */
     readonly catalog: CatalogReads;
-    /** Assigns the request to a customer. Before this call, it counts as a request of the service itself. */
+    /** Assigns this request to a customer. Before this call, the request counts as work of the service itself. */
     belongsTo(customerId: string): void;
   }
 }
 
 /**
- * Limits each request to `REQUEST_TIMEOUT_MS` from the arrival of its headers. When the time is up, its database
- * statement is cancelled and it is answered with 503. If the caller hangs up, the work is cancelled too, but a running
- * transaction may continue until the time is up.
+ * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, counted from the arrival of its headers. After that
+ * time, the request's database statement is cancelled and the response is 503.
  */
 export default fp(
   async (app) => {
@@ -70,6 +75,7 @@ export default fp(
         setImmediate(answerLate, request, reply);
       }, REQUEST_TIMEOUT_MS);
       // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
+      // If the caller hangs up, the work is cancelled, but a running transaction may continue until the time is up.
       const closed = () => {
         const hungUp = reply.raw.writableFinished ? undefined : new CallerHungUp();
         if (hungUp) timer.unref();
@@ -91,10 +97,7 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/**
- * Answers a timed-out request that has no response yet, for example because it waits for the rest of its body. The rest
- * of the body is not read.
- */
+/** Answers a timed-out request that has no response yet, for example because the rest of its body is missing. */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   if (reply.sent || reply.raw.headersSent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');

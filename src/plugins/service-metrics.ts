@@ -12,8 +12,8 @@ export interface Observed {
 }
 
 /**
- * How long values from the database are cached for `/metrics` (ms). Anybody may call `/metrics` any number of times, so
- * each call must be cheap.
+ * Milliseconds for which values from the database are cached for `/metrics`. Anybody may call `/metrics` any number of
+ * times, so each call must be cheap.
  */
 const maxAgeMs = 5_000;
 
@@ -36,8 +36,8 @@ export class ServiceMetrics {
   }
 
   /**
-   * Returns all metrics in Prometheus text format. If the database does not respond, leaves out the metrics that are
-   * read from it.
+   * Returns all metrics in Prometheus text format. Leaves out the metrics from the database if the database does not
+   * respond.
    */
   async read(): Promise<string> {
     await this.#backlog.refresh();
@@ -108,7 +108,7 @@ function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/** Caches the backlog (waiting jobs and unlocks), as it was last read from the database. */
+/** Caches the backlog (waiting jobs and unlocks) that was last read from the database. */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;

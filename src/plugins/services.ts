@@ -3,7 +3,7 @@ import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 
-/** The services that routes use. The command that starts the app opens them and closes them. */
+/** The services that routes use. The command that starts the app opens and closes these services. */
 export interface Services {
   config: Config;
   db: SharedDatabase;
@@ -14,13 +14,13 @@ declare module 'fastify' {
   interface FastifyInstance {
     config: Config;
     /**
-     * The database without its methods for queries. Routes use `request.db` instead, which works for the request's
-     * customer.
+     * The database without its query methods. For queries, routes use `request.db`, which is limited to the request's
+     * customer and time.
      */
     db: Omit<SharedDatabase, keyof Database>;
     /**
-     * The catalog without its methods for reading. Routes use `request.catalog` instead, which works for the request's
-     * customer.
+     * The catalog without its read methods. To read, routes use `request.catalog`, which is limited to the request's
+     * customer and time.
      */
     catalog: Omit<Catalog, keyof CatalogReads>;
   }

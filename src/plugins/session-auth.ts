@@ -9,7 +9,7 @@ import { asText } from './api-key-auth.ts';
 
 /**
  * Authenticates a request by its session token. Returns the logged-in user as the caller.
- * @throws Unauthorized if the token is missing or not valid; the message is equal for every reason
+ * @throws Unauthorized if the token is missing or not valid; the error message does not tell which
  */
 export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 

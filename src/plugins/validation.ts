@@ -9,10 +9,7 @@ import { keywords } from '../schemas/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 
-/**
- * Options of the JSON schema validator (Ajv). Validation is strict: it does not convert or remove values, and adds no
- * defaults.
- */
+/** Options of the JSON schema validator (Ajv). It does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -20,15 +17,16 @@ const options: Options = {
   keywords: [...filterKeywords, ...keywords],
 };
 
-/** Checks whether a value is valid. Stops at the first error, so that a huge invalid value costs little. */
+/**
+ * The validator (Ajv) that decides whether a value is valid. It stops at the first error, so a huge invalid value costs
+ * little.
+ */
 const checker = new Ajv2020(options);
 
-/**
- * Finds all errors of an invalid value, up to about `maxFaults`. Ajv itself stops at the first error or never, so our
- * versions of its array and object keywords stop earlier. The option `verbose` is off: verbose errors contain the body,
- * and Ajv keeps them in memory.
- */
+/** The validator (Ajv) that finds all errors of an invalid value, up to about `maxFaults`. */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
+// Ajv itself stops at the first error or never, so our versions of its array and object keywords stop earlier. The
+// option `verbose` is off: verbose errors contain the body, and Ajv keeps them in memory.
 for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.removeKeyword(keyword.keyword as string);
   finder.addKeyword(keyword);
@@ -37,7 +35,7 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
 /** Validates one part of a request, such as its body. Returns true or an error. */
 interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Returns the faults of the value: all of them, or the first `maxFaults` + 1. */
+  /** Returns the faults of the value, at most `maxFaults` + 1. */
   faultsOf(value: unknown): Fault[];
 }
 
@@ -68,11 +66,9 @@ export default fp(
   { name: 'validation', dependencies: ['json-body'] },
 );
 
-/**
- * Rejects a body that contains text which PostgreSQL cannot store. Only a `\u` escape can produce such text, because
- * the body is valid UTF-8. So a body without `\u` is not searched.
- */
+/** Rejects a body with text that PostgreSQL cannot store, such as the character U+0000. */
 async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
+  // The body is valid UTF-8, so only a `\u` escape can produce such text.
   if (!request.bodyBytes.includes(String.raw`\u`)) return;
   const unstorable = findUnstorableText(request.body);
   if (unstorable.length === 0) return;
@@ -83,7 +79,8 @@ async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
 }
 
 /**
- * Converts Ajv's errors to faults with our messages, one fault for each path. Returns at most `maxFaults` + 1 faults.
+ * Converts Ajv's errors to faults with our own messages, one fault for each path. Returns at most `maxFaults` + 1
+ * faults.
  */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
@@ -119,7 +116,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-/** How error messages name each format, as in "must be a UUID". */
+/** What error messages call each format, as in "must be a UUID". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',

@@ -21,7 +21,7 @@ const Readiness = Type.Object({
 
 const access = { public: true } as const;
 
-/** Routes for operators. They tell whether the process is alive, and whether it can serve requests. */
+/** Routes for operators: whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',

@@ -159,7 +159,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** Returns the types of jobs that a caller may see. They are the types that its API key may start. */
+/** Returns the types of jobs that a caller may see: those that its API key may start. */
 function visibleTo(caller: Caller): JobType[] {
   const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
   return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));

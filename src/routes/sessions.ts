@@ -47,7 +47,7 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
   }
 
   /**
-   * Records a failed login, then throws. Every refused login takes this path, so that neither the response nor its
+   * Records a failed login, then throws. It is called for every reason of failure, so that neither the response nor its
    * timing reveals the reason.
    * @throws Unauthorized
    */
@@ -115,7 +115,7 @@ export default sessions;
 
 /**
  * Returns the reason why a login is refused, for the log. Returns undefined if the login is accepted.
- * @param right true if the password is right
+ * @param right true if the given password is right
  */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
   if (!account) return 'unknown';
