@@ -10,6 +10,7 @@ import { recogniseToken, type TokenHash } from '../tokens.ts';
 /**
  * Authenticates a request by its API key. Returns the key's owner and scopes as the caller.
  * @throws Unauthorized if the key is missing or not valid; the error message does not tell which
+ * @throws unavailable if the database does not respond
  */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 

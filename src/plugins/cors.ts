@@ -37,4 +37,5 @@ export default fp(
 
 /** Returns whether a request is a CORS preflight, which a browser sends to ask whether the real request is allowed. */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
+  // Other OPTIONS requests get 405.
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

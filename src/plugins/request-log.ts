@@ -42,6 +42,7 @@ export default fp(
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   const { name, message, code, constraint_name, stack } = error as Error & { code?: string; constraint_name?: string };
+  // Messages of class 22 (unreadable values) contain the value. The property `detail` can contain values of rows.
   const quotesValue = typeof code === 'string' && code.startsWith('22');
   return { type: name, code, constraint: constraint_name, ...(quotesValue ? {} : { message, stack }) };
 }

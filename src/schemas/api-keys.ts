@@ -23,7 +23,10 @@ export const KeyRequest = Strict(
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/** Request body for updating an API key. Fields that are not sent do not change. The key always gets a new secret. */
+/**
+ * Request body for updating an API key. Properties that are not sent do not change, but the key always gets a new
+ * secret.
+ */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
@@ -48,7 +51,7 @@ export const ApiKey = Type.Object(
 );
 export type ApiKey = Static<typeof ApiKey>;
 
-/** Response with a new or updated API key. No other response contains the secret `key`. */
+/** Response after an API key was generated or updated. Only this response contains the secret `key`. */
 export const IssuedKey = Type.Object(
   {
     success: Type.Literal(true),

@@ -17,15 +17,15 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** An event to add to the audit log. Failed logins are excluded, because they are only counted. */
+/** An event to add to the audit log. Failed logins are not added in this way. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** The user that the event is about. It need not be the user who caused it. */
+  /** The user that the event is about. Another user may have caused it. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
-  /** Details of the event. Never a secret, not even a wrong password or key. */
+  /** Details of the event. They must never contain a secret, not even a wrong password or key. */
   details?: Record<string, string>;
 }
 

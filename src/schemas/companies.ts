@@ -34,7 +34,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names of the company fields that callers can write. Their database columns have the same names. */
+/** Names of the company fields that callers can write. The database columns have the same names. */
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
 /** A company, as responses show it. */
@@ -66,7 +66,10 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-/** Request body for changing a company (PATCH). Fields that are not sent do not change; null clears a nullable field. */
+/**
+ * Request body for changing a company (PATCH). Fields that are not sent do not change. The value null clears a field
+ * that can be null.
+ */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
   title: 'CompanyPatch',

@@ -48,15 +48,12 @@ const writable = {
 };
 
 /**
- * Fields of a contact as responses show them. Names and e-mail address can be `""`: a contact created from a prospect
- * may lack fields that requests require.
+ * Fields of a contact as responses show them. Here, names and e-mail address can be `""`, because a contact created
+ * from a prospect may lack them.
  */
 const answered = { ...writable, first_name: Text(), last_name: Text(), work_email: Text(254) };
 
-/**
- * The company of a contact. If there is none, `id` is null and the texts are empty, so a client can always read
- * `company.company_name`.
- */
+/** The company of a contact. If the contact has no company, `id` is null and the texts are empty. */
 const ContactCompany = Type.Object(
   { id: Nullable(Uuid()), company_name: Type.String(), industry: Type.String() },
   { title: 'ContactCompany' },
@@ -79,7 +76,9 @@ const contactProperties = {
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/** A single contact, as responses show it. `list_ids` are the lists to which the contact was added by hand. */
+/**
+ * A single contact, as responses show it. `list_ids` are the ids of the lists to which users added the contact by hand.
+ */
 export const ContactDetail = Type.Object(
   { ...contactProperties, list_ids: Type.Array(Uuid()) },
   { title: 'ContactDetail' },
@@ -87,8 +86,8 @@ export const ContactDetail = Type.Object(
 export type ContactDetail = Static<typeof ContactDetail>;
 
 /**
- * Reference to a contact's company in a request. `id` refers to an existing company. `name` finds a company by name, or
- * creates it. `{}` means no company.
+ * Reference to a contact's company in a request: by `id`, or by `name`. If no company has this name, it is created.
+ * `{}` means no company.
  */
 const CompanyReference = Strict(
   {
@@ -141,7 +140,10 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-/** Request body for changing a contact (PATCH). Fields that are not sent do not change; null clears a nullable field. */
+/**
+ * Request body for changing a contact (PATCH). Fields that are not sent do not change. The value null clears a field
+ * that can be null.
+ */
 export const ContactPatch = Type.Partial(
   Type.Object({
     ...writable,

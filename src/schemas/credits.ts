@@ -3,15 +3,15 @@ import { PaginateOrContinue } from './filters.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
 
 /**
- * Pools of credits. Credits in `subscription` pay for prospects, credits in `verification` for verifying e-mail
- * addresses.
+ * The two pools of credits. Credits in `subscription` pay for unlocking prospects, credits in `verification` for
+ * verifying e-mail addresses.
  */
 export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
 /**
- * Kinds of entries in the credit ledger. A job reserves credits at its start and is charged for the results that it
- * delivers. At its end the credits that are left are released.
+ * Kinds of entries in the credit ledger. A job reserves credits at its start, is charged for its results, and releases
+ * the unspent credits at its end.
  */
 export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];

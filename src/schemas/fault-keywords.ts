@@ -2,10 +2,8 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns validation keywords that replace some of Ajv's own, for validators that collect all faults of a request body.
- * They have the same meaning but limit memory. Keywords for array elements and properties stop after `max` invalid
- * ones. Errors contain only short paths and nothing of the body, because Ajv keeps the last errors in memory. The error
- * message of `not` is the `description` of its schema.
+ * Returns Ajv keywords that replace some of Ajv's own, for validators that list all faults of a request body. To limit
+ * memory, they stop after `max` invalid elements or properties.
  * @param ajv compiles the nested schemas
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
@@ -15,6 +13,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
       const validate = ajv.compile(schema);
       return (value: unknown) => !validate(value);
     },
+    // The `description` of the schema of `not` is its error message.
     error: { message: ({ schema }) => (schema as { description?: string }).description ?? 'is not allowed' },
   },
   keyword('items', 'array', max, (schema) => {
@@ -54,8 +53,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 type ParentSchema = { properties?: object };
 
 /**
- * Validates an array or object. Yields one array of errors for each invalid element or property. Paths are relative to
- * the value.
+ * Validates the elements of an array or the properties of an object. Yields one array of errors for each invalid one.
  */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 
@@ -81,7 +79,7 @@ function keyword(
   };
 }
 
-/** Returns the errors with `pointer` added in front of each path. */
+/** Returns the errors with `pointer` put in front of their paths. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

@@ -8,7 +8,7 @@ import { defaultLimit, Strict } from './wire.ts';
  */
 export type FieldType = 'text' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
-/** Describes by which fields one kind of record can be filtered and sorted. */
+/** The fields by which one kind of record can be filtered and sorted. */
 export interface FilterFields {
   /** Name of the kind of record, as in the URL path. It is part of each cursor. */
   readonly noun: string;
@@ -117,8 +117,8 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 const customPrefix = 'custom_fields.';
 
 /**
- * Returns `<key>` from the field name `custom_fields.<key>`. Returns undefined for any other name, and if the key is
- * too long.
+ * Returns `<key>` from the field name `custom_fields.<key>`. Returns undefined for any other name, or if the key is too
+ * long.
  */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
@@ -136,10 +136,7 @@ export type GivenFilters = Record<string, unknown>;
 /** The field `order_by` as a request sends it, not parsed yet. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
-/**
- * Returns the schema of the request field `filters`. The Ajv keyword `x-filters` validates it, because plain JSON
- * Schema gives unclear error messages.
- */
+/** Returns the schema of the request field `filters`. The custom Ajv keyword `x-filters` validates this field. */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
     type: 'object',
@@ -151,7 +148,7 @@ const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
     ],
   });
 
-/** Returns the schema of the request field `order_by`. The Ajv keyword `x-order-by` validates it. */
+/** Returns the schema of the request field `order_by`. The custom Ajv keyword `x-order-by` validates this field. */
 export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
   Type.Unsafe<GivenOrder>({
     type: ['object', 'array'],
@@ -174,10 +171,7 @@ export const ContactOrder = OrderBy(contactFilterFields);
 export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
-/**
- * Schema of `paginate`: a page number, or the cursor that came with the page before. `page` has no default in the
- * schema, because a request with both `page` and `cursor` is rejected.
- */
+/** Schema of `paginate`: either a page number, or the cursor from the response with the previous page. */
 export const PaginateOrContinue = Strict({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'counts from 1; default 1' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),

@@ -9,9 +9,7 @@ const countries = new Set(countryCodes.map(([alpha2]) => alpha2).filter((code) =
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-/**
- * Functions that check the `format` of a string, by the format's name. They do not limit the length; `maxLength` does.
- */
+/** Functions that check whether a string has a format, by the name of the format. */
 export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
   email: (text) => (fullFormats.email as RegExp).test(text),
@@ -23,7 +21,7 @@ export const formats: Record<string, (text: string) => boolean> = {
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
-/** Returns true if the length of a text is in the range. Length is counted in code points, as JSON Schema does. */
+/** Returns true if a text has between `least` and `max` code points. */
 function isLengthBetween(text: string, least: number, max: number): boolean {
   const length = lengthOf(text);
   return length >= least && length <= max;
@@ -32,12 +30,13 @@ function isLengthBetween(text: string, least: number, max: number): boolean {
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
 /**
- * Returns true for a date and time as in RFC 3339, with an offset. It must exist and lie in the years 0001–9999 in UTC.
- * Leap seconds are rejected, because JavaScript and Postgres cannot store them.
+ * Returns true for a valid date and time with an offset (RFC 3339), in the years 0001–9999 in UTC. Leap seconds are not
+ * valid.
  */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);
   if (!match) return false;
+  // JavaScript and Postgres cannot store leap seconds.
   const [year, month, day, hour, minute, second, offsetHour = 0, offsetMinute = 0] = match
     .slice(1)
     .map((part) => Number(part ?? 0));

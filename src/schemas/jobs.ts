@@ -10,7 +10,7 @@ import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** For each type of job, the scopes that allow to read its jobs. They are the scopes that allow to start them. */
+/** For each type of job, the scopes that allow reading its jobs: those that allow starting them. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -157,7 +157,7 @@ export const VerifyEmail = Strict(
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/** Response of a dry run of an unlock: how many prospects match, and what it would cost to unlock them. */
+/** Response of a dry run of an unlock: how many prospects match, and how many credits it would cost to unlock them. */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({

@@ -1,6 +1,6 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
 
-/** Ajv keywords for checks that JSON Schema cannot express. */
+/** Custom Ajv keywords for checks that JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -30,8 +30,8 @@ export const keywords: KeywordDefinition[] = [
 ];
 
 /**
- * Returns an object as JSON text without its nested objects and arrays, to measure its size. Other checks reject nested
- * values.
+ * Returns an object as JSON text, to measure its size. Nested objects and arrays are left out, because other checks
+ * reject them.
  */
 const flatJson = (value: object): string =>
   JSON.stringify(
@@ -58,8 +58,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the ids in an array of a request, in lower case and with their JSON pointers. Skips elements without an id,
- * and returns nothing if the array is too long; other checks reject these.
+ * Returns the ids in an array of a request, in lower case, with their JSON pointers. Elements without an id are
+ * skipped. The result is empty if the array is too long.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];

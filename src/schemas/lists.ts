@@ -2,7 +2,8 @@ import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Paginate, Strict, Text, Uuid } from './wire.ts';
 
 /**
- * Operators of the rules of a list. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.
+ * Operators in the rules of a contact list. `not_equals`, `not_contains` and `not_in` also match contacts whose field
+ * is empty.
  */
 export const ruleOperators = [
   'equals',
@@ -23,8 +24,8 @@ export const ruleOperators = [
 export type RuleOperator = (typeof ruleOperators)[number];
 
 /**
- * Limits for the rules of lists: rules per list, values per rule, characters per value, lists with rules per customer,
- * and rules per customer.
+ * Maximum numbers for the rules of contact lists: rules per list, values per rule, characters per value, lists with
+ * rules per customer, rules per customer.
  */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
@@ -41,13 +42,13 @@ const ruleProperties = {
   }),
 };
 
-/** A rule of a list, as responses show it. */
+/** A rule of a contact list, as responses show it. The rules decide which contacts are members. */
 export const Rule = Type.Object(ruleProperties, { title: 'ListRule' });
 export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** A rule of a list, as requests send it. `logic_operator` is optional. */
+/** A rule of a contact list, as requests send it. `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -111,8 +112,8 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 export type ListPatch = Static<typeof ListPatch>;
 
 /**
- * Request body for listing the contact lists: the page. The API contract puts the paging fields at the root of this
- * body, not inside `paginate`.
+ * Request body for listing the contact lists: only the page. The API contract puts the paging fields at the root of
+ * this body, not inside `paginate`.
  */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })) },

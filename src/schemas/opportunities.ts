@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, Uuid } from './wire.ts';
 
-/** Priorities of an opportunity. The API contract spells HIGHT in this way; do not correct it. */
+/** Priorities of an opportunity (a possible sale). The API contract really spells HIGHT; do not correct it. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [3] });
@@ -10,9 +10,7 @@ const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: 
 const Line = Strict({ id: Uuid(), price: Price(), quantity: Quantity() }, { title: 'OpportunityLine' });
 export type Line = Static<typeof Line>;
 
-/**
- * A line of an opportunity, as responses show it. It still contains the product's name after the product is deleted.
- */
+/** A line of an opportunity, as responses show it. It keeps the product's name even after the product is deleted. */
 const Detail = Type.Object(
   { product_id: Uuid(), name: Type.String(), price: Price(), quantity: Quantity(), total: Type.Number() },
   { title: 'OpportunityDetail' },
@@ -85,7 +83,7 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/** Changes to the lines of an opportunity. Either all changes are applied or none. A product may occur only once. */
+/** Changes to the lines of an opportunity. Either all or none are applied. Each product may occur only once. */
 const LinesPatch = Strict(
   {
     add: Type.Optional(Type.Array(Line, lines)),
@@ -98,7 +96,10 @@ const LinesPatch = Strict(
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 
-/** Request body for changing an opportunity (PATCH). Fields that are not sent do not change; null clears a nullable field. */
+/**
+ * Request body for changing an opportunity (PATCH). Fields that are not sent do not change. The value null clears a
+ * field that can be null.
+ */
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Paginate, Strict, Uuid } from './wire.ts';
 
-/** Status of a stage. All opportunities in the stage have this status. */
+/** Possible statuses of a stage. All opportunities in a stage have its status. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 

@@ -10,7 +10,7 @@ const writable = {
   active: Type.Boolean(),
 };
 
-/** Names of the product fields that callers can write. Their database columns have the same names. */
+/** Names of the product fields that callers can write. The database columns have the same names. */
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {

@@ -3,7 +3,7 @@ import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses } from './verification.ts';
 import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
 
-/** Prospect filter fields whose whole value must equal the filter's value. Case and accents are ignored. */
+/** Filter fields of prospects that must equal the filter's value as a whole. Case and accents are ignored. */
 export const exactFields = [
   'first_name',
   'last_name',
@@ -13,11 +13,11 @@ export const exactFields = [
   'location_postal_code',
 ] as const;
 
-/** Prospect filter fields that are compared word by word. */
+/** Filter fields of prospects that are compared word by word. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
 /**
- * Text fields of prospects that can be filtered and for which values can be suggested. Their order is that of the API
+ * Text fields of prospects that can be filtered and for which values can be suggested, in the order of the API
  * contract.
  */
 export const textFields = [
@@ -115,8 +115,7 @@ const additive = {
 };
 
 /**
- * Filters on prospects. A prospect must meet the filters on all fields. Of the values for one field it must match at
- * least one.
+ * Filters on prospects, by field. A prospect must match all fields, each with at least one of the values given for it.
  */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
@@ -126,7 +125,7 @@ export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
  * The prospect filters as the server understood them, for the response. Filters of the original API contract are always
- * shown; filters that were added to it are shown only if the request has them.
+ * shown, others only if the request has them.
  */
 export const FiltersApplied = Type.Composite(
   [
@@ -198,7 +197,7 @@ export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** Request body for suggesting filter values: the field, and the beginning of a word in the value. */
+/** Request body for suggesting filter values: the field, and the beginning of a word in its values. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textFields, 'all'] as const),
@@ -213,7 +212,7 @@ export const SuggestionQuery = Strict(
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A suggested filter value. Prospects with this value exist, and the spelling is the most frequent one. */
+/** A filter value that the server suggests. Prospects with this value exist; the spelling is the most frequent one. */
 export const Suggestion = Type.Object(
   { type: Enum(textFields), value: Type.String() },
   { title: 'ProspectSuggestion' },

@@ -32,15 +32,15 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /**
- * Who may call a route: an API key with the scope (or with one of several), a logged-in user with at least the role, or
- * anybody.
+ * Who may call a route: API keys with the scope (or one of several), logged-in users with at least this role, or
+ * everybody.
  */
 export type Access =
   { scope: Scope } | { anyScope: readonly Scope[] } | { session: 'member' | 'admin' } | { public: true };
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Who may call the route. The server does not start if a route lacks this. */
+    /** Who may call the route. Without this property, the server does not start. */
     access?: Access;
   }
 }

@@ -3,8 +3,8 @@ import { NewPassword, roles } from './users.ts';
 import { Email, Enum, Instant, Name, Strict, Uuid } from './wire.ts';
 
 /**
- * Schema of a password that a user enters to log in. The length rules for new passwords do not apply, because an older
- * password may have been set under other rules.
+ * Schema of a password in a login request. The rules for new passwords do not apply, because an old password may have
+ * been set under other rules.
  */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024 });
 

@@ -21,7 +21,7 @@ const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });
 const Detail = (description: string) => Type.Optional(Type.String({ description }));
 
-/** The outcomes of the single checks of an e-mail address. */
+/** The outcomes of the single checks that verify one e-mail address. */
 const Checks = Type.Object({
   syntax: Type.Object({
     status: Outcome('RFC 5321, with RFC 6531 for other scripts'),

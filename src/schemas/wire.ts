@@ -1,15 +1,12 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 
-/**
- * Returns an object schema that allows no other properties. A request with an unknown property is rejected; the
- * property is not silently removed.
- */
+/** Returns an object schema that allows no other properties. A request with an unknown property is rejected. */
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
 /**
- * Returns a schema that also allows null. It uses a type array, e.g. `["string", "null"]`, because the serialiser is
- * several times faster with it than with a union.
+ * Returns a schema that also allows null. It has a type array such as `["string", "null"]`, because the serialiser is
+ * much faster with it than with a union.
  */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
@@ -64,20 +61,14 @@ export const Country = (options: object = {}) =>
 export const Currency = (options: object = {}) =>
   Type.String({ format: 'currency', maxLength: 3, examples: ['EUR'], ...options });
 
-/**
- * Schema of an amount of money with at most 4 decimals. The maximum is low enough that a JSON number holds each amount
- * exactly.
- */
+/** Schema of an amount of money with at most 4 decimals. Up to the maximum, a JSON number holds each amount exactly. */
 export const Price = (options: object = {}) =>
   Type.Number({ minimum: 0, maximum: 999_999_999.9999, 'x-max-decimals': 4, examples: [1249.9], ...options });
 
-/** Schema of an array of ids. A duplicate id has no effect: only its first occurrence counts. */
+/** Schema of an array of ids. If an id is repeated, only its first occurrence counts. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
-/**
- * Schema of `custom_fields`: values that a customer stores with a record under its own names. It is an object without
- * nested values, with at most 100 keys and 16 KiB of JSON.
- */
+/** Schema of `custom_fields`: values that a customer stores with a record under names of its choice. */
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
@@ -125,7 +116,7 @@ export const PageQuery = Strict(
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** Response that counts records: the number of records and of pages. */
+/** Response of a count: the number of records, and the number of pages they fill. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object({
@@ -158,7 +149,7 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
 /** Request body of an endpoint without input: empty, or `{}`. */
 export const NoBody = Strict({});
 
-/** Response body of the statuses 401 and 403. It has exactly these two fields. */
+/** Response body of the statuses 401 and 403. The API contract allows exactly these two fields. */
 export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.String() }, { title: 'Refusal' });
 
 /**
