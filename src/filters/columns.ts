@@ -14,10 +14,7 @@ export interface Column {
   raw: string;
   /** True if the SQL expression `value` is never null. */
   required: boolean;
-  /**
-   * Set if `value` is read from the column `folded` of the record's own table, where it has the field's name as its
-   * key.
-   */
+  /** Set if `value` is read from the JSON column `folded` of the record's own table, under the field's name. */
   isFolded?: true;
   /** The value that responses and comparisons use if the field is null. */
   shownAs?: string;
@@ -80,7 +77,8 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
  */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
 /**
- * Returns the column for the time of the last verification. A record that was never verified has its time of creation.
+ * Returns the column for the time of the last verification. For a record that was never verified, its value is the time
+ * of creation.
  */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
@@ -113,7 +111,7 @@ export const contactSource: Source = {
 
 /**
  * Returns an SQL expression for the time of a record's last update, or of its company's deletion if that was later. The
- * statement must left join the companies that are not deleted as `co`.
+ * statement must left join the companies, except deleted ones, with the alias `co`.
  * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
  */
 export const updatedAtOf = (alias: 'c' | 'o'): string => `

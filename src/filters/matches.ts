@@ -42,9 +42,8 @@ const isFoldedElsewhere = ({ isFolded, value, raw }: Column): boolean => !isFold
 const foldedName = (name: string): string => `folded ${name}`;
 
 /**
- * Compiles a filter into a function that tests records in memory. The function accepts exactly the records that the
- * filter would select in SQL. Conditions on list membership and `search` are not supported; the rules of a list cannot
- * contain them.
+ * Compiles a filter into a function that tests records in memory. It accepts exactly the records that the filter would
+ * select in SQL.
  * @throws Error if the filter has a condition on list membership or `search`
  */
 export function compileFilter(source: Source, filter: Filter): Matches {

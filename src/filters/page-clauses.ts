@@ -17,8 +17,8 @@ export interface PageClauses extends Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page of records. With a cursor and an indexed order, each page has the same
- * cost. A page number also reads the skipped records; an order without index sorts all filtered records.
+ * Returns the SQL clauses that read one page of records. With a cursor and an indexed order, every page costs the same.
+ * With a page number, the skipped records are read too. For an order without index, all filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing);

@@ -8,7 +8,8 @@ import { all, any, not, type Comparison, type Filter, type FilterValue } from '.
 import { readValue } from './values.ts';
 
 /**
- * Filter fields that the rules of a contact list cannot use. For example, its members must not depend on another list.
+ * Filter fields that the rules of a contact list cannot use. For example, the members of a list must not depend on
+ * another list.
  */
 const excluded = new Set(['list_id', 'search']);
 

@@ -156,8 +156,8 @@ const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
- * Converts a condition on the time of creation to an SQL condition on the id. So the primary key is used, because an id
- * starts with the time of creation.
+ * Converts a condition on the time of creation to an SQL condition on the id. An id starts with the time of creation,
+ * so the primary key can be used.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);

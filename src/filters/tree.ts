@@ -42,8 +42,8 @@ export type Filter =
   | { kind: 'search'; field: string; words: string[] };
 
 /**
- * Lists whose stored memberships can be out of date for contacts whose company has just changed. Memberships by hand
- * are never out of date.
+ * Lists whose stored memberships can be out of date for contacts whose company has just changed. Members that were
+ * added by hand are not affected.
  */
 export interface Changing {
   customerId: string;

@@ -4,7 +4,7 @@ import { lengthOf } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
 import type { FilterValue } from './tree.ts';
 
-/** The result of reading a value: the value in canonical form, or a message that says what it must be. */
+/** The result of reading a value: the value in canonical form, or a message that tells what the value must be. */
 export type ReadValue = { value: FilterValue } | { fault: string };
 
 /**
