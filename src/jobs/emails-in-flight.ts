@@ -30,7 +30,7 @@ export interface VerifiedEmail {
 
 /**
  * The emails that one batch has in flight: their verification has started, and its result is not yet stored in the
- * database. An email whose check has not begun can leave without a result.
+ * database. Emails whose mailbox check has not begun can be removed without a result.
  */
 export class EmailsInFlight {
   readonly #verifier: JobContext['verifier'];
@@ -40,7 +40,7 @@ export class EmailsInFlight {
   readonly #verified = new Map<number, VerifiedEmail>();
   readonly #closed = new AbortController();
   /**
-   * Aborted when no more checks may begin. Emails whose check has not begun are then dropped, and a later batch
+   * Aborted when no more mailbox checks may begin. Emails whose check has not begun are then dropped, and a later batch
    * verifies them.
    */
   readonly #late: AbortSignal;
@@ -140,7 +140,7 @@ export class EmailsInFlight {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Begins no more checks, and drops the emails whose check has not begun. */
+  /** Begins no more mailbox checks, and drops the emails whose check has not begun. */
   end(): void {
     this.#closed.abort();
   }

@@ -71,6 +71,5 @@ const sender = new PgBoss({
   schedule: false,
 });
 
-/** Query options that make the driver use prepared statements. */
-// All messages use the same few statements.
+/** Query options that make the driver use prepared statements. All messages use the same few statements. */
 const prepared = { prepare: true };

@@ -18,8 +18,8 @@ import { endJob, LeaseLost } from './settle.ts';
  * Runs one batch of a job: a limited number of items in a few seconds. It stores its results with `settle`, which also
  * ends the job when all work is done.
  *
- * It must be idempotent, because a batch may be repeated after an error or crash. It must not catch errors of `settle`,
- * except `unavailable` errors, if it tries to store the same results again.
+ * It must be idempotent, because a batch may be repeated after an error or crash. It must not catch errors of `settle`;
+ * only after an `unavailable` error it may store the same results later.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or it lost its lease on the job
  * @param yieldTurn to be called when the batch only waits for outside work; the worker then serves other customers, and
  *   the batch continues in the background
@@ -40,8 +40,10 @@ const maxFailures = 5;
 /** Milliseconds between renewals of a worker's lease (its time-limited claim on a job) while a batch runs. */
 const renewalMs = 5_000;
 
-/** Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). */
-// Well below the time after which the queue treats a message as lost.
+/**
+ * Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). It must be
+ * shorter than the time after which the queue treats a message as lost.
+ */
 const turnSeconds = 30;
 
 /**

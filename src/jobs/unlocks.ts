@@ -15,8 +15,8 @@ import { settle } from './settle.ts';
 export const unlockBatchSize = 250;
 
 /**
- * Creates or updates the contacts of unlocked prospects, if the job syncs to the CRM. Returns the contact ids by
- * prospect id; empty if it does not.
+ * Creates or updates the contacts of unlocked prospects. Does nothing if the job does not sync to the CRM.
+ * @returns the contact ids by prospect id
  */
 export const toContacts = async (
   sql: Transaction,
