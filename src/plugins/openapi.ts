@@ -121,7 +121,7 @@ function operationId(method: string, url: string): string {
   return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
 }
 
-/** Adds to each response of a route its headers, and the name of its status as description. */
+/** Adds to each response of a route its headers and a description (the name of its status). */
 const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [

@@ -10,7 +10,7 @@ export function requestId(request: IncomingMessage): string {
 
 /**
  * Sets the header `x-request-id` on every response and writes one log line per request, without secrets and bodies. For
- * requests that are answered with 503, `RefusalLog` writes common lines instead.
+ * requests that are answered with 503, `RefusalLog` writes a summary instead.
  */
 export default fp(
   async (app) => {
