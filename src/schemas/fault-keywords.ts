@@ -53,7 +53,8 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 type ParentSchema = { properties?: object };
 
 /**
- * Validates the elements of an array or the properties of an object. Yields one array of errors for each invalid one.
+ * Validates the elements of an array or the properties of an object. Yields one array of errors for each invalid
+ * element or property.
  */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 

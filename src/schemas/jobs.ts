@@ -10,7 +10,7 @@ import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** For each type of job, the scopes that allow reading its jobs: those that allow starting them. */
+/** For each type of job, the scopes that allow reading such jobs. The same scopes allow starting them. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -186,7 +186,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Request body of the list of one job's items: the page. */
+/** Request body for listing the items of one job: only the page. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },
