@@ -7,8 +7,8 @@ import type { RawToken, TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 
 /**
- * What the authentication of a request must know about an API key. `refusal` says why the key is rejected; it is null
- * when the key may be used now.
+ * The state of an API key, as read to authenticate a request. `refusal` says why the key cannot be used now; it is null
+ * if the key is valid.
  */
 export interface KeyState {
   key_hash: TokenHash;
@@ -17,14 +17,13 @@ export interface KeyState {
   created_by: string;
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
-  /** Whether the key's use must be recorded: `last_used_at` is empty or at least a minute old. */
+  /** Whether `last_used_at` must be updated: it is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
 /**
- * Returns the current states of the API keys with these hashes, by the database clock. Callers collect their look-ups
- * and make one call for all. The customer is read by a subquery, because for a join the planner might scan all
- * customers.
+ * Returns the current states of the API keys with these hashes. A hash that belongs to no key has no state in the
+ * result.
  */
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
@@ -39,10 +38,11 @@ export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]
     where k.key_hash = any(${sql.array(hashes)})`;
 
 /**
- * Records that these API keys were used, each at most once a minute. Skips a row that is locked: another instance is
- * recording the same use, or the key is being changed.
+ * Sets the time of last use of these API keys, at most once a minute for each key. Skips a key whose row another
+ * transaction has locked.
  */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
+  // A locked row: another process records the same use, or the key is being changed.
   await sql`
     update api_keys
     set last_used_at = now()
@@ -61,7 +61,7 @@ const status = (sql: Sql | Transaction) => sql`
 const issued = (sql: Sql | Transaction) => sql`
   id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
 
-/** The data of a new or rotated key in the response, without the key itself. */
+/** The data of a new or rotated API key that a response shows, without the secret. */
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
 /** Returns the customer's API keys, newest first. */
@@ -79,7 +79,7 @@ export interface NewKey {
   createdBy: string;
 }
 
-/** Creates an API key and records the audit event. */
+/** Creates an API key and an audit event for it. Returns the new row, without the secret. */
 export async function createApiKey(
   sql: Transaction,
   customerId: string,
@@ -105,8 +105,8 @@ export async function createApiKey(
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
 
 /**
- * The state of an API key before its rotation (the replacement of its secret). The rotation succeeds only if the key
- * still has this state, so that only one of two concurrent rotations succeeds.
+ * The state of an API key before its secret is replaced (rotation). The rotation fails if the key has changed
+ * meanwhile, so only one of two concurrent rotations succeeds.
  */
 export interface KeyVersion {
   customer_id: string;
@@ -115,7 +115,7 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/** Returns the current hash and status of these API keys. Callers collect their look-ups and make one call for all. */
+/** Returns the current secret hash and status of these API keys. A key that does not exist is missing in the result. */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status
@@ -133,7 +133,8 @@ export interface KeyChanges {
 }
 
 /**
- * Replaces an API key's secret. The new secret is valid for the given duration, or else for as long as the old one was.
+ * Replaces the secret of an API key. The new secret is valid for `changes.expiration` days or, without that, for as
+ * many days as the old one was.
  * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer that of `before`
  */
 export async function rotateApiKey(
@@ -170,7 +171,7 @@ export async function rotateApiKey(
 }
 
 /**
- * Revokes a key permanently. Does nothing if the key is already revoked.
+ * Revokes an API key permanently. Does nothing if the key is already revoked.
  * @returns whether the customer has this key
  */
 export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
@@ -190,7 +191,10 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
   return true;
 }
 
-/** Returns the id of the customer that owns a key. Only the command line searches across customers. */
+/**
+ * Returns the id of the customer that owns an API key, or undefined if there is no such key. Searches the keys of all
+ * customers, so only the command line uses it.
+ */
 export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id

@@ -3,10 +3,7 @@ import { lowestId } from '../database/wire-types.ts';
 import type { RefusalCause } from '../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../schemas/audit.ts';
 
-/**
- * Records an audit event. Uses the transaction of the action that it describes, so that both commit together or not at
- * all.
- */
+/** Inserts an audit event. Pass the transaction of the recorded action, so that both commit together or not at all. */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   await sql`
     insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
@@ -16,30 +13,28 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/**
- * The ids recorded for a failed login when its email belongs to no user: they stand for the missing customer and user.
- */
+/** Placeholder ids of a customer and a user, stored with a failed login if no user has the email that was entered. */
 export const nobody = {
   customerId: lowestId,
   userId: lowestId,
 };
 
 /**
- * Maximum number of network addresses stored for the failed logins of one account, day and reason. Further addresses
- * share one row.
+ * Maximum number of network addresses stored for the failed logins of one account, day and reason. All further
+ * addresses share one row.
  */
 export const maxAddresses = 100;
 
 /**
- * Counts a failed login. One row counts the attempts of an account, day, reason and network address, so that attackers
- * cannot fill the table. An account has about `maxAddresses` rows at most for a day and reason. The email is not
- * stored, because people sometimes type their password there.
+ * Counts a failed login. One row counts all failed logins with the same account, day, reason and network address. The
+ * email is not stored, because people sometimes type their password there.
  */
 export async function recordFailedLogin(
   sql: Transaction,
   customerId: string,
   { userId, reason, address }: { userId: string; reason: RefusalCause; address: string },
 ): Promise<void> {
+  // An account has about `maxAddresses` rows at most for a day and reason, so attackers cannot fill the table.
   const today = sql`customer_id = ${customerId} and user_id = ${userId} and day = current_date and reason = ${reason}`;
   await sql`
     insert into failed_logins (customer_id, user_id, day, reason, address)

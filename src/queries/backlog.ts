@@ -1,15 +1,18 @@
 import type { Sql } from '../database/db.ts';
 import type { JobStatus, JobType } from '../schemas/jobs.ts';
 
-/** The waiting work of all customers, for operators. */
+/** The unfinished work of all customers, shown to operators. */
 export interface Backlog {
-  /** Numbers of jobs that have not ended, by type and status, and the age of the oldest one in seconds. */
+  /** The number of unfinished jobs of each type and status, and the age of the oldest of them in seconds. */
   jobs: { type: JobType; status: JobStatus; jobs: number; oldest_seconds: number }[];
   /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
   unindexed: number;
 }
 
-/** Counts the waiting work of all customers: unfinished jobs, and unlocks that are not indexed yet. */
+/**
+ * Counts the unfinished work of all customers: jobs that have not ended, and unlocked prospects that are not in the
+ * search index yet.
+ */
 export async function readBacklog(sql: Sql): Promise<Backlog> {
   const [jobs, [unlocks]] = await Promise.all([
     sql<Backlog['jobs']>`
@@ -29,10 +32,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/**
- * Returns whether worker processes are running for the waiting jobs. Returns false only if a job has waited for a
- * minute and no worker process was seen for a minute.
- */
+/** Returns false if a job has waited for a minute and no worker process has been seen for a minute; otherwise true. */
 export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select

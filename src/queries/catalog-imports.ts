@@ -1,6 +1,9 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
-/** The progress of an import of a file into the catalog. All records before `position` are confirmed in the catalog. */
+/**
+ * The progress of an import of a file of people into the catalog. All records before `position` are stored in the
+ * catalog.
+ */
 export interface ImportState {
   /** Offset in the uncompressed file, in bytes. */
   position: number;
@@ -8,14 +11,15 @@ export interface ImportState {
   line: number;
   loaded: number;
   bad: number;
-  /** Time at which the import started; used for records without `date_verified`. */
+  /** Time at which the import started. Records without `date_verified` get this time as their verification date. */
   started_at: string;
 }
 
 /**
- * Returns the interrupted import of this file into this version of the catalog's table or index (its incarnation), or
- * creates a new import. Deletes an interrupted import of the file into another incarnation.
- * @returns the import's state; `dropped_at_line` is the line that the deleted import had reached, or null
+ * Starts or resumes the import of a file into a table or search index, and returns its progress. An interrupted import
+ * resumes only if the id of the table or index (`incarnation`) is still the same; otherwise it starts again.
+ * @param source path, size and change time of the file
+ * @returns the progress; `dropped_at_line` is the line that an import into the old table or index had reached, or null
  */
 export async function beginImport(
   sql: Transaction,
@@ -34,13 +38,16 @@ export async function beginImport(
   return { ...state, dropped_at_line: dropped && dropped.line > 0 ? dropped.line : null };
 }
 
-/** Returns the initial state of an import that is not saved, because its source cannot be read again. */
+/**
+ * Returns the initial progress of an import that is not saved, because its input (such as standard input) cannot be
+ * read twice.
+ */
 export async function unsavedImport(sql: Sql | Transaction): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, started_at };
 }
 
-/** Saves the progress of an import. */
+/** Saves the progress of an import, so that it can resume there after an interruption. */
 export async function saveImport(
   sql: Sql | Transaction,
   source: string,
@@ -58,26 +65,31 @@ export async function endImport(sql: Sql | Transaction, source: string): Promise
   await sql`delete from catalog_imports where source = ${source}`;
 }
 
-/** Deletes the saved progress of imports from older versions of a file. The file has changed, so they cannot resume. */
+/**
+ * Deletes the saved progress of imports of earlier versions of a file. They cannot resume, because the file has
+ * changed.
+ * @param source path, size and change time of the current version, whose progress stays
+ */
 export async function dropStaleImports(sql: Sql | Transaction, path: string, source: string): Promise<void> {
   await sql`
     delete from catalog_imports
     where starts_with(source, ${`${path}:`}) and source <> ${source}`;
 }
 
-/** The state of a catalog after its last import. */
+/** The saved state of a catalog of prospects. */
 export interface CatalogState {
   /**
-   * Id of the table or index that imports write to, which changes when it is created anew; `''` when it was not saved.
+   * Id of the table or search index that imports write to. A re-created one has a new id; `''` means that no id was
+   * saved.
    */
   incarnation: string;
-  /** Whether searches read the table or index with the id `incarnation`. */
+  /** Whether searches read the table or search index with the id `incarnation`. */
   is_searched: boolean;
   /** Time at which the last import finished. */
   imported_at: string | null;
 }
 
-/** Name stored for a search cluster's catalog that was imported before catalogs had names; see migration 0019. */
+/** Stored name of a catalog in a search cluster that was imported before catalogs had names (see migration 0019). */
 const unnamed = '';
 
 /** Returns the saved state of a catalog; undefined if nothing was ever written to it. */
@@ -91,7 +103,7 @@ export async function findCatalogState(sql: Sql | Transaction, name: string): Pr
   return known;
 }
 
-/** Saves which table or index of a catalog imports write to (its incarnation), and whether searches read it. */
+/** Saves the id of the table or search index that imports into a catalog write to, and whether searches read it. */
 export async function saveIncarnation(
   sql: Sql | Transaction,
   name: string,
@@ -106,7 +118,10 @@ export async function saveIncarnation(
     on conflict (name) do update set incarnation = excluded.incarnation, is_searched = excluded.is_searched`;
 }
 
-/** Saves that an import into this table or index of a catalog (its incarnation) has finished now. */
+/**
+ * Saves that an import into a catalog has finished now. `incarnation` is the id of the table or search index that was
+ * written; searches read it from now on.
+ */
 export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
     insert into catalogs (name, incarnation, is_searched, imported_at)

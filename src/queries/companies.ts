@@ -46,7 +46,8 @@ const blank: Omit<CompanyColumns, 'company_name'> = {
 };
 
 /**
- * The columns of a company in responses. A company that was never verified shows its creation time as `last_verified`.
+ * SQL columns of a company as responses show them. For a company that was never verified, `last_verified` is its
+ * creation time.
  */
 const shown = `
   co.id,
@@ -58,7 +59,7 @@ const shown = `
   co.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** Returns a page of the customer's companies. */
+/** Returns the page of the customer's companies that the request asks for. */
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
   readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
 
@@ -95,8 +96,8 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Locks the company of a contact that is being written, so that nobody deletes or changes the company until the
- * transaction ends. A later change of the company then also updates the list memberships of this contact.
+ * Locks the company that a contact will refer to. Until the transaction ends, other transactions cannot change or
+ * delete the company.
  * @param path JSON pointer of the company id, for the error
  * @returns the company's id
  * @throws not_found
@@ -120,9 +121,9 @@ export async function lockCompanyForContact(
 
 /**
  * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @returns true if list memberships of the company's contacts must be updated in the background: the caller must then
- *   call `enqueueSettling` in the same transaction
- * @throws not_found, precondition_failed
+ * @returns true if list memberships of the company's contacts must be updated in the background; the caller must then
+ *   call `enqueueSettling`, which enqueues this work, in the same transaction
+ * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
  */
 export async function updateCompany(
   sql: Transaction,
@@ -162,9 +163,9 @@ export async function updateCompany(
 
 /**
  * Deletes a company. Its contacts and opportunities stay, without a company.
- * @returns true if they must be updated in the background: the caller must then call `enqueueSettling` in the same
- *   transaction
- * @throws not_found, precondition_failed
+ * @returns true if these contacts and opportunities must be updated in the background; the caller must then call
+ *   `enqueueSettling`, which enqueues this work, in the same transaction
+ * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
  */
 export async function deleteCompany(
   sql: Transaction,
@@ -197,9 +198,9 @@ export async function deleteCompany(
 }
 
 /**
- * Locks a company until the transaction ends and returns its columns. The lock strength `update` also prevents that
- * other transactions add contacts or opportunities to the company.
- * @throws not_found, precondition_failed
+ * Locks a company until the transaction ends and returns its columns. With `strength = 'update'`, other transactions
+ * cannot add contacts or opportunities to the company either.
+ * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
  */
 async function lockCompany(
   sql: Transaction,
@@ -220,7 +221,7 @@ async function lockCompany(
   return columns;
 }
 
-/** Returns the columns as the driver writes them, and for every text its folded form (lower case, without accents). */
+/** Returns the values to write for a company. Adds the column `folded`: its texts in lower case, without accents. */
 const encoded = (sql: Transaction, columns: CompanyColumns) => ({
   ...columns,
   custom_fields: sql.json(columns.custom_fields),

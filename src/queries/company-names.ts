@@ -9,8 +9,9 @@ import type { CountChanges } from './counters.ts';
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 
 /**
- * Returns the id of the customer's oldest company with this name, ignoring case and accents, or creates the company.
- * `industry` is used only for a new company. A lock on the name prevents that two concurrent callers both create it.
+ * Returns the id of the customer's oldest company with this name, or creates the company. Case and accents in the name
+ * do not matter; the industry is used only for a new company.
+ * @param counts collects the change of the number of companies
  * @returns the company's id; the company stays locked until the transaction ends, so that nobody changes or deletes it
  */
 export async function findOrCreateCompany(
@@ -24,10 +25,10 @@ export async function findOrCreateCompany(
 }
 
 /**
- * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Of given
- * companies whose names differ only in case or accents, the first is used. Locks the names in one order, so that
- * concurrent callers cannot deadlock.
- * @returns company ids by folded name (lower case, without accents)
+ * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Case and
+ * accents in a name do not matter; of two given companies with the same name, the first is used.
+ * @param counts collects the change of the number of companies
+ * @returns company ids by name in lower case, without accents
  */
 export async function findOrCreateCompanies(
   sql: Transaction,
@@ -43,6 +44,7 @@ export async function findOrCreateCompanies(
   const found = await findOldestByName(sql, customerId, [...wanted.keys()]);
   const missing = () => [...wanted.keys()].filter((name) => !found.has(name));
   if (missing().length === 0) return found;
+  // Otherwise two concurrent callers could both create the company. All callers lock in the same order.
   await lockNames(sql, customerId, missing());
   for (const [name, id] of await findOldestByName(sql, customerId, missing())) found.set(name, id);
   const unknown = missing().map((name) => wanted.get(name)!);

@@ -20,25 +20,27 @@ import { detachOpportunities } from './opportunities.ts';
  */
 
 /**
- * Number of contacts or opportunities above which a company is large. Updating that many after a change of their
- * company takes about 30 ms.
+ * If a company has more contacts or opportunities than this, they are updated in the background. Updating this many
+ * takes about 30 ms.
  */
 const maxAtOnce = 500;
 
-/** The fields of a contact that change when its company is renamed, changes its industry, or is deleted. */
+/** The fields of a contact that change when its company gets another name or industry, or is deleted. */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
 
 /** All fields of a contact that change when its company is deleted. */
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
 
-/** SQL condition: the rules of a list use at least one of these fields. */
+/**
+ * SQL condition for a row of `lists`: at least one rule of the list uses one of these fields. By default, these are the
+ * fields of a contact that change with its company.
+ */
 export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
 /**
- * SQL condition: no contacts of this customer wait for a background update after a change of their company
- * (settlement). With `which = 'deletions'`, only deleted companies count. The condition uses no column of the outer
- * query.
+ * SQL condition: no contacts of this customer wait for a background update after a change of their company. With `which
+ * = 'deletions'`, only updates after the deletion of a company matter.
  */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
@@ -49,8 +51,8 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
   )`;
 
 /**
- * Returns whether a company has too many contacts or opportunities to update them in the same transaction. Also returns
- * true if a background update for the company is unfinished. The company must be locked.
+ * Returns whether a company has too many contacts or opportunities to update all of them in one transaction. Also
+ * returns true if a background update of them is unfinished. The caller must have locked the company.
  */
 export async function isLarge(sql: Transaction, customerId: string, companyId: string): Promise<boolean> {
   const hasMany = (table: 'contacts' | 'opportunities') => sql`
@@ -72,7 +74,10 @@ export async function isLarge(sql: Transaction, customerId: string, companyId: s
   return company!.is_large;
 }
 
-/** Returns whether any list of the customer has a rule that uses one of these fields. The list rules must be locked. */
+/**
+ * Returns whether any list of the customer has a rule that uses one of these fields. The caller must have locked the
+ * customer's list rules.
+ */
 export async function affectsLists(
   sql: Transaction,
   customerId: string,
@@ -84,9 +89,8 @@ export async function affectsLists(
 }
 
 /**
- * Inserts a settlement: a background update of all contacts of a company that was changed or marked as deleted in this
- * transaction. The company must be locked. The caller must call `enqueueSettling` in the same transaction, so that a
- * worker starts the update.
+ * Records that the contacts of a company must be updated in the background, because this transaction has changed the
+ * company or marked it as deleted. The caller must also call `enqueueSettling`, which enqueues the work.
  */
 export async function beginSettling(
   sql: Transaction,
@@ -102,8 +106,8 @@ export async function beginSettling(
 }
 
 /**
- * The outcome of one batch of the background update of contacts. `more`: work may remain. `done`: no work is left.
- * `busy`: another worker is updating this customer's contacts.
+ * The outcome of one batch of background work for a customer. `more`: work may remain. `done`: no work is left. `busy`:
+ * other workers are doing the remaining work.
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
@@ -114,8 +118,8 @@ interface Settlement {
 }
 
 /**
- * Updates the next contacts of a changed or deleted company in the background, or ends that update (settlement). Takes
- * the customer's oldest settlement. Idempotent; any number of workers may call it at once.
+ * Updates the next contacts whose company was changed or deleted, or records that all of them are updated. Works on one
+ * company at a time. Several workers may call it at once.
  * @param size maximum number of contacts, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {
@@ -144,8 +148,8 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
 }
 
 /**
- * Locks the next contacts that must be updated after a change of their company, and returns their ids. First waits for
- * transactions that are writing these contacts with the old company data.
+ * Locks the next contacts to update after a change of their company, and returns their ids. Waits for other
+ * transactions that are writing these contacts.
  */
 async function lockNextContacts(
   sql: Transaction,
@@ -173,8 +177,8 @@ async function lockNextContacts(
 }
 
 /**
- * Removes the company from contacts whose company is marked as deleted. The contacts must be locked. Sets `updated_at`
- * to the time of the deletion if it was earlier, because reads already show that time.
+ * Removes a deleted company from its contacts, which the caller has locked. Their `updated_at` becomes the time of the
+ * deletion, unless they were updated later.
  */
 export async function detachContacts(
   sql: Transaction,
@@ -193,8 +197,8 @@ export async function detachContacts(
 }
 
 /**
- * Saves how far the background update of a company's contacts is (settlement). Does nothing if the company changed
- * again meanwhile: the update then has a new version and starts again.
+ * Saves the last contact that was updated after a change of its company. Does nothing if the company has changed again,
+ * because the update then starts again.
  */
 async function noteProgress(
   sql: Transaction,
@@ -211,10 +215,11 @@ async function noteProgress(
 }
 
 /**
- * Deletes the row of a finished background update of contacts (settlement), unless their company has changed again.
- * Reads then use the stored list memberships. Also deletes the company if it is marked as deleted.
+ * Ends the background update of a company's contacts, unless the company has changed again. Also deletes the company if
+ * it is marked as deleted.
  */
 async function endSettlement(sql: Transaction, customerId: string, settlement: Settlement): Promise<void> {
+  // Without this row, reads use the stored list memberships.
   const { company_id, version, is_deletion } = settlement;
   await sql`
     delete from company_settlements
@@ -229,8 +234,8 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Returns the ids of customers whose contacts wait for a background update after a change of their company, ordered by
- * id.
+ * Returns a page of the ids of customers whose contacts wait for a background update after a change of their company,
+ * ordered by id.
  * @param after last customer id of the previous page
  */
 export async function findSettlingCustomers(

@@ -59,7 +59,8 @@ export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_emai
 };
 
 /**
- * The columns of a contact in responses. A contact that was never verified shows its creation time as `last_verified`.
+ * SQL columns of a contact as responses show them. For a contact that was never verified, `last_verified` is its
+ * creation time.
  */
 const shown = `
   c.id,
@@ -73,7 +74,7 @@ const shown = `
   ${updatedAtOf('c')} as updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** Returns a page of the customer's contacts. */
+/** Returns the page of the customer's contacts that the request asks for. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
   readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
 
@@ -81,7 +82,10 @@ export const listContacts = (db: Database, customerId: string, request: ContactQ
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
   countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
 
-/** Returns the customer's contact with this id, with the lists it was added to manually; undefined if there is none. */
+/**
+ * Returns the customer's contact with this id, or undefined. The result includes the ids of the lists that the contact
+ * was added to manually.
+ */
 export async function findContact(
   sql: Sql | Transaction,
   customerId: string,
@@ -130,7 +134,7 @@ export async function findContact(
 /**
  * Creates a contact with its company and list memberships.
  * @returns the id of the new contact
- * @throws not_found for a referenced record that does not belong to the customer; nothing is written then
+ * @throws not_found if a company or list in `body` does not belong to the customer; nothing is written then
  */
 export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
   const { company, list_ids, ...fields } = body;
@@ -161,9 +165,8 @@ async function insertContact(
 }
 
 /**
- * Updates the fields of a contact that `patch` contains. Locks the company before the contact, as the deletion of a
- * company does, to avoid deadlocks. The lock on the contact prevents that a concurrent update is lost.
- * @throws not_found, precondition_failed
+ * Updates the fields of a contact that `patch` contains. Locks the row first, so no concurrent update is lost.
+ * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
  */
 export async function updateContact(
   sql: Transaction,
@@ -175,6 +178,7 @@ export async function updateContact(
   const { company, list_ids, custom_fields, ...fields } = patch;
   const rules = await lockAndReadRules(sql, customerId);
   const counts = new CountChanges();
+  // The company is locked before the contact, as in the deletion of a company, to avoid deadlocks.
   const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
   const current = await lockContact(sql, customerId, id, ifMatch);
   if (Object.keys(patch).length === 0) return;
@@ -213,7 +217,7 @@ async function updateContactRow(
 
 /**
  * Deletes a contact and removes it from its lists and opportunities.
- * @throws not_found, precondition_failed
+ * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
@@ -229,8 +233,9 @@ export async function deleteContact(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a contact until the transaction ends and returns its columns. Until then, nobody can add the contact to a list.
- * @throws not_found, precondition_failed
+ * Locks a contact until the transaction ends and returns its columns. Meanwhile, other transactions cannot add the
+ * contact to a list.
+ * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
  */
 async function lockContact(
   sql: Transaction,
@@ -250,8 +255,8 @@ async function lockContact(
 }
 
 /**
- * Returns the company id for the `company` field of a contact; null means no company. Finds a company given by name, or
- * creates it. The company stays locked until the transaction ends.
+ * Returns the company id for the `company` field of a contact; null means no company. A company given by name is
+ * created if it does not exist. The company stays locked until the transaction ends.
  */
 async function resolveCompany(
   sql: Transaction,
@@ -264,7 +269,7 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/** Returns the columns as the driver writes them, and for every text its folded form (lower case, without accents). */
+/** Returns the values to write for a contact. Adds the column `folded`: its texts in lower case, without accents. */
 const encoded = (sql: Transaction, columns: ContactColumns) => ({
   ...columns,
   phone_numbers: sql.json(columns.phone_numbers),

@@ -5,8 +5,8 @@ import type { FragmentMaker } from '../filters/sql.ts';
 export type Counted = 'contacts' | 'companies' | (string & {});
 
 /**
- * Collects the changes that a transaction makes to exact counts. Its last statement writes them. So the counter rows,
- * which every writer of the customer updates, are locked only briefly and always in the same order.
+ * Collects a transaction's changes to exact counts, such as the number of contacts. The transaction's last statement
+ * writes them, because all writers of a customer lock the same counter rows.
  */
 export class CountChanges {
   readonly #changes = new Map<Counted, number>();
@@ -24,15 +24,16 @@ export class CountChanges {
 }
 
 /**
- * Number of rows that store one counter; its value is their sum. Database connections update different rows, if
- * possible, so that they do not wait for each other.
+ * Number of rows that one counter is split into; the counter's value is their sum. Different database connections
+ * usually update different rows, so that they do not wait for each other.
  */
 const shards = 32;
 
 /**
  * Returns the SQL statement that adds changes to counters. Locks counter rows in the order of their names, so that
  * concurrent transactions cannot deadlock.
- * @param rows SQL query that selects `counted` and `change`; `$1` is the customer
+ * @param rows SQL query for the columns `counted` (name of a counter) and `change` (number to add); `$1` is the
+ *   customer
  */
 export const writeCounts = (rows: string): string => `
   insert into counters (customer_id, counted, shard, records)
@@ -47,15 +48,15 @@ export const writeCounts = (rows: string): string => `
 const given = writeCounts('select * from unnest($2::text[], $3::integer[]) as given (counted, change)');
 
 /**
- * Writes a transaction's collected changes to the counters, if there are any. Must be its last statement before
- * `commit`.
+ * Writes a transaction's collected changes to the counters, if there are any. Call it last in the transaction, so that
+ * the counters are locked only briefly.
  */
 export async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {
   const { counted, changes } = gathered.toArrays();
   if (counted.length > 0) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
 }
 
-/** Returns the exact value of a counter. */
+/** Returns the exact value of a counter, or 0 if the counter was never changed. */
 export async function readCount(sql: Sql | Transaction, customerId: string, counted: Counted): Promise<number> {
   const { total, from, where } = storedCountClauses(sql, customerId, counted);
   const [row] = await sql<{ records: number }[]>`

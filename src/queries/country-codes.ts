@@ -7,8 +7,8 @@ export type CountryCodes = (name: string) => string;
 let loading: Promise<CountryCodes> | undefined;
 
 /**
- * Loads the country names of about eighty languages and the two- and three-letter codes. Loads on the first call only:
- * it takes 100 ms, and most processes never need it.
+ * Returns the function that converts country names to codes. The first call loads the names in about eighty languages,
+ * which takes 100 ms.
  */
 export const countryCodes = (): Promise<CountryCodes> => (loading ??= load());
 
@@ -32,7 +32,9 @@ async function load(): Promise<CountryCodes> {
 /** Returns the key under which a country name is looked up: the name without case, accents and punctuation. */
 const keyOf = (name: string): string => words(name).join(' ');
 
-/** Returns the country code if there is exactly one, else `""`. Nine names, such as Congo, belong to two countries. */
+/**
+ * Returns the country code if `codes` has exactly one, else `""`. A few names, such as Congo, belong to two countries.
+ */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats['country']!(code) ? code : '';

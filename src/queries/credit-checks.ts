@@ -3,7 +3,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 /** An inconsistency in a customer's credits. */
 export interface CreditFault {
   customer_id: string;
-  /** The checked pool, ledger entry or job. */
+  /** Name of the credit pool, ledger entry or job that has the inconsistency. */
   of: string;
   fault: string;
 }
@@ -21,8 +21,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 
 /**
  * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant.
- * Checks that the ledger entries have no gaps, that each balance equals the sum of its entries, that each job's numbers
- * equal those of its entries and results, and that an ended job has nothing reserved.
+ * Checks that the numbers of ledger entries have no gaps, that each balance equals the sum of its entries, that each
+ * job's numbers equal those of its entries and results, and that an ended job has no reserved credits left.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

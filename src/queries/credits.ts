@@ -13,7 +13,7 @@ import type { RecordPage } from './record-pages.ts';
  * lock is short, and a transaction that holds it waits for no other lock.
  */
 
-/** Creates both credit pools of a new customer, with a balance of 0. */
+/** Creates the two credit balances of a new customer, each with 0 credits. */
 export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
   await sql`
     insert into credit_balances (customer_id, pool)
@@ -92,7 +92,7 @@ export async function adjustCredits(
 
 interface Move extends Amount {
   kind: EntryKind;
-  /** Change of the available credits; the next field is the change of the reserved credits. */
+  /** Change of the available credits. The next field is the change of the reserved credits. */
   available: number;
   reserved: number;
   jobId?: string;
@@ -106,8 +106,7 @@ async function requireMove(sql: Transaction, customerId: string, given: Move): P
 }
 
 /**
- * Changes a credit balance and inserts the ledger entry, in one statement. The balance stays locked until the
- * transaction ends.
+ * Changes a credit balance and inserts the ledger entry, in one statement.
  * @returns false when fewer credits are available than needed; nothing is written then
  */
 async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
@@ -157,7 +156,7 @@ export async function findCredits(sql: Sql | Transaction, customerId: string): P
 
 /**
  * Returns a page of the customer's credit ledger, newest first.
- * @throws DomainError `validation_failed` for a cursor of another list
+ * @throws DomainError `validation_failed` if the cursor was returned for another list
  */
 export async function listEntries(
   db: Database,

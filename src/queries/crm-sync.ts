@@ -12,7 +12,7 @@ import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 
-/** A contact that a batch updates or creates. */
+/** A contact that is updated or created for a batch of prospects. */
 interface Slot {
   /** Id of the contact; undefined until a new contact is inserted. */
   id: string | undefined;
@@ -20,10 +20,9 @@ interface Slot {
 }
 
 /**
- * Creates contacts from a customer's prospects, with their companies, list memberships and counts. Updates a contact
- * instead if it came from the same prospect or has the same work email. Prospects that share an email share a contact.
- * Batches of one customer run one after another, so that two batches never create the same contact.
- * @returns contact ids by prospect id
+ * Creates contacts from prospects, with their companies and list memberships. If a contact already came from the same
+ * prospect or has the same work email, that contact is updated instead.
+ * @returns contact ids by prospect id; prospects with the same email have the same contact
  */
 export async function syncProspects(
   sql: Transaction,
@@ -35,6 +34,7 @@ export async function syncProspects(
   const codeOf = await countryCodes();
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
   const rules = await lockAndReadRules(sql, customerId);
+  // Batches of one customer run one after another, so that two batches never create the same contact.
   const found = await findContacts(sql, customerId, given);
   const counts = new CountChanges();
   const companies = await companiesOf(sql, customerId, prospects, found, counts);
@@ -46,7 +46,7 @@ export async function syncProspects(
 }
 
 /**
- * Finds the contact for each prospect of a batch: a stored contact, or a contact of an earlier prospect in the batch.
+ * Finds the contact for each prospect of a batch: a stored contact, or a new one of an earlier prospect in the batch.
  */
 class Batch {
   readonly #byProspect = new Map<string, Slot>();
@@ -73,7 +73,7 @@ class Batch {
   }
 }
 
-/** A contact that may match a prospect of the batch, as read before it was locked. */
+/** A stored contact that may match a prospect of the batch, as read before its row was locked. */
 interface Found {
   id: string;
   /** The prospect id by which the contact was found; null if it was found by `email`. */
@@ -83,8 +83,8 @@ interface Found {
 }
 
 /**
- * Finds the stored contacts that have the prospect id or the work email of a given contact. First waits for the
- * customer's previous batch to commit, so that its contacts are found.
+ * Finds the stored contacts that have the prospect id or the work email of one of the `given` contacts. First waits for
+ * the customer's previous batch of prospects to commit, so that its contacts are found.
  */
 async function findContacts(sql: Transaction, customerId: string, given: SyncedContact[]): Promise<Found[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
@@ -114,8 +114,8 @@ async function findContacts(sql: Transaction, customerId: string, given: SyncedC
 }
 
 /**
- * Finds or creates the companies of the prospects. Returns one company id per prospect; undefined if the prospect names
- * no company, or if its contact already has one or gets one from another prospect.
+ * Finds or creates the companies of the prospects. Returns one company id per prospect. The id is undefined if the
+ * prospect names no company or if its contact does not need this company.
  */
 async function companiesOf(
   sql: Transaction,
@@ -124,6 +124,7 @@ async function companiesOf(
   found: readonly Found[],
   counts: CountChanges,
 ): Promise<(string | undefined)[]> {
+  // Prospect ids and emails of contacts that have a company, or get one from an earlier prospect of the batch.
   const settled = new Set(
     found.filter((contact) => contact.has_company).map((contact) => contact.prospect_id ?? contact.email),
   );

@@ -77,8 +77,8 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
 }
 
 /**
- * Returns the account summary of a customer: its data, number of users, and subscription. Every customer has one
- * subscription. `balance` is the available credits of the prospect pool, without the credits that jobs have reserved.
+ * Returns the account summary of a customer: its data, number of users, and its subscription. `subscription.balance` is
+ * the number of available prospect credits, without those that jobs have reserved.
  */
 export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
@@ -107,7 +107,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns whether a customer exists to which the user with this email address does not belong. */
+/** Returns whether there are customers other than the one that the user with this email address belongs to. */
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

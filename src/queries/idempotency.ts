@@ -6,14 +6,14 @@ export interface StoredAnswer {
   body: object;
 }
 
-/** The record of an Idempotency-Key: the response, and the fingerprint of its request. */
+/** What is stored for an Idempotency-Key: the response, and a hash (fingerprint) of the request. */
 export interface IdempotencyRecord extends StoredAnswer {
   fingerprint: Buffer;
 }
 
 /**
- * Locks an Idempotency-Key until the transaction ends, so that no other process handles a request with this key. If a
- * process dies, its lock is released.
+ * Tries to lock an Idempotency-Key until the transaction ends, so that no other process handles a request with this
+ * key.
  * @returns false if another request holds the lock
  */
 export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
@@ -22,7 +22,7 @@ export async function lockIdempotencyKey(sql: Transaction, customerId: string, k
   return lock!.taken;
 }
 
-/** Returns the record of an Idempotency-Key from the last 24 hours, or undefined. An older record counts as expired. */
+/** Returns what was stored for an Idempotency-Key in the last 24 hours, or undefined. Older records are ignored. */
 export async function findIdempotencyRecord(
   sql: Sql | Transaction,
   customerId: string,
@@ -37,7 +37,10 @@ export async function findIdempotencyRecord(
   return record;
 }
 
-/** Stores the response to the request with this Idempotency-Key, which must be locked. Overwrites an expired record. */
+/**
+ * Stores the response to the request with this Idempotency-Key, and replaces an older record. The caller must have
+ * locked the key.
+ */
 export async function storeAnswer(
   sql: Transaction,
   customerId: string,
@@ -68,8 +71,8 @@ export async function removeExpiredRecords(sql: Transaction): Promise<number> {
 }
 
 /**
- * Deletes those of the given idempotency records that are still expired. Skips records that another transaction has
- * locked.
+ * Deletes those of the given idempotency records that are older than 24 hours. Skips records that another transaction
+ * has locked.
  */
 const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
   delete from idempotency_records
