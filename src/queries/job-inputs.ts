@@ -4,7 +4,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 export interface JobInput {
   position: number;
   item: string;
-  /** Contacts to which the outcome of a verification is written. */
+  /** Ids of the contacts that get the outcome when the item is an email to verify; otherwise empty. */
   contact_ids: string[];
   /** Whether an earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
@@ -25,8 +25,8 @@ export async function insertInputs(
 }
 
 /**
- * SQL condition: the input `i` has no result yet. A scalar subquery costs one primary key look-up per input. With `not
- * exists` the planner could read all results of the job again for each input.
+ * SQL condition: the row `i` of `job_inputs` has no result yet. A subquery is used because with `not exists` the
+ * planner could read all results of the job for each input.
  */
 const isOpen = (sql: Sql | Transaction) => sql`
   (
@@ -38,8 +38,8 @@ const isOpen = (sql: Sql | Transaction) => sql`
   ) is null`;
 
 /**
- * Returns a job's next inputs without a result, in order.
- * @param batch `after`: every input up to this position has its result, so they are not read
+ * Returns a job's inputs that have no result yet, in order. `after` is a position: the caller knows that every input up
+ * to it has a result.
  */
 export const findNextInputs = (
   sql: Sql | Transaction,
@@ -63,8 +63,8 @@ export interface EmailInput extends JobInput {
 }
 
 /**
- * Returns a job's next emails without a result, in order. Leaves out duplicates.
- * @param batch `after`: every input up to this position has its result; `without`: domains whose emails are left out
+ * Returns a job's emails that have no result yet, in order. Leaves out duplicates and the emails of the domains in
+ * `without`. `after` is a position: the caller knows that every input up to it has a result.
  */
 export const findNextEmails = (
   sql: Sql | Transaction,
@@ -100,7 +100,7 @@ export const findDuplicateInputs = (
 
 /**
  * Returns the position of a job's first input without a result, or undefined if every input has one.
- * @param after every input up to this position has its result, so they are not read
+ * @param after a position up to which every input is known to have a result
  */
 export async function findFirstOpenInput(
   sql: Sql | Transaction,
@@ -113,8 +113,8 @@ export async function findFirstOpenInput(
 }
 
 /**
- * Returns which of these positions of a job already have a result. While the job is locked, nobody can add another
- * result.
+ * Returns those of the given input positions of a job that already have a result. While the caller has locked the job,
+ * no other transaction can add results.
  */
 export async function findSettledPositions(
   sql: Sql | Transaction,

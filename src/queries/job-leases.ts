@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 import type { JobType } from '../schemas/jobs.ts';
 import { jobColumns, leaseSeconds, type JobRow } from './jobs.ts';
 
-/** A job with the lease of the worker that runs it. A lease is a worker's time-limited claim on a job. */
+/** A job and the id of its lease. A lease is a worker's time-limited claim on a job. */
 export interface LeasedJob extends JobRow {
   lease: string;
 }
@@ -10,15 +10,15 @@ export interface LeasedJob extends JobRow {
 type Types = readonly JobType[];
 
 /**
- * Lets workers that look for this customer's jobs wait until this transaction commits its new job. Otherwise a worker
- * could take the customer's queue message, find no job yet, and the new job would wait without a message.
+ * Makes workers that look for jobs of this customer wait until this transaction has committed its new job. Otherwise a
+ * worker could consume the new job's queue message before it can see the job.
  */
 export async function blockTurns(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
 /**
- * Waits until all transactions that are starting a job of this customer in this queue have ended. The next statement of
+ * Waits until all transactions that are adding a job of this customer to this queue have ended. The next statement of
  * this transaction sees their jobs.
  */
 export async function waitForJobStarts(sql: Transaction, customerId: string, queue: string): Promise<void> {
@@ -60,11 +60,11 @@ export async function leaseJob(sql: Transaction, customerId: string, types: Type
 }
 
 /**
- * Extends a worker's time-limited claim on a job (its lease). Never shortens the lease, because another transaction of
- * the worker may have renewed it meanwhile.
+ * Extends a worker's time-limited claim on a job (its lease). Never shortens the lease.
  * @returns false when the lease is lost: another worker has the job, or the job has ended
  */
 export async function renewLease(sql: Sql | Transaction, customerId: string, job: LeasedJob): Promise<boolean> {
+  // Another transaction of the same worker may have renewed the lease with a later end.
   const { count } = await sql`
     update jobs
     set leased_until = greatest(leased_until, (select clock_timestamp()) + ${leaseSeconds} * interval '1 second')
@@ -74,7 +74,10 @@ export async function renewLease(sql: Sql | Transaction, customerId: string, job
   return count === 1;
 }
 
-/** Locks a leased job until the transaction ends, and returns the job; undefined if the lease is lost. */
+/**
+ * Locks the job's row until the transaction ends and returns the row. Returns undefined if the worker's time-limited
+ * claim on the job (`job.lease`) is no longer valid.
+ */
 export async function lockLeasedJob(sql: Transaction, customerId: string, job: LeasedJob): Promise<JobRow | undefined> {
   const [row] = await sql<JobRow[]>`
     select ${jobColumns(sql)}
@@ -86,7 +89,10 @@ export async function lockLeasedJob(sql: Transaction, customerId: string, job: L
   return row;
 }
 
-/** Releases a lease, so that another worker can lease the job at once. Does nothing if the lease is lost. */
+/**
+ * Ends a worker's time-limited claim on a job (its lease), so that any worker can take the job at once. Does nothing if
+ * the worker has already lost the claim.
+ */
 export async function releaseLease(sql: Transaction, customerId: string, job: LeasedJob): Promise<void> {
   await sql`
     update jobs
@@ -97,9 +103,9 @@ export async function releaseLease(sql: Transaction, customerId: string, job: Le
 }
 
 /**
- * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its lease on the
- * job.
- * @param seconds time until a worker can lease the job again
+ * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
+ * claim on the job (its lease).
+ * @param seconds time until a worker can take the job again
  * @param failed whether the error counts in the job's `failures`
  */
 export async function backOff(
@@ -128,8 +134,9 @@ export interface NextTurn {
 }
 
 /**
- * Returns when a worker can next find a job of these types of this customer: now, or when the first lease (a worker's
- * time-limited claim on a job) expires. Returns undefined when all jobs have ended, or the customer is suspended.
+ * Returns the earliest time at which a worker can process a job of this customer: now, or when another worker's
+ * time-limited claim (lease) on a job expires. Returns undefined when all jobs have ended, or the customer is
+ * suspended.
  */
 export async function findNextTurn(sql: Transaction, customerId: string, types: Types): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
@@ -159,8 +166,8 @@ export async function areOthersWaiting(sql: Transaction, customerId: string, typ
 }
 
 /**
- * Returns the ids of all customers that have a waiting job of these types, ordered by id, page by page.
- * @param after last id of the previous page
+ * Returns a page of the ids of customers that have a waiting job of these types, ordered by id.
+ * @param after last customer id of the previous page
  */
 export async function findWaitingCustomers(
   sql: Sql | Transaction,

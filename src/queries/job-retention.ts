@@ -4,8 +4,8 @@ import type { Transaction } from '../database/db.ts';
 const retention = '30 days';
 
 /**
- * Returns whether the inputs and results of an ended job are still complete, because their removal has not started. The
- * job must be locked, so that the removal cannot start before the transaction ends.
+ * Returns whether all inputs and results of an ended job are still stored. They are removed some time after the end.
+ * The caller must have locked the job, so that their removal cannot start meanwhile.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -20,7 +20,8 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
 const batchSize = 5_000;
 
 /**
- * Removes inputs and results of one job that ended more than 30 days ago, up to a limit. The job and the ledger stay.
+ * Removes inputs and results of one job that ended more than 30 days ago, at most 5,000 of each. The job itself and its
+ * credit ledger entries stay.
  * @returns false if there was nothing to remove, or another transaction has locked the job
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
@@ -44,8 +45,8 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
 }
 
 /**
- * Locks a job whose inputs and results are not removed yet. Returns false if they are removed, or if another
- * transaction has locked the job.
+ * Locks an ended job whose inputs and results are not fully removed yet. Returns false if they are removed, or if
+ * another transaction has locked the job.
  */
 async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { count } = await sql`

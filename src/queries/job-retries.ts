@@ -1,8 +1,8 @@
 import type { Transaction } from '../database/db.ts';
 
 /**
- * Copies the inputs that the job `from` has not processed to the job `to`, in the same order.
- * @returns the number of copied inputs, and their distinct items, which may cost credits
+ * Copies the inputs that job `from` has not processed to job `to`, in the same order.
+ * @returns `total`: the number of copied inputs; `items`: the items of those inputs that are not marked as duplicates
  */
 export async function copyOpenInputs(
   sql: Transaction,
@@ -21,7 +21,7 @@ export async function copyOpenInputs(
   return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
 }
 
-/** Returns the id of the job that retries this job, or undefined. */
+/** Returns the id of the job that was started as a retry of job `id`, or undefined if there is none. */
 export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
   const [retry] = await sql<{ id: string }[]>`
     select id

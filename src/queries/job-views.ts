@@ -7,7 +7,7 @@ import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../schemas/jobs
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from './paging.ts';
 import type { RecordPage } from './record-pages.ts';
 
-/** The job types that a caller may see. A job of another type is not found. */
+/** The job types that a caller may see. For that caller, jobs of other types do not exist. */
 export type VisibleTypes = readonly JobType[];
 
 const projection = (sql: Sql | Transaction) => sql`
@@ -46,7 +46,7 @@ export async function requireJobView(
   return job;
 }
 
-/** Returns a page of the customer's jobs, newest first. */
+/** Returns a page of the customer's jobs of the visible types, newest first. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
@@ -66,7 +66,8 @@ const position: Column = { type: 'integer', value: 'position', raw: 'position', 
 
 /**
  * Returns a page of a job's results, in the order of the job's inputs.
- * @throws not_found when the job does not exist; DomainError `validation_failed` for a cursor of another list
+ * @throws not_found when the customer has no such job of a visible type; DomainError `validation_failed` if the cursor
+ *   was returned for another list
  */
 export async function listItems(
   db: Database,
@@ -93,7 +94,7 @@ export async function listItems(
 }
 
 /**
- * Locks a job until the transaction ends, and returns its status. Until then, no worker can save results of the job.
+ * Locks a job until the transaction ends, and returns its status. Meanwhile, no worker can save results of the job.
  * @throws not_found when the customer has no such job of a visible type
  */
 export async function lockJob(
@@ -113,7 +114,7 @@ export async function lockJob(
   return job.status;
 }
 
-/** Records the result `skipped` for every input of a job that has no result yet. The caller has locked the job. */
+/** Stores the result `skipped` for every input of a job that has no result yet. The caller must have locked the job. */
 export async function skipOpenInputs(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     with skips as (

@@ -10,7 +10,7 @@ export interface JobRow {
   id: string;
   type: JobType;
   sync_crm: boolean;
-  /** The request that started the job, in the form that its job type stores. */
+  /** Data of the request that started the job. Its form depends on the job type. */
   request: unknown;
   pool: Pool;
   /** Number of items to process. */
@@ -24,8 +24,8 @@ export interface JobRow {
   reserved: number;
   charged: number;
   /**
-   * The position where the job continues, as saved with the last results; null at the start. For a job with inputs the
-   * value is `{position}`: every input up to `position` has its result, and later inputs may have one.
+   * The point where the job continues after an interruption; null at the start. If the job has inputs, this is
+   * `{position}`: every input up to `position` has its result, and later inputs may have one.
    */
   progress: unknown;
   /** Number of unexpected errors in a row. */
@@ -68,7 +68,7 @@ export async function insertJob(
   return job;
 }
 
-/** Returns a job that is known to exist. */
+/** Returns the job with this id. The caller must know that the job exists. */
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<[JobRow]>`
     select ${jobColumns(sql)}
@@ -105,9 +105,9 @@ export interface NewResult {
 }
 
 /**
- * Saves results of a locked job and updates the job's counts. Ignores a position that already has a result. Also resets
- * the count of failures and extends the worker's lease on the job.
- * @param progress the position where the job continues; unchanged if left out
+ * Saves results of a job, which the caller has locked, and updates the job's counts. A position that already has a
+ * result is not changed.
+ * @param progress the point where the job continues after an interruption; unchanged if left out
  * @returns the updated job; `charge` is the credits to charge for the newly saved results
  */
 export async function saveResults(
@@ -116,6 +116,7 @@ export async function saveResults(
   jobId: string,
   { results, progress }: { results: NewResult[]; progress?: object | undefined },
 ): Promise<JobRow & { charge: number }> {
+  // Also resets the count of failures and extends the worker's lease on the job.
   const [job] = await sql<[JobRow & { charge: number }]>`
     with added as (
       insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged, result)
@@ -160,7 +161,7 @@ export interface Ending {
 
 /**
  * Sets the final status of a job, if it has not ended yet.
- * @returns the pool and the credits to release; undefined when the job had already ended
+ * @returns the pool and number of the reserved credits that were not charged; undefined when the job had already ended
  */
 export async function closeJob(
   sql: Transaction,

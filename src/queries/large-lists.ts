@@ -12,13 +12,18 @@ import { CountChanges, dropCount, saveCounts } from './counters.ts';
  * table joins the contacts. Rows are locked in this order: contacts by id, `copied_members`, counters.
  */
 
-/** Maximum members of a list that is deleted or copied in one transaction (about 40 ms of work). */
+/** Maximum number of members to delete or copy in one transaction; this takes about 40 ms. */
 const maxAtOnce = 2_000;
 
-/** Contacts in one row of `copied_members`. Few, so that the row is stored whole and searched fast. */
+/**
+ * Number of contact ids in one row of the table `copied_members`. The rows are small, so that a search in them is fast.
+ */
 const partSize = 100;
 
-/** Returns whether a list has too many members to be deleted or copied in one transaction. */
+/**
+ * Returns whether a list has too many members to be deleted or copied in one transaction. Also true if members that
+ * were copied to it are not all written yet.
+ */
 export async function isLargeList(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
   const [list] = await sql<{ is_large: boolean }[]>`
     select
@@ -36,7 +41,7 @@ export async function isLargeList(sql: Transaction, customerId: string, listId: 
   return list!.is_large;
 }
 
-/** Removes the next batch of a deleted list's members. Returns false when no members were left. */
+/** Removes the next members of a deleted list, up to a fixed number. Returns false when no members were left. */
 export async function removeNextMembers(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
   // `copied_members` comes first: while a part exists, its contacts can still become members.
   await sql`
@@ -59,7 +64,7 @@ export async function removeNextMembers(sql: Transaction, customerId: string, li
   return true;
 }
 
-/** Deletes the row and the member count of a list that has no members. */
+/** Deletes a list that has no members, and its member count. */
 export async function removeList(sql: Transaction, customerId: string, listId: string): Promise<void> {
   await dropCount(sql, customerId, listId);
   await sql`
@@ -69,8 +74,8 @@ export async function removeList(sql: Transaction, customerId: string, listId: s
 }
 
 /**
- * Copies the current manual members of list `from` into `copied_members`, where they wait to become members of list
- * `to`.
+ * Copies the manually added members of list `from` to the table `copied_members`. A worker later writes them as members
+ * of list `to`.
  */
 export async function copyMembers(
   sql: Transaction,
@@ -103,7 +108,7 @@ export async function copyMembers(
       and id = ${to}`;
 }
 
-/** Clears a list's `is_copying` flag: all its copied members are written. */
+/** Records that all members that were copied to a list are now written to it (`is_copying = false`). */
 export async function endCopying(sql: Transaction, customerId: string, listId: string): Promise<void> {
   await sql`
     update lists
@@ -112,13 +117,19 @@ export async function endCopying(sql: Transaction, customerId: string, listId: s
       and id = ${listId}`;
 }
 
-/** A row of `copied_members`: contacts with consecutive ids that wait to become members of a copied list. */
+/**
+ * A row of the table `copied_members`: contacts, in the order of their ids, that must still be written as members of a
+ * copied list.
+ */
 export interface CopiedPart {
   first_id: string;
   contact_ids: string[];
 }
 
-/** Returns the next parts (rows of `copied_members`) of a copied list to write, in the order of contact ids. */
+/**
+ * Returns the next rows of `copied_members` whose contacts must be written as members of a list, in the order of
+ * contact ids.
+ */
 export const findNextParts = (sql: Transaction, customerId: string, listId: string): Promise<CopiedPart[]> => sql<
   CopiedPart[]
 >`
@@ -130,9 +141,9 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
   limit ${maxAtOnce / partSize}`;
 
 /**
- * Writes copied contacts, which wait in rows of `copied_members` (parts), as members of the new list, updates the list's count,
- * and deletes the parts.
- * @param locked ids of the parts' contacts that still exist; the caller has locked these contacts
+ * Writes the contacts of some rows of `copied_members` as members of a list, and deletes these rows. Also updates the
+ * list's member count.
+ * @param locked ids of those contacts that still exist; the caller has locked them
  */
 export async function writeParts(
   sql: Transaction,
@@ -163,9 +174,9 @@ export async function writeParts(
 }
 
 /**
- * Writes the memberships that wait in `copied_members` for these contacts to `list_members`. The caller has locked the
- * contacts.
- * @param counts receives the changes of the lists' counts
+ * Moves the list memberships of these contacts from the table `copied_members`, where they wait, to `list_members`. The
+ * caller must have locked the contacts.
+ * @param counts collects the changes of the lists' member counts
  */
 export async function writeCopied(
   sql: Transaction,

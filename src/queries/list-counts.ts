@@ -7,15 +7,16 @@ import { toSql } from '../filters/to-sql.ts';
 import { storedMembers } from './counters.ts';
 import { memberOf, planForAnyCustomer, type UnsettledList } from './settled-reads.ts';
 
-/** A list that is being filled: its memberships by rule are stored for some contacts only. */
+/** A list whose members are still being written to the database. Contacts are processed in the order of their ids. */
 export interface FillingList extends UnsettledList {
-  /**
-   * Id of the last contact whose stored membership is exact; contacts are filled in the order of ids. Null: none yet.
-   */
+  /** Id of the last processed contact: memberships are written up to this one. Null if none is processed yet. */
   filled_to: string | null;
 }
 
-/** Counts a list's members while copied contacts wait to be written. Reads all contacts if the list has rules. */
+/**
+ * Counts the members of a copied list whose members are not all written yet. If the list has rules, all contacts are
+ * evaluated.
+ */
 async function countCopying(sql: Sql | Transaction, customerId: string, list: UnsettledList): Promise<number> {
   if (list.rules.length === 0) return countByHand(sql, customerId, list.id);
   const members = memberOf([list.id], { customerId, filling: [list], changing: [] });
@@ -27,7 +28,9 @@ async function countCopying(sql: Sql | Transaction, customerId: string, list: Un
   return row!.members;
 }
 
-/** Counts the members of a list without rules: the stored members and the copied contacts that wait. */
+/**
+ * Counts the manually added members of a list: those that are stored, and those that still wait in `copied_members`.
+ */
 async function countByHand(sql: Sql | Transaction, customerId: string, listId: string): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
     select
@@ -52,15 +55,14 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * Number of rules at which a chunk of lists is full. One statement evaluates one chunk, because a statement can have at
- * most 65,535 parameters, and many rules take long to plan.
+ * Number of rules from which on one SQL statement takes no further lists. A statement can have at most 65,535
+ * parameters, and many rules take long to plan.
  */
 const rulesTogether = 500;
 
 /**
- * Counts the members of lists that are being filled. It evaluates the rules of up to one chunk of lists in one pass
- * over the contacts that are not filled yet. For the other contacts the stored memberships count. Call it in a
- * transaction.
+ * Counts the members of lists whose members are still being written to the database. Evaluates the lists' rules for
+ * contacts that are not processed yet. Call it in a transaction.
  * @returns the number of members by list id
  */
 export async function countFilling(
@@ -76,8 +78,8 @@ export async function countFilling(
 }
 
 /**
- * Returns for each list: the stored count, minus the stored members by rule among the contacts that are not filled yet,
- * plus the contacts among these that match the rules and are not manual members.
+ * Counts the members of some lists in one statement: the stored counts, corrected for the contacts that are not
+ * processed yet.
  */
 function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
   const ids = lists.map(({ id }) => id);
@@ -120,8 +122,8 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
 }
 
 /**
- * Counts the members of lists whose rules use company fields while contacts are settling. It corrects the stored count
- * by the difference for the settling contacts, and reads no other contacts. Call it in a transaction.
+ * Counts the members of lists while some contacts still wait for an update after a change of their company. Evaluates
+ * the rules only for these contacts, and corrects the stored counts. Call it in a transaction.
  * @returns the number of members by list id
  */
 export const countChanging = (
@@ -144,7 +146,10 @@ async function countByChunk<L extends ListWithRules>(
 
 type ListWithRules = Pick<UnsettledList, 'id' | 'rules'>;
 
-/** Splits lists into chunks. A chunk is full as soon as its lists have `rulesTogether` rules or more. */
+/**
+ * Splits lists into groups, one for each SQL statement. A group takes no further lists when it has `rulesTogether`
+ * rules or more.
+ */
 function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   const all: L[][] = [];
   let rules = rulesTogether;
@@ -159,7 +164,10 @@ function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   return all;
 }
 
-/** Returns for each list: the stored count, plus the difference that evaluating the settling contacts makes. */
+/**
+ * Counts the members of some lists in one statement: the stored counts, corrected for the contacts that wait for an
+ * update after a change of their company.
+ */
 function countSome(sql: Sql | Transaction, customerId: string, lists: readonly ListWithRules[]) {
   const ids = lists.map(({ id }) => id);
   const matching = lists.map(({ id, rules }) => {

@@ -14,7 +14,7 @@ const maxMembers = 100_000;
 
 /**
  * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
- * white space become one input, which names all members that have the address.
+ * white space become one input, with the ids of all members that have the address.
  * @returns the number of inputs
  * @throws not_found when the list does not exist; conflict when it has more than `maxMembers` members
  */
@@ -38,11 +38,14 @@ export async function insertListInputs(
   return counted.addresses;
 }
 
-/** A list, with the two reasons why its stored memberships may not be exact. */
+/** A list, and two reasons why its stored members may be out of date. */
 interface Row extends UnsettledList {
-  /** The list is being filled. */
+  /** Whether the list's members are still being written. */
   is_filling: boolean;
-  /** The rules use company fields, so the memberships of settling contacts may be out of date. */
+  /**
+   * Whether the list's rules use a field that changes with the contact's company. After a change of a company, its
+   * contacts' memberships are out of date for a while.
+   */
   looks_at_companies: boolean;
 }
 
@@ -52,8 +55,8 @@ interface Counted {
 }
 
 /**
- * Inserts a list's members as a job's inputs. Evaluates the rules for contacts whose stored membership may not be
- * exact.
+ * Inserts the e-mails of a list's members as a job's inputs. Evaluates the list's rules for contacts whose stored
+ * memberships may be out of date.
  */
 async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
   const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {
@@ -68,8 +71,8 @@ async function insertMembers(sql: Transaction, customerId: string, jobId: string
 }
 
 /**
- * Inserts the contacts that match `members` as a job's inputs, if `guard` is true. `is_exact` in the result is the
- * guard.
+ * Inserts the e-mails of the contacts that match `members` as a job's inputs, but only if the SQL condition `guard` is
+ * true. `is_exact` in the result is the value of `guard`.
  */
 async function insertMatching(
   sql: Transaction,

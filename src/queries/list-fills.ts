@@ -14,21 +14,25 @@ import { refreshList } from './list-members.ts';
 import { lockRulesShared, bumpRuleVersion } from './list-rules.ts';
 
 /**
- * A fill: workers write a list's members after its rules changed or it was copied, or remove them after its deletion.
+ * Background work on one list: workers write its members after its rules changed or after it was copied, or remove its
+ * members after its deletion.
  */
 export interface Fill {
   customerId: string;
   listId: string;
-  /** Version of the rules. When the rules change again, the fill starts again with a new version. */
+  /**
+   * Version of the list when this work was started. If the rules change again, the work starts again with a new
+   * version.
+   */
   version: string;
 }
 
-/** Contacts that one transaction checks (about 20 ms), so that writers wait little. */
+/** Number of contacts that one transaction checks. This takes about 20 ms, so that other writers do not wait long. */
 const batchSize = 2_000;
 
 /**
- * Makes the new rules of a list effective. The caller has locked the rules. If the customer has few contacts, it writes
- * the members at once. Otherwise it marks the list: until workers have filled it, reads evaluate the rules.
+ * Updates the members of a list whose rules have changed. Does it at once if the customer has few contacts; otherwise,
+ * workers do it later. The caller must have locked the customer's rules.
  * @returns the background work to enqueue in the same transaction, or undefined if the members are already written
  */
 export async function beginFill(
@@ -37,6 +41,7 @@ export async function beginFill(
   listId: string,
   rules: readonly Rule[],
 ): Promise<Fill | undefined> {
+  // Until workers have written the members, reads evaluate the rules.
   const version = await bumpRuleVersion(sql, customerId);
   const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
   const [list] = await sql<{ is_copying: boolean }[]>`
@@ -53,15 +58,22 @@ export async function beginFill(
 }
 
 /**
- * The largest UUID, which comes after every contact's id. As `filled_to` it means that no contact has to be checked.
+ * The largest UUID, which comes after every contact id. A list with `filled_to` set to this value has no contacts left
+ * to check.
  */
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** Marks a new copy without rules, so that workers write its copied members. */
+/**
+ * Marks a copied list without rules, so that workers write its members. Returns this background work, which the caller
+ * must enqueue.
+ */
 export const beginCopy = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = ${end}`);
 
-/** Marks a list as deleted, which hides it, so that workers remove its members. The caller has locked the rules. */
+/**
+ * Marks a list as deleted, so that reads ignore the list and workers remove its members. Returns this background work,
+ * which the caller must enqueue. The caller must have locked the customer's rules.
+ */
 export const beginRemoval = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
 
@@ -76,9 +88,10 @@ async function mark(sql: Transaction, customerId: string, listId: string, change
 }
 
 /**
- * Runs one batch of the fill that has waited longest among the customer's lists. Call it again until it returns `done`.
- * Any number of workers can call it at once: each locks a different list.
- * @returns `more` after a batch, `busy` when other workers have all the fills, `done` when no list has a fill
+ * Runs one batch of background work on one of the customer's lists: writes or removes members. Call it again until it
+ * returns `done`. Several workers can call it at once, because each locks a different list.
+ * @returns `more` after a batch, `busy` when other workers have locked all lists with work left, `done` when no list
+ *   has work left
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
   await lockRulesShared(sql, customerId);
@@ -104,7 +117,7 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
   await removeList(sql, customerId, listId);
 }
 
-/** Writes the next members of a copied list. If none wait, marks the copy as complete. */
+/** Writes the next members of a copied list. If all are written, marks the copy as complete. */
 async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
@@ -119,8 +132,8 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
 }
 
 /**
- * Returns the ids of customers that have lists to fill, ordered by id, over all customers.
- * @param after last id of the page before
+ * Returns a page of the ids of customers with lists whose members must be written or removed by workers, ordered by id.
+ * @param after last customer id of the previous page
  */
 export async function findFillingCustomers(
   sql: Sql | Transaction,
@@ -137,13 +150,13 @@ export async function findFillingCustomers(
 }
 
 /**
- * Fills one batch of a list's contacts and stores the progress. Contacts written since the rules changed are already
- * right. It first finds the contacts whose membership is wrong, locks only these, and evaluates them again: they may
- * have changed.
- * @returns whether contacts are left
+ * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.
+ * @returns whether contacts are left to check
  */
 async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
   const { customerId, listId, version } = fill;
+  // Only contacts with a wrong membership are locked. They are evaluated again, because they may have changed
+  // meanwhile.
   const { looked, last, wrong } = await findWrongMembers(sql, fill, rules);
   await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong));
   const isMore = looked === batchSize;
@@ -156,17 +169,20 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): 
   return isMore;
 }
 
-/** The contacts that one batch of a fill checked. */
+/** The result of checking one batch of contacts against a list's rules. */
 interface Batch {
   /** Number of contacts checked. */
   looked: number;
   /** Id of the last contact checked. */
   last: string | null;
-  /** Ids of the contacts whose stored membership by rule differs from the rules. */
+  /** Ids of the contacts whose stored membership does not agree with the list's rules. */
   wrong: string[];
 }
 
-/** Checks the next contacts of a fill against the list's rules. */
+/**
+ * Finds out which of the next contacts have a stored membership that does not agree with the list's rules. Changes
+ * nothing.
+ */
 async function findWrongMembers(
   sql: Transaction,
   { customerId, listId }: Fill,

@@ -17,12 +17,8 @@ import { MemberChanges } from './member-changes.ts';
  */
 
 /**
- * Updates the memberships by rule of contacts that were just written, and writes the collected counts. The caller has
- * locked the contacts. It uses statements of its own, because a statement does not see its own writes. Call it last in
- * the transaction: it locks counters that every writer needs.
- *
- * The service evaluates the rules, not the database. For one contact, the maximum number of rules takes about 1 ms, and
- * the number of statements does not depend on the number of lists.
+ * Updates which lists these contacts belong to because of the lists' rules, and writes the collected counts. Call it
+ * last in the transaction that wrote the contacts; it must have locked them.
  */
 export async function refreshMembers(
   sql: Transaction,
@@ -31,6 +27,10 @@ export async function refreshMembers(
   contactIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
+  // It needs statements of its own, because a statement does not see its own writes. It comes last in the transaction,
+  // because it locks counters that every writer needs. The service evaluates the rules, not the database: for one
+  // contact, the maximum number of rules takes about 1 ms, and the number of statements does not depend on the number
+  // of lists.
   const changes = new MemberChanges(sql, customerId, counts);
   const ids = rules.isEmpty ? [] : [...new Set(contactIds)];
   for (let i = 0; i < ids.length; i += contactsAtOnce) {
@@ -41,8 +41,8 @@ export async function refreshMembers(
 }
 
 /**
- * Updates the memberships by rule of one contact and writes the collected counts. Unlike `refreshMembers`, it does not
- * read the contact.
+ * Updates which lists a contact belongs to because of the lists' rules, and writes the collected counts. Call it last
+ * in the transaction that wrote the contact.
  * @param contact the contact, selected by `newContact` or `changedContact` in the statement that wrote it
  */
 export async function refreshMember(
@@ -57,21 +57,27 @@ export async function refreshMember(
   await changes.finish();
 }
 
-/** A contact with the fields that rules use, and its current memberships by rule. */
+/** A contact with the fields that list rules use, and the ids of lists that it belongs to because of their rules. */
 export interface RuleContact extends FilteredRecord {
   id: string;
-  /** Ids of the lists that the contact is in by rule, before the evaluation. */
+  /**
+   * Ids of the lists that contain the contact because of their rules, as stored before the rules are evaluated again.
+   */
   list_ids: readonly string[];
 }
 
-/** SQL that selects an inserted contact as a `RuleContact`. Put it after `with contacts as (insert … returning *)`. */
+/**
+ * SQL that selects an inserted contact with the values that list rules use. Put it after `with contacts as (insert …
+ * returning *)`.
+ */
 export const newContact = `
   select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids
   from ${exactContactSource.from}`;
 
 /**
- * SQL that selects an updated contact as a `RuleContact`. Put it after `with contacts as (update … returning *)`. Lock
- * the contact in an earlier statement: then this statement sees the memberships that other transactions wrote.
+ * SQL that selects an updated contact with the values that list rules use, and its stored lists. Put it after `with
+ * contacts as (update … returning *)`. Lock the contact in an earlier statement, so that all committed memberships are
+ * visible.
  */
 export const changedContact = `
   select
@@ -85,10 +91,13 @@ export const changedContact = `
     ) as list_ids
   from ${exactContactSource.from}`;
 
-/** Contacts that one statement reads. One contact may take 40 KiB. */
+/** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
 const contactsAtOnce = 200;
 
-/** SQL that reads contacts by id ($1 customer, $2 contact ids). A constant text is cheaper than combined fragments. */
+/**
+ * SQL that reads contacts with the values that list rules use, and their stored lists. `$1` is the customer id, `$2`
+ * the contact ids.
+ */
 const selectContacts = `
   ${changedContact}
   where c.customer_id = $1::uuid
@@ -97,7 +106,10 @@ const selectContacts = `
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<RuleContact[]> =>
   sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
-/** Evaluates the rules of lists for contacts, and adds each membership that must begin or end to `changes`. */
+/**
+ * Evaluates the rules of lists for contacts. Adds to `changes` each contact that must be added to a list or removed
+ * from it.
+ */
 async function compareMembers(
   contacts: readonly RuleContact[],
   lists: readonly RuleList[],
@@ -115,7 +127,9 @@ async function compareMembers(
   }
 }
 
-/** Updates the memberships by rule of contacts in one list. The caller has locked the contacts. */
+/**
+ * Updates which of these contacts belong to one list because of its rules. The caller must have locked the contacts.
+ */
 export const refreshList = (
   sql: Transaction,
   customerId: string,
@@ -130,7 +144,10 @@ export const refreshList = (
     new CountChanges(),
   );
 
-/** Updates the memberships by rule of all contacts of a company that was changed in the same transaction. */
+/**
+ * Updates which lists the contacts of a company belong to because of the lists' rules. Call it in the transaction that
+ * changed the company.
+ */
 export async function refreshMembersOfCompany(
   sql: Transaction,
   customerId: string,
@@ -143,7 +160,7 @@ export async function refreshMembersOfCompany(
 }
 
 /**
- * Replaces the contact's manual memberships by memberships in `listIds`. Memberships by rule stay.
+ * Sets the lists that a contact is a manually added member of. Memberships that follow from a list's rules stay.
  * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
  */
 export async function setManualLists(
@@ -183,8 +200,8 @@ export async function setManualLists(
 }
 
 /**
- * Checks that all lists exist. They exist until the transaction ends, because a deletion needs the exclusive lock on
- * rules.
+ * Checks that the customer has all these lists. The caller must have locked the list rules, so that no list is deleted
+ * until the transaction ends.
  * @throws not_found with the JSON pointer of every unknown id
  */
 async function requireLists(sql: Transaction, customerId: string, wanted: string[], given: string[]): Promise<void> {
@@ -200,7 +217,10 @@ async function requireLists(sql: Transaction, customerId: string, wanted: string
   throw notFound('list', missing);
 }
 
-/** Deletes all memberships of a contact that will be deleted, and adds the changes of the lists' counts to `counts`. */
+/**
+ * Removes a contact from all its lists, before the contact is deleted.
+ * @param counts collects the changes of the lists' member counts
+ */
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,

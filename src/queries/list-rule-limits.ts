@@ -9,9 +9,8 @@ interface RuleChange {
 }
 
 /**
- * Checks that a change keeps the customer within the limits on lists with rules and on rules in all lists. A customer
- * that exceeds a limit already may still change lists if neither number grows. The caller has locked the rules, and has
- * not yet written the change.
+ * Checks that a change of a list's rules keeps the customer within the maximum number of rules and of lists with rules.
+ * Call it before the change is written, with the customer's rules locked.
  * @param path JSON pointer of the part of the request that adds rules
  * @throws conflict when a limit would be exceeded
  */
@@ -22,6 +21,7 @@ export async function requireWithinRuleLimits(
   path: string,
 ): Promise<void> {
   const moreRules = after.length - before.length;
+  // A customer that exceeds a limit already may still change lists if the number of rules does not grow.
   if (moreRules <= 0) return;
   const isOneMoreList = before.length === 0;
   const [now] = await sql<{ lists: number; rules: number }[]>`

@@ -8,7 +8,7 @@ import { rulesFilter, rulesFilterInPieces } from '../filters/rules.ts';
 import type { Filter } from '../filters/tree.ts';
 import type { Rule } from '../schemas/lists.ts';
 
-/** A list with compiled rules. */
+/** A list whose rules are compiled to a function. */
 export interface RuleList {
   id: string;
   /** Returns whether a contact matches the list's rules. */
@@ -16,25 +16,26 @@ export interface RuleList {
 }
 
 /**
- * A customer's rules, which cannot change until the transaction ends. A transaction that writes contacts or companies
- * reads them before the write, and passes them to `refreshMembers` after it. So memberships stay exact under concurrent
- * writes.
+ * The rules of all lists of a customer. They are locked: they cannot change until the transaction ends. Read them
+ * before writing contacts or companies, and pass them to `refreshMembers` afterwards, which updates the lists' members.
  */
 export interface LockedRules {
   isEmpty: boolean;
-  /** Returns all lists with rules in parts, ordered by id. Can be called more than once. */
+  /** Returns all lists with rules, ordered by id, in several arrays. Can be called more than once. */
   lists: () => Iterable<readonly RuleList[]> | AsyncIterable<readonly RuleList[]>;
 }
 
-/** Wraps compiled rules as `LockedRules`. The caller has locked the customer's rules. */
+/**
+ * Returns `LockedRules` for lists whose rules are already compiled. The caller must have locked the customer's rules.
+ */
 export const rulesOf = (lists: readonly RuleList[]): LockedRules => ({
   isEmpty: lists.length === 0,
   lists: () => [lists],
 });
 
 /**
- * Locks the customer's rules in shared mode until the transaction ends, and returns them. Writers share this lock. A
- * change of rules takes the exclusive lock. Take the lock before any row lock.
+ * Locks the rules of the customer's lists in shared mode until the transaction ends, and returns them. Other
+ * transactions can hold the shared lock too, but cannot change rules. Take this lock before any row lock.
  */
 export async function lockAndReadRules(sql: Transaction, customerId: string): Promise<LockedRules> {
   const version = await lockRulesShared(sql, customerId);
@@ -44,8 +45,8 @@ export async function lockAndReadRules(sql: Transaction, customerId: string): Pr
 }
 
 /**
- * Locks the customer's rules in shared mode until the transaction ends, without reading them. Take the lock before any
- * row lock.
+ * Locks the rules of the customer's lists in shared mode until the transaction ends, without reading them. Take this
+ * lock before any row lock.
  * @returns the version of the rules, or undefined if the customer never had rules
  */
 export async function lockRulesShared(sql: Transaction, customerId: string): Promise<string | undefined> {
@@ -58,8 +59,8 @@ export async function lockRulesShared(sql: Transaction, customerId: string): Pro
 }
 
 /**
- * Locks the customer's rules in exclusive mode until the transaction ends. Other transactions cannot write contacts or
- * companies, or change rules, until then. Take the lock before any row lock.
+ * Locks the rules of the customer's lists in exclusive mode until the transaction ends. Meanwhile, other transactions
+ * cannot change rules or write contacts or companies. Take this lock before any row lock.
  */
 export async function lockRulesExclusive(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId)}, 0))`;
@@ -68,8 +69,8 @@ export async function lockRulesExclusive(sql: Transaction, customerId: string): 
 const lockName = (customerId: string): string => `rules:${customerId}`;
 
 /**
- * Gives the customer's rules a new version, so that every process compiles them again. The caller has locked the rules
- * in exclusive mode.
+ * Gives the rules of the customer's lists a new version, so that every process compiles them again. The caller must
+ * have locked the rules in exclusive mode.
  * @returns the new version
  */
 export async function bumpRuleVersion(sql: Transaction, customerId: string): Promise<string> {
@@ -85,27 +86,31 @@ export async function bumpRuleVersion(sql: Transaction, customerId: string): Pro
 export const compileRules = (rules: readonly Rule[]): Matches =>
   compileFilter(exactContactSource, rulesFilter(exactContactSource.fields, rules));
 
-/** The compiled rules of one customer, as the cache holds them. */
+/** The compiled rules of all lists of one customer, as stored in the cache. */
 interface CompiledRules {
   version: string;
-  /** All lists with rules; undefined if they are too large to cache. */
+  /** All lists with rules; undefined if their compiled rules are too large to cache. */
   lists: readonly RuleList[] | undefined;
   /** Estimated memory (bytes) of the compiled rules. */
   size: number;
 }
 
 /**
- * Maximum memory (bytes) of one customer's cached rules. Larger rules are read and compiled for each write, which is
- * slow.
+ * Maximum memory (bytes) of one customer's cached rules. Larger rules are not cached: they are read and compiled again
+ * for each write, which is slow.
  */
 const maxCachedBytes = 64 * 2 ** 20;
 
 /**
- * Compiled rules by customer id. A version is never used twice, so an entry with the current version is always right.
+ * Cache of compiled rules by customer id. An entry is valid if it has the current version of the rules; a version is
+ * never used twice.
  */
 const cache = new LRUCache<string, CompiledRules>({ maxSize: 2 * maxCachedBytes, sizeCalculation: ({ size }) => size });
 
-/** Rules that are being compiled, by version. A transaction that needs the same version waits for the same promise. */
+/**
+ * Rules that are being compiled now, by their version. Other transactions that need the same version wait for the same
+ * promise.
+ */
 const compiling = new Map<string, Promise<CompiledRules>>();
 
 async function findCompiled(sql: Transaction, customerId: string, version: string): Promise<CompiledRules> {
@@ -135,9 +140,7 @@ async function compileAll(sql: Transaction, customerId: string, version: string)
   return { version, lists, size };
 }
 
-/**
- * Stored size of rules (bytes) after which a statement reads no further list. One statement reads at most 200 lists.
- */
+/** One statement stops reading lists when the stored rules it has read reach this size in bytes, or after 200 lists. */
 const bytesAtOnce = 64 * 1024;
 
 /** Reads the customer's lists that have rules, in batches ordered by id, and compiles their rules. */

@@ -73,8 +73,8 @@ const selectList = (sql: Sql | Transaction, customerId: string, id: string) => s
     and l.deleted_at is null`;
 
 /**
- * Reads lists with exact counts. Usually one short statement is enough. If a stored count is not exact, a transaction
- * with one snapshot reads the lists again and counts their members.
+ * Reads lists with exact member counts. If a stored count may be out of date, reads the lists again in one snapshot and
+ * counts their members.
  */
 async function readLists(
   db: Database,
@@ -86,7 +86,7 @@ async function readLists(
   return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
 }
 
-/** Replaces the stored counts that are not exact by evaluated ones, and removes the state columns. */
+/** Counts the members of lists whose stored member count is out of date. Returns all lists as the API shows them. */
 async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
   const [filling, changing] = [rows.filter((row) => row.is_filling), rows.filter((row) => row.is_changing)];
   const evaluated = new Map([
@@ -96,14 +96,17 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
   return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
-/** Returns a list as the API shows it, with the evaluated count if there is one. */
+/** Returns a list as the API shows it. Its member count is `evaluated`, or the stored count if that is undefined. */
 function shown(row: Row, evaluated?: number): List {
   const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
   void [is_filling, filled_to, is_changing, is_copying];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 
-/** A list that was created or changed. The caller enqueues `fill`, if there is one, in the same transaction. */
+/**
+ * A list that was created or changed. `fill` is the background work that writes its members, or undefined; the caller
+ * must enqueue it in the same transaction.
+ */
 export interface WrittenList {
   id: string;
   name: string;
@@ -112,7 +115,7 @@ export interface WrittenList {
 
 /**
  * Creates a list.
- * @throws conflict when the customer would exceed a limit on rules
+ * @throws conflict when the customer would have too many rules or lists with rules
  */
 export async function createList(
   sql: Transaction,
@@ -148,7 +151,8 @@ async function insertList(
 
 /**
  * Updates the fields of a list that `patch` contains.
- * @throws not_found, precondition_failed; conflict when the customer would exceed a limit on rules
+ * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`; conflict when the
+ *   customer would have too many rules or lists with rules
  */
 export async function updateList(
   sql: Transaction,
@@ -175,8 +179,8 @@ const isSame = (some: Rule[], others: Rule[]): boolean =>
   JSON.stringify(some) === JSON.stringify(completeRules(others));
 
 /**
- * Locks a list until the transaction ends and returns its own fields.
- * @throws not_found, precondition_failed
+ * Locks a list until the transaction ends and returns its name, description and rules.
+ * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`
  */
 async function lockList(
   sql: Transaction,
@@ -200,9 +204,10 @@ async function lockList(
 }
 
 /**
- * Deletes a list and its memberships. A worker removes the members of a large list.
- * @returns the background work (removal of the members) to enqueue in the same transaction, if any
- * @throws not_found, precondition_failed
+ * Deletes a list. The members of a large list are removed later by a worker.
+ * @returns the background work that removes the members, to be enqueued in the same transaction; undefined if they are
+ *   already removed
+ * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`
  */
 export async function deleteList(
   sql: Transaction,
@@ -219,17 +224,16 @@ export async function deleteList(
   return undefined;
 }
 
-/** The fields of a list that its copy takes over. Manual members are copied separately. */
+/** The fields of a list that a copy of the list takes over. */
 interface Original {
   description: string;
   rules: Rule[];
 }
 
 /**
- * Creates a list with the rules, the description and the manual members of another list. A worker writes the members of
- * a large list. They are read without the exclusive lock on rules, because every writer of contacts would wait for that
- * lock.
- * @throws not_found; conflict when the customer would exceed a limit on rules
+ * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
+ * written later by a worker.
+ * @throws not_found; conflict when the customer would have too many rules or lists with rules
  */
 export async function duplicateList(
   sql: Transaction,
@@ -238,6 +242,7 @@ export async function duplicateList(
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<WrittenList> {
   const isLarge = await isLargeList(sql, customerId, list_id);
+  // A large list is read without the exclusive lock, because every writer of contacts would wait for that lock.
   if (!isLarge) await lockRulesExclusive(sql, customerId);
   const [original] = await sql<Original[]>`
     select description, rules
@@ -265,7 +270,7 @@ export async function duplicateList(
   return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
 }
 
-/** Copies the manual members of a small list to another list, and writes that list's count. */
+/** Copies the manually added members of a small list to a new list, and writes the new list's member count. */
 async function copyFewMembers(
   sql: Transaction,
   customerId: string,

@@ -15,9 +15,9 @@ export interface ManualMembers {
 }
 
 /**
- * Adds contacts to a list as manual members.
- * @returns `added`: contacts that became members; `already_members`: contacts that were members before, by hand or by
- * rule
+ * Adds contacts to a list manually. They stay members even if they do not match the list's rules.
+ * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
+ *   before, by hand or because of the list's rules
  * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function addMembers(
@@ -41,8 +41,8 @@ export async function addMembers(
 }
 
 /**
- * Ends the manual memberships of contacts in a list. Contacts that match the list's rules stay members by rule.
- * @returns the number of manual memberships that ended
+ * Removes manually added contacts from a list. Contacts that match the list's rules stay members because of the rules.
+ * @returns the number of contacts that were manually added until now
  * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function removeMembers(
@@ -71,7 +71,7 @@ export async function removeMembers(
 }
 
 /**
- * Locks the given contacts and brings their stored memberships in the list up to date.
+ * Locks the given contacts, and updates their stored memberships in the list if these may be out of date.
  * @returns the contacts' ids in lower case, without duplicates
  * @throws not_found with the JSON pointer of every unknown id
  */
@@ -101,7 +101,7 @@ async function lockListAndContacts(
   return wanted;
 }
 
-/** Returns a reference for each given contact id that was not found. */
+/** Returns the JSON pointer of each given contact id that was not found, for the error. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
   return given.flatMap((id, i) =>

@@ -13,16 +13,16 @@ class Pairs {
 }
 
 /**
- * Number of collected membership changes after which they are written to the database. Small, so that neither this process
- * nor the database is blocked for long.
+ * Number of collected membership changes after which they are written to the database. A small number blocks this
+ * process and the database only briefly.
  */
 const changesAtOnce = 5_000;
-/** Longest time (ms) without a statement. Much shorter than the server's timeout for idle transactions. */
+/** Maximum time (ms) between two writes. It is much shorter than the database's timeout for idle transactions. */
 const maxPauseMs = 500;
 
 /**
- * Collects memberships by rule that begin or end, and writes them in batches together with the lists' counts. The
- * number of statements depends on the number of changes only, not on the number of rules or lists.
+ * Collects contacts that must be added to lists or removed from them because of the lists' rules. Writes these changes
+ * in batches, together with the lists' member counts.
  */
 export class MemberChanges {
   readonly #sql: Transaction;
@@ -32,14 +32,20 @@ export class MemberChanges {
   #ended = new Pairs();
   #lastWrite = performance.now();
 
-  /** @param counts the transaction's changes of counts; receives the changes of the lists' counts */
+  /**
+   * @param counts the transaction's collected changes of counts; the changes of the lists' member counts are added to
+   *   it
+   */
   constructor(sql: Transaction, customerId: string, counts: CountChanges) {
     this.#sql = sql;
     this.#customerId = customerId;
     this.#counts = counts;
   }
 
-  /** Adds the begin or end of a contact's membership by rule. Add each pair of list and contact at most once. */
+  /**
+   * Adds one change: the contact now is, or is no longer, a member of the list because of the list's rules. Add each
+   * pair of list and contact at most once.
+   */
   add(listId: string, contactId: string, isMember: boolean): void {
     (isMember ? this.#begun : this.#ended).add(listId, contactId);
   }
@@ -48,19 +54,19 @@ export class MemberChanges {
     return this.#begun.lists.length + this.#ended.lists.length;
   }
 
-  /** Whether to call `write` now: there are many changes, or the last statement was long ago. */
+  /** Whether the caller should call `write` now: there are many changes, or the last write was long ago. */
   get areDue(): boolean {
     return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= maxPauseMs;
   }
 
-  /** Writes the memberships collected so far. `finish` writes their counts. */
+  /** Writes the membership changes collected so far. The changed member counts are written by `finish`. */
   async write(): Promise<void> {
     const changed = await this.#send<{ counted: Counted; change: number }[]>(change, [], []);
     for (const row of changed) this.#counts.add(row.counted, row.change);
     this.#lastWrite = performance.now();
   }
 
-  /** Writes the remaining memberships and all counts. Call it last in the transaction, just before the commit. */
+  /** Writes the remaining membership changes and all changes of counts. Call it last in the transaction. */
   async finish(): Promise<void> {
     if (this.#size === 0) return saveCounts(this.#sql, this.#customerId, this.#counts);
     const { counted, changes } = this.#counts.toArrays();
@@ -76,18 +82,17 @@ export class MemberChanges {
   }
 }
 
-/**
- * SQL condition for the memberships that end: it reads all memberships of the given contacts and keeps the given pairs.
- * `is true` stops the planner from joining the two. With stale statistics it expects at most one row, and would choose
- * a nested loop that scans one set for each row of the other.
- */
+// `is true` in the condition stops the planner from joining the memberships and the pairs. With stale statistics it
+// expects at most one row, and would choose a nested loop that scans one set for each row of the other.
+/** SQL condition for the memberships to end: those of the given pairs of list (`$6`) and contact (`$7`). */
 const endedRows = `
     where m.customer_id = $1::uuid
       and m.contact_id = any($7::uuid[])
       and ((m.list_id, m.contact_id) in (select * from unnest($6::uuid[], $7::uuid[]))) is true`;
 
 /**
- * SQL that writes the changes: $1 customer, $4 and $5 lists and contacts of new memberships, $6 and $7 of ended ones.
+ * SQL that writes membership changes. `$1` is the customer, `$4` and `$5` are the lists and contacts of new
+ * memberships, `$6` and `$7` those of ended memberships.
  */
 const changeMembers = `
   begun as (
@@ -112,8 +117,8 @@ const changeMembers = `
   )`;
 
 /**
- * SQL that selects changes of counts: those of the changed memberships, and the given ones ($2 count names, $3
- * changes).
+ * SQL that selects the changes of counts: those that follow from the membership changes, and the given ones (`$2` names
+ * of counters, `$3` changes).
  */
 const countChanges = `
   select begun.list_id::text as counted, 1 as change
