@@ -42,7 +42,7 @@ export async function addMembers(
 
 /**
  * Removes manually added contacts from a list. Contacts that match the list's rules stay members because of the rules.
- * @returns the number of contacts that were manually added until now
+ * @returns `removed`: number of contacts that had been added manually
  * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function removeMembers(

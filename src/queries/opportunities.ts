@@ -30,8 +30,8 @@ import { lockReferences, requireReferences, type Reference } from './references.
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /**
- * Columns of an opportunity as the API returns it. A line shows the name of its product, even if the product is
- * deleted. A deleted company is shown as null.
+ * SQL columns of an opportunity as the API returns it. A line shows its product's name, even if the product is deleted.
+ * A deleted company is shown as null.
  */
 const projection = (sql: Sql | Transaction) => sql`
   o.id,
@@ -97,7 +97,7 @@ export async function findOpportunity(
 /**
  * Creates an opportunity with its contacts and lines.
  * @returns the opportunity's id
- * @throws not_found naming every reference that is not a record of the customer; then nothing is written
+ * @throws not_found with every id in `body` that is not a record of the customer; then nothing is written
  */
 export async function createOpportunity(
   sql: Transaction,
@@ -123,9 +123,9 @@ export async function createOpportunity(
 }
 
 /**
- * Updates the fields of an opportunity that `patch` contains, all of them or none. It locks the referenced records
- * first, in the order of src/queries/references.ts, and then the opportunity. Deletions lock in the same order.
- * @throws not_found, precondition_failed, conflict
+ * Updates the fields of an opportunity that `patch` contains, all of them or none.
+ * @throws not_found; precondition_failed if the opportunity has changed since the ETag in `ifMatch`; conflict if a
+ *   product to add already has a line
  */
 export async function updateOpportunity(
   sql: Transaction,
@@ -135,6 +135,8 @@ export async function updateOpportunity(
   ifMatch?: string,
 ): Promise<void> {
   const { contacts_ids, products = {}, ...fields } = patch;
+  // The referenced records are locked first (in the order of references.ts), then the opportunity. Deletions lock in
+  // the same order.
   const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
   const current = await lockOpportunity(sql, customerId, id);
   const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
@@ -159,7 +161,7 @@ export async function updateOpportunity(
 
 /**
  * Deletes an opportunity with its lines.
- * @throws not_found, precondition_failed
+ * @throws not_found; precondition_failed if the opportunity has changed since the ETag in `ifMatch`
  */
 export async function deleteOpportunity(
   sql: Transaction,
@@ -184,10 +186,10 @@ export async function deleteOpportunity(
 }
 
 /**
- * Detaches opportunities from a company that is marked as deleted. Their `updated_at` becomes the time of the deletion,
- * unless they were updated later.
- * @param max maximum number of opportunities to detach; null means all
- * @returns the number of detached opportunities
+ * Removes a company that is marked as deleted from its opportunities. Their `updated_at` becomes the time of the
+ * deletion, unless they were updated later.
+ * @param max maximum number of opportunities to update; null means all
+ * @returns the number of updated opportunities
  */
 export async function detachOpportunities(
   sql: Transaction,
@@ -216,8 +218,8 @@ export async function detachOpportunities(
 }
 
 /**
- * Locks an opportunity, and so its contacts and lines, until the transaction ends. Returns the opportunity's own
- * columns.
+ * Locks an opportunity until the transaction ends and returns its columns. Other transactions cannot change its
+ * contacts and lines either.
  * @throws not_found
  */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
@@ -236,7 +238,7 @@ const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
   Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
 
 /**
- * Returns every id in a body that must be a record of the customer.
+ * Returns every id in a request body that must be the id of one of the customer's records, with its JSON pointer.
  * @param linesPath JSON pointer of `lines` in the body
  */
 function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
@@ -250,7 +252,7 @@ function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] 
   ];
 }
 
-/** Returns the fields as they are stored: names trimmed, times in UTC with milliseconds. */
+/** Returns the fields of an opportunity as they are stored: names trimmed, times in UTC with milliseconds. */
 function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
   const { estimated_closing_date, close_date } = fields;
   return {

@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 
-/** Replaces the contacts of an opportunity. The caller has locked the opportunity and the new contacts. */
+/** Replaces the contacts of an opportunity. The caller must have locked the opportunity and the new contacts. */
 export async function setContacts(
   sql: Transaction,
   customerId: string,
@@ -14,7 +14,7 @@ export async function setContacts(
   await addContacts(sql, customerId, opportunityId, contactIds);
 }
 
-/** Adds contacts to an opportunity that has none, in the given order. Duplicate ids are added once. */
+/** Adds contacts, in the given order, to an opportunity that has no contacts yet. Duplicate ids are added once. */
 export async function addContacts(
   sql: Transaction,
   customerId: string,
@@ -28,7 +28,9 @@ export async function addContacts(
     from unnest(${distinct}::uuid[]) with ordinality as given (contact_id, position)`;
 }
 
-/** Removes a contact from all its opportunities before the contact is deleted. The caller has locked the contact. */
+/**
+ * Removes a contact from all its opportunities, before the contact is deleted. The caller must have locked the contact.
+ */
 export async function removeFromOpportunities(sql: Transaction, customerId: string, contactId: string): Promise<void> {
   await sql`
     with held as (

@@ -11,15 +11,19 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
       and opportunity_id = ${opportunityId}
   )`;
 
-/** An opportunity whose lines are written. The transaction has locked or created the opportunity. */
+/**
+ * The id and stage of an opportunity whose lines (products with price and quantity) are written. The caller has locked
+ * or created the opportunity.
+ */
 export interface OpportunityRef {
   id: string;
-  /** Id of the opportunity's stage when the transaction ends. */
+  /** Id of the stage that the opportunity has at the end of the transaction. */
   stage_id: string;
 }
 
 /**
- * Appends lines to an opportunity, in the given order. The caller has locked the products; none of them has a line yet.
+ * Appends lines (products with price and quantity) to an opportunity, in the given order. The caller must have locked
+ * the products, which must not have a line in the opportunity yet.
  */
 export async function addLines(
   sql: Transaction,
@@ -54,8 +58,8 @@ export async function addLines(
 }
 
 /**
- * Removes, updates and adds lines of an opportunity. The caller has checked the patch (`findAbsentLines`,
- * `requireNewLines`).
+ * Removes, updates and adds lines of an opportunity. The caller must have checked the patch with `findAbsentLines` and
+ * `requireNewLines`.
  */
 export async function updateLines(
   sql: Transaction,
@@ -128,7 +132,7 @@ export async function findLineProducts(
 }
 
 /**
- * Returns the products that a patch removes or updates but that have no line in the opportunity.
+ * Returns the JSON pointers of products that a patch removes or updates, but that have no line in the opportunity.
  * @param present ids of the products in the opportunity's lines
  */
 export function findAbsentLines(
@@ -147,9 +151,9 @@ export function findAbsentLines(
 const alreadyThere = 'is already in this opportunity: use products.update to change its line';
 
 /**
- * Checks that no product that a patch adds has a line in the opportunity already.
+ * Checks that the products that a patch adds do not have a line in the opportunity yet.
  * @param present ids of the products in the opportunity's lines
- * @throws conflict with the JSON pointer of every such product
+ * @throws conflict with the JSON pointer of every product that has a line
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>

@@ -3,30 +3,33 @@ import type { Column } from '../filters/columns.ts';
 import { encodeCursor, readPosition, type Position } from '../filters/cursor.ts';
 import { defaultLimit, type Paginate } from '../schemas/wire.ts';
 
-/** SQL `limit` and `offset` of a page by number. The first page has number 1. */
+/** SQL clauses `limit` and `offset` for a page number. The first page has number 1. */
 export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
   limit ${limit}
   offset ${(page - 1) * limit}`;
 
-/** A page of a list, by page number or by cursor. */
+/** A request for one page of a list, by page number or by cursor. */
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** How a list is paged by cursor. */
+/** Describes the cursors of a list. A cursor marks the position where a page ended. */
 export interface Keyset {
-  /** The customer and list that a cursor is valid for. */
+  /** Hash of the customer and the list that a cursor is valid for. */
   scope: string;
-  /** The columns whose values a cursor holds, in addition to the id. */
+  /** The columns whose values a cursor contains, in addition to the id of the page's last row. */
   columns: Column[];
 }
 
 /**
- * Returns the position in a request's cursor, where the page before ended; undefined without a cursor.
- * @throws DomainError `validation_failed` for an invalid cursor or a cursor of another list
+ * Returns the position where the previous page ended, as stored in the request's cursor; undefined without a cursor.
+ * @throws DomainError `validation_failed` if the cursor is invalid or was returned for another list
  */
 export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
   readPosition(scope, columns, paginate, 'this list');
 
-/** Returns the cursor of the page after `rows`; undefined when `rows` is not a full page. */
+/**
+ * Returns the cursor for the page that follows `rows`; undefined when `rows` is not a full page, because it is then the
+ * last one.
+ */
 export function cursorAfter<Row>(
   { scope }: Keyset,
   { limit = defaultLimit }: PageOrCursor = {},

@@ -46,7 +46,10 @@ export async function createPipeline(sql: Transaction, customerId: string, given
   return pipeline.id;
 }
 
-/** Returns all pipelines of the customer, newest first, without visibility, stages and times. */
+/**
+ * Returns all pipelines of the customer, newest first. Leaves out the visibility, the stages, and the times of creation
+ * and update.
+ */
 export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
   sql<PipelineListItem[]>`
     select ${listProjection(sql)}

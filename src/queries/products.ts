@@ -16,7 +16,7 @@ import { limitAndOffset } from './paging.ts';
 /** The columns of a product that callers can write. */
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
-/** Columns of a product as the API returns it. */
+/** SQL columns of a product as the API returns it. */
 const projection = (sql: Sql | Transaction) => sql`
   p.id,
   ${sql(productFields.map((column) => `p.${column}`))},
@@ -24,8 +24,8 @@ const projection = (sql: Sql | Transaction) => sql`
   p.updated_at`;
 
 /**
- * Returns a page of the customer's products, newest first. Each has the current numbers of opportunities and pipelines
- * that use the product.
+ * Returns a page of the customer's products, newest first. Each product has the numbers of opportunities and pipelines
+ * that use it.
  */
 export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate): Promise<ProductListItem[]> =>
   sql<ProductListItem[]>`
@@ -66,11 +66,14 @@ export async function findProduct(
   return product;
 }
 
-/** Columns of a new product that come from the body only. The currency can also come from the subscription. */
+/**
+ * All columns of a new product that the request can set, except the currency: its default comes from the customer's
+ * subscription.
+ */
 const insertedFields = productFields.filter((field) => field !== 'currency');
 
 /**
- * Creates a product. Without a currency in the body, it gets the subscription's currency.
+ * Creates a product. If the body has no currency, the product gets the currency of the customer's subscription.
  * @returns the product's id
  */
 export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
@@ -87,8 +90,8 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Updates the fields of a product that `patch` contains. Lines of opportunities keep their price.
- * @throws not_found, precondition_failed
+ * Updates the fields of a product that `patch` contains. Opportunities that already use the product keep their price.
+ * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 export async function updateProduct(
   sql: Transaction,
@@ -107,12 +110,13 @@ export async function updateProduct(
 }
 
 /**
- * Deletes a product. If opportunities use the product, its row is only marked as deleted, because their lines show its
- * name. A transaction that adds a line locks the product's row. So no line with this product can appear between the
- * check and the deletion.
- * @throws not_found, precondition_failed
+ * Deletes a product. If opportunities use the product, its row stays and is marked as deleted, because they still show
+ * its name.
+ * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
+  // deletion.
   await lockProduct(sql, customerId, id, 'update', ifMatch);
   const kept = await sql`
     update products p
@@ -132,8 +136,9 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a product until the transaction ends. With `update`, no other transaction can add a line with this product.
- * @throws not_found, precondition_failed
+ * Locks a product until the transaction ends. With `strength = 'update'`, no other transaction can add the product to
+ * an opportunity meanwhile.
+ * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 async function lockProduct(
   sql: Transaction,

@@ -7,13 +7,16 @@ import { fold } from '../text/fold.ts';
 import { blank, type ContactColumns } from './contacts.ts';
 import type { CountryCodes } from './country-codes.ts';
 
-/** A contact made from a prospect: the columns that callers can write, and those that only the service writes. */
+/**
+ * A contact that is created from a prospect: the columns that callers can write, and those that only the service
+ * writes.
+ */
 export type SyncedContact = ContactColumns &
   Pick<Contact, 'score' | 'verification_status'> & { prospect_id: string | null; last_verified: string | null };
 
 /**
- * Maximum lengths (characters) and number of other e-mails of a contact. The schemas check them for requests; prospects
- * of the catalog can exceed them.
+ * Maximum lengths of a contact's texts in characters, and the maximum number of its other e-mails. Requests are checked
+ * elsewhere, but prospects of the catalog can exceed these limits.
  */
 const maxLengths = { text: 255, url: 2048, email: 254, otherEmails: 20 };
 
@@ -98,8 +101,9 @@ export const syncedColumns = {
 const columns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
- * Returns a contact whose empty fields are filled in from a prospect. The contact's own values stay. A score of `0` and
- * the status `unverified` count as empty. The verification is taken over only if both have the same work e-mail.
+ * Returns the contact `own` with its empty fields filled in from `given`, a contact created from a prospect. A score of
+ * `0` and the status `unverified` count as empty. The verification status is copied only if both have the same work
+ * e-mail.
  */
 export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T {
   const filled = { ...own };
@@ -113,7 +117,10 @@ export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T
 const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-/** Returns a contact as JSON for a statement: the columns that a prospect can fill in, and the folded texts. */
+/**
+ * Returns a contact as JSON for an SQL statement: the columns that a prospect can fill in, and `folded` (its texts in
+ * lower case, without accents).
+ */
 export function toRow(contact: SyncedContact): Record<string, postgres.JSONValue> {
   const row: Record<string, postgres.JSONValue> = { folded: foldContact(contact) };
   for (const column of columns) row[column] = contact[column];

@@ -9,15 +9,18 @@ import { storedCountClauses, readCount, type Counted } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { readSettled, type SettledQuery } from './settled-reads.ts';
 
-/** A page of records. `nextCursor` leads to the page after it, and is undefined when the page is not full. */
+/**
+ * A page of records. `nextCursor` is the cursor for the next page; undefined when the page is not full, because it is
+ * then the last one.
+ */
 export interface RecordPage<Row> {
   rows: Row[];
   nextCursor: string | undefined;
 }
 
 /**
- * Reads one page of the records that a listing asks for.
- * @param projection the columns to select
+ * Reads the page of records that a query asks for.
+ * @param projection returns the SQL columns to select
  */
 export async function readRecordPage<Row extends object>(
   db: Database,
@@ -41,7 +44,7 @@ export async function readRecordPage<Row extends object>(
 }
 
 /**
- * Counts the records and pages of a listing.
+ * Counts the records that match a query, and their pages.
  * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
  */
 export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
@@ -53,7 +56,10 @@ export async function countRecordPages(db: Database, listing: RecordQuery, every
   return metadataOf(total, listing);
 }
 
-/** Counts the records that a reading finds; undefined when its guard is false. */
+/**
+ * Counts the records that match a query. Returns undefined if the query's `guard` is false: this SQL condition is true
+ * while the stored data is up to date.
+ */
 async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Promise<number | undefined> {
   const { customerId, changing, filling, guard } = reading;
   if (filling) return (await countFilling(sql, customerId, [{ ...filling, filled_to: null }])).get(filling.id);
@@ -77,7 +83,7 @@ const countOfMatches = (reading: SettledQuery) => ({
   ...countClauses(recorder, reading),
 });
 
-/** Returns the answer of the metadata routes. Without records, `total_pages` is 0. */
+/** Returns the number of records and pages in the form of the API's responses. Without records, `total_pages` is 0. */
 export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({
   pagination: {
     current_page: offset / limit + 1,
@@ -86,12 +92,12 @@ export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, '
   },
 });
 
-/** Largest offset of a page that the lookup lane reads. */
+/** Largest offset (number of skipped records) at which reading a page is still cheap. */
 const shallow = 1_000;
 
 /**
- * Returns the lane that reads a listing. The first pages of all records, or of one list, are cheap and use the lookup
- * lane. All other listings use the search lane, so that an expensive filter cannot delay the cheap pages.
+ * Returns the group of database connections to use for a query. The first pages of all records, or of one list, are
+ * cheap and have their own group, so that expensive filters cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;

@@ -2,9 +2,8 @@ import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 
 /**
- * Kinds of records that a request body can refer to, with their tables, in locking order. Every transaction locks rows
- * of these tables in this order, and after them the record that refers to them. So transactions never deadlock on these
- * rows.
+ * Kinds of records that a request body can refer to, with their tables. Every transaction locks rows of these tables in
+ * this order, and then the record that refers to them, to avoid deadlocks.
  */
 const tables = {
   company: 'companies',
@@ -14,10 +13,10 @@ const tables = {
   product: 'products',
 } as const;
 
-/** Kinds whose rows are marked as deleted and stay in their table. */
+/** Kinds of records whose rows stay in the table after a deletion, marked as deleted. */
 const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
 
-/** An id in a request body that must be a record of the customer. */
+/** An id in a request body that must be the id of one of the customer's records. */
 export interface Reference {
   noun: keyof typeof tables;
   id: string;
@@ -26,8 +25,7 @@ export interface Reference {
 }
 
 /**
- * Locks the referenced records against deletion until the transaction ends. It needs one round trip, and every
- * transaction locks in the same order.
+ * Locks the referenced records until the transaction ends, so that they cannot be deleted.
  * @returns the references that are not records of the customer
  */
 export async function lockReferences(
@@ -49,8 +47,8 @@ export async function lockReferences(
 }
 
 /**
- * Locks the referenced records against deletion until the transaction ends, and requires that all of them exist.
- * @throws not_found naming every reference that is not a record of the customer
+ * Locks the referenced records until the transaction ends, so that they cannot be deleted. All of them must exist.
+ * @throws not_found with the JSON pointer of every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
   const missing = await lockReferences(sql, customerId, references);

@@ -5,7 +5,10 @@ import type { Role } from '../schemas/users.ts';
 import type { TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/** A session, as the check of a request needs it. `refusal` says why the session cannot be used now, or is null. */
+/**
+ * The state of a session, as read to authenticate a request. `refusal` says why the session cannot be used now; it is
+ * null if the session is valid.
+ */
 export interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
@@ -15,9 +18,7 @@ export interface SessionState {
   refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
 }
 
-/**
- * Returns the sessions with these token hashes. One statement serves many requests: the caller batches their lookups.
- */
+/** Returns the sessions with these token hashes. A hash that belongs to no session is missing in the result. */
 export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
   sql<SessionState[]>`
     select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
@@ -32,9 +33,8 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session of 12 hours, if the account still has the verified password and is active, and deletes the user's
- * expired sessions. The share lock on the user makes a login wait for a concurrent password change, reset or
- * deactivation. Then the login fails; without the lock, its session would survive the change.
+ * Creates a session of 12 hours, if the account is active and its password has not changed since the check. Also
+ * deletes the user's expired sessions.
  * @returns the session's expiry time, or undefined when the account has changed
  */
 export async function createSession(
@@ -43,6 +43,8 @@ export async function createSession(
   token: TokenHash,
   by: Actor,
 ): Promise<string | undefined> {
+  // The share lock on the user makes a login wait for a concurrent password change, reset or deactivation. Then the
+  // login fails; without the lock, its session would survive the change.
   const [session] = await sql<{ expires_at: string }[]>`
     with unchanged as (
       select customer_id, id
@@ -71,7 +73,7 @@ async function deleteExpiredSessions(sql: Transaction, customerId: string, userI
       and expires_at <= now()`;
 }
 
-/** Deletes a session and records the logout. */
+/** Deletes a session and records the logout as an audit event. */
 export async function deleteSession(
   sql: Transaction,
   session: { customerId: string; userId: string; tokenHash: TokenHash },
@@ -85,7 +87,7 @@ export async function deleteSession(
   await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
 }
 
-/** Deletes all sessions of a user, except the session with the token hash `kept`. */
+/** Deletes all sessions of a user. If `kept` is given, the session with this token hash stays. */
 export async function deleteSessions(
   sql: Transaction,
   customerId: string,

@@ -8,53 +8,57 @@ import type { Rule } from '../schemas/lists.ts';
 import { noneSettling } from './company-settlements.ts';
 import { isUnsettled, listState, type ListState } from './list-state.ts';
 
-/** A list whose stored memberships may not be exact: it is being filled, or contacts of a company are settling. */
+/**
+ * A list whose stored members may be out of date: they are still being written, or a company of its members has
+ * changed.
+ */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
-  /** Copied contacts wait to become members of the list. */
+  /** Whether contacts from another list still have to be written as members of this list. */
   is_copying: boolean;
 }
 
-/** The lists of one customer whose members a read must evaluate, because the stored memberships are not exact. */
+/** The lists of one customer whose stored members are out of date. A read of these lists must evaluate their rules. */
 export interface Unsettled {
   customerId: string;
-  /** Lists that are being filled. */
+  /** Lists whose members are still being written. */
   filling: readonly UnsettledList[];
-  /** Lists whose rules use company fields. A read evaluates these rules for the contacts that are settling. */
+  /**
+   * Lists with rules on fields that change with a contact's company. A read evaluates these rules for the contacts that
+   * still wait for an update after a change of their company.
+   */
   changing: readonly UnsettledList[];
   /** Ids of deleted lists that may still have rows in `list_members`. */
   deleted?: readonly string[];
 }
 
 /**
- * The lists of a customer that a read must evaluate, and whether contacts wait to be detached from a deleted company.
+ * The stored data of a customer that is out of date now: members of lists, and contacts that still refer to a deleted
+ * company.
  */
 interface State extends Unsettled {
-  /** Contacts still refer to a company that is deleted. */
+  /** Whether contacts still refer to a company that is deleted. */
   isDetaching: boolean;
 }
 
-/** Runs `work` on a connection of one of the database's lanes. */
+/** A function that runs `work` on a connection from one group of database connections. */
 type Lane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
 
-/** A listing whose filter and source are rewritten so that reading them gives exact results. */
+/** A query for records that gives exact results even if stored list members are out of date. */
 export interface SettledQuery extends RecordQuery {
   /**
-   * SQL condition that is true while the stored memberships are exact. Put it into the statement that reads, so that
-   * both see the same snapshot. It names no columns of the reading statement's tables and costs almost nothing.
+   * SQL condition that is true while the stored data is up to date. Put it into the statement that reads this data, so
+   * that both see the same snapshot.
    */
   guard?: (sql: FragmentMaker) => Fragment;
-  /** The list, if the filter asks for exactly one list and that list is being filled. */
+  /** If the filter selects exactly one list whose members are still being written: that list. */
   filling?: UnsettledList;
 }
 
 /**
- * Reads a listing exactly, also while lists are being filled or contacts are settling.
- *
- * Usually the stored memberships are exact. Then one statement reads the listing, and its guard proves that they were
- * exact. Otherwise a second read in one snapshot evaluates the rules of the affected lists.
- * @param work reads the listing; returns undefined when the guard was false or may have been false
+ * Reads records with exact results, also while stored list members or contacts' companies are out of date.
+ * @param work runs the query that it gets; returns undefined if the query's `guard` is not true
  */
 export async function readSettled<T>(
   db: Database,
@@ -62,6 +66,8 @@ export async function readSettled<T>(
   given: RecordQuery,
   work: (sql: Sql | Transaction, reading: SettledQuery) => Promise<T | undefined>,
 ): Promise<T> {
+  // Usually the stored memberships are exact. Then one statement is enough, and its guard proves that they were exact.
+  // Otherwise a second read in one snapshot evaluates the rules of the affected lists.
   const guard = guardOf(given);
   const read = await lane((sql) => work(sql, guard ? { ...given, guard } : given));
   if (read !== undefined) return read;
@@ -74,13 +80,16 @@ export async function readSettled<T>(
 }
 
 /**
- * Makes the rest of the transaction use generic plans, which do not depend on parameter values. For a customer added
- * after the last `analyze`, a plan made for the values would scan all of the customer's companies for each contact.
+ * Makes the rest of the transaction use generic query plans, which do not depend on parameter values. Other plans can
+ * be very slow for a customer that was added after the last `analyze`.
  */
 export const planForAnyCustomer = async (sql: Sql | Transaction): Promise<void> =>
   void (await sql`set local plan_cache_mode = force_generic_plan`);
 
-/** Returns the condition under which the stored memberships are exact for a listing; undefined if they always are. */
+/**
+ * Returns the SQL condition that is true while the stored data that a query reads is up to date. Returns undefined if
+ * that data is always up to date.
+ */
 function guardOf({ source, customerId, filter, order }: RecordQuery): SettledQuery['guard'] {
   if (source.alias !== 'c') return undefined;
   if (asksFor(filter, 'list_id'))
@@ -89,11 +98,11 @@ function guardOf({ source, customerId, filter, order }: RecordQuery): SettledQue
   return asksForTimes ? (sql) => noneSettling(sql, customerId, 'deletions') : undefined;
 }
 
-/** SQL condition: the customer has no list that is being filled. */
+/** SQL condition: the customer has no list whose members are still being written. */
 const noneFilling = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
 
-/** Returns whether a filter uses a field, at any depth. */
+/** Returns whether a filter has a condition on this field, at any depth. */
 function asksFor(filter: Filter, field: string): boolean {
   if (filter.kind === 'all' || filter.kind === 'any') return filter.of.some((one) => asksFor(one, field));
   if (filter.kind === 'not') return asksFor(filter.of, field);
@@ -104,7 +113,7 @@ function asksFor(filter: Filter, field: string): boolean {
 export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>): Promise<T> =>
   db.search((sql) => sql.begin('isolation level repeatable read read only', work) as Promise<T>);
 
-/** Finds the customer's lists whose stored memberships are not exact now. */
+/** Finds the lists of a customer whose stored members are out of date now. */
 async function findUnsettled(sql: Transaction, customerId: string): Promise<State> {
   const [[state], lists] = await Promise.all([
     sql<{ is_detaching: boolean }[]>`select not (${noneSettling(sql, customerId, 'deletions')}) as is_detaching`,
@@ -124,7 +133,10 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
   };
 }
 
-/** Rewrites a listing so that the database evaluates everything whose stored state is not exact. */
+/**
+ * Rewrites a query so that the database does not use the stored data that is out of date, but evaluates the lists'
+ * rules.
+ */
 function applyUnsettled(given: RecordQuery, state: State): SettledQuery {
   const list = singleList(given.filter);
   const only = state.changing.find(({ id }) => id === list);
@@ -155,14 +167,15 @@ function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** Returns the unsettled lists that are among `lists`. */
+/** Returns those of the lists with out-of-date members whose ids are in `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };
 };
 
 /**
- * Returns a filter for the members of some lists. It is exact while lists are being filled or contacts are settling.
+ * Returns a filter for the members of some lists. The result is exact even if stored members of the lists in `filling`
+ * and `changing` are out of date.
  */
 export function memberOf(lists: string[] | 'any', { customerId, filling, changing, deleted = [] }: Unsettled): Filter {
   const member: Filter = {
@@ -178,7 +191,10 @@ export function memberOf(lists: string[] | 'any', { customerId, filling, changin
   return any([member, ...copied, ...filling.map(filterOf), ...settling]);
 }
 
-/** Returns a filter for the settling contacts that match the rules of at least one of the lists. */
+/**
+ * Returns a filter for contacts that wait for an update after a change of their company, and match the rules of at
+ * least one of the lists.
+ */
 const settlingMembers = (lists: readonly UnsettledList[], customerId: string): Filter =>
   all([{ kind: 'settling', customerId }, any(lists.map(filterOf))]);
 

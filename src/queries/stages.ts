@@ -3,7 +3,7 @@ import { notFound } from '../errors.ts';
 import type { StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { limitAndOffset } from './paging.ts';
 
-/** Columns of a stage as the API returns it, alone and inside a pipeline. */
+/** SQL columns of a stage as the API returns it, both alone and inside a pipeline. */
 export const stageProjection = (sql: Sql | Transaction) => sql`
   s.id,
   s.name,

@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
-/** Returns those of the given prospect ids that the customer has unlocked. */
+/** Returns those of the given prospect ids that the customer has unlocked (paid to see). */
 export async function findUnlocked(
   sql: Sql | Transaction,
   customerId: string,
@@ -14,8 +14,8 @@ export async function findUnlocked(
 }
 
 /**
- * Unlocks prospects for a customer permanently. If two transactions unlock the same prospect, the second waits for the
- * first to commit, and only one of them returns the prospect.
+ * Unlocks prospects for a customer permanently. If two transactions unlock the same prospect, only one of them returns
+ * its id.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids of the prospects that were not unlocked before
  */
@@ -36,8 +36,8 @@ export async function insertUnlocks(
 }
 
 /**
- * Returns for each prospect the ids of all customers that have unlocked it. The search cluster stores them in the
- * prospect's document.
+ * Returns the ids of all customers that have unlocked a prospect, by prospect id. The search cluster stores them with
+ * the prospect.
  */
 export async function findUnlockingCustomers(
   sql: Sql | Transaction,
@@ -52,8 +52,8 @@ export async function findUnlockingCustomers(
 }
 
 /**
- * Returns ids of prospects with unindexed unlocks, oldest unlock first, over all customers. An unlock is unindexed
- * until the search cluster has confirmed it (`in_catalog = false`).
+ * Returns ids of prospects whose unlocks are not all confirmed by the search cluster, over all customers. Prospects
+ * with the oldest unconfirmed unlocks come first.
  * @param limit maximum number of unlocks to read
  * @param except ids of prospects to leave out
  */
@@ -73,7 +73,8 @@ export async function findUnindexedProspects(
 }
 
 /**
- * Returns the ids of prospects in a job's results whose unlocks are unindexed (not confirmed by the search cluster).
+ * Returns the ids of prospects in a job's results whose unlocks by this customer are not confirmed by the search
+ * cluster yet.
  */
 export async function findUnindexedUnlocksOfJob(
   sql: Sql | Transaction,
@@ -90,13 +91,13 @@ export async function findUnindexedUnlocksOfJob(
   return rows.map((row) => row.prospect_id);
 }
 
-/** The primary key of an unlock. */
+/** The primary key of an unlock: one customer has unlocked one prospect. */
 export interface UnlockKey {
   customer_id: string;
   prospect_id: string;
 }
 
-/** Returns the unindexed unlocks of these prospects (not confirmed by the search cluster), over all customers. */
+/** Returns the unlocks of these prospects that are not confirmed by the search cluster yet, over all customers. */
 export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
   UnlockKey[]
 >`
@@ -106,8 +107,8 @@ export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string
     and not in_catalog`;
 
 /**
- * Marks unlocks as indexed: the search cluster has confirmed them. It locks the rows in the order of their keys. So two
- * callers that mark the same unlocks wait for each other and never deadlock.
+ * Records that the search cluster has confirmed these unlocks. Locks the rows in the order of their keys, to avoid
+ * deadlocks.
  */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
@@ -116,8 +117,8 @@ export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[
 }
 
 /**
- * Marks one customer's unlocks as indexed. Each customer has its own statement: customers may later be on different
- * nodes.
+ * Records that the search cluster has confirmed these unlocks of one customer. There is one statement per customer,
+ * because customers may later be stored on different database nodes.
  */
 const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
@@ -134,7 +135,7 @@ const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly U
   where u.customer_id = ${customerId}
     and u.prospect_id = marked.prospect_id`;
 
-/** Returns the number of unindexed unlocks (not confirmed by the search cluster) of all customers. */
+/** Returns the number of unlocks of all customers that are not confirmed by the search cluster yet. */
 export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;

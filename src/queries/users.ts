@@ -38,8 +38,8 @@ export interface NewUser {
 }
 
 /**
- * Creates a user and records the event.
- * @returns undefined when an account of any customer has the same e-mail address in folded form
+ * Creates a user and an audit event for it.
+ * @returns undefined when a user of any customer already has this e-mail address, ignoring case and accents
  */
 export async function createUser(
   sql: Transaction,
@@ -69,14 +69,14 @@ export interface Account {
   refusal: 'deactivated' | 'suspended' | null;
 }
 
-/** SQL that selects accounts; the caller adds the `where` clause. */
+/** SQL that selects user accounts with their customer's status. The caller adds the `where` clause. */
 const account = (sql: Sql | Transaction) => sql`
   select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
     case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal
   from users u
   join customers c on c.id = u.customer_id`;
 
-/** Returns the account with an e-mail address, compared in folded form, or undefined. */
+/** Returns the account with this e-mail address, or undefined. Case and accents do not matter. */
 export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
@@ -92,7 +92,10 @@ export async function findAccount(
   return row;
 }
 
-/** Returns the id of the customer that a user belongs to. Only the command line looks up users across customers. */
+/**
+ * Returns the id of the customer that a user belongs to, or undefined if there is no such user. Searches the users of
+ * all customers, so only the command line uses it.
+ */
 export async function findCustomerOfUser(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
@@ -104,7 +107,7 @@ export async function findCustomerOfUser(sql: Sql | Transaction, userId: string)
 /**
  * Changes a user's password on the user's own request, and deletes their other sessions.
  * @param kept token hash of the session that stays
- * @returns false, without any change, when the stored password is no longer the verified one
+ * @returns false, without any change, when the stored password differs from the one that was checked
  */
 export async function changePassword(
   sql: Transaction,

@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import type { JobKind } from '../database/queues.ts';
 
-/** A slot of a worker process. It runs one job of its kind at a time. */
+/** One slot of a worker process. In each slot, the process runs one job of this kind at a time. */
 export interface WorkerSlot {
   kind: JobKind;
   processId: string;
@@ -10,12 +10,14 @@ export interface WorkerSlot {
 
 /** Seconds between two heartbeats of a worker process. */
 export const heartbeatSeconds = 5;
-/** Seconds without a heartbeat after which the slots of a process no longer count. */
+/** Seconds without a heartbeat after which a worker process is considered dead, so that its slots are ignored. */
 const aliveSeconds = 3 * heartbeatSeconds;
-/** Seconds without a heartbeat after which the slots of a process are deleted. */
+/** Seconds without a heartbeat after which the slots of a worker process are deleted from the table. */
 const deleteAfterSeconds = 60;
 
-/** Inserts the slots of a worker process, or renews their heartbeat. */
+/**
+ * Stores the slots of a worker process, or renews their heartbeat. In each slot, the process runs one job at a time.
+ */
 export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
   await sql`
     insert into worker_slots (kind, process_id, number, seen_at)
@@ -31,10 +33,10 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Takes a free slot for a customer, if the customer's fair share of all slots of this kind allows it (see `FairSlots`).
- * A customer that holds no slot may take any free slot. A customer that holds slots may take another one if it then
- * holds at most as many slots as remain free.
- * @returns whether the slot was taken
+ * Reserves a free slot of a worker process for a customer's job, if that leaves enough slots for other customers. A
+ * customer without a slot may use any free slot. A customer with slots may use another one if at least as many slots
+ * then stay free as it uses.
+ * @returns whether the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
   const { kind, processId, number } = slot;
@@ -60,7 +62,7 @@ export async function takeWorkerSlot(sql: Transaction, customerId: string, slot:
   return count === 1;
 }
 
-/** Releases a slot that the customer holds. */
+/** Frees a slot that was reserved for a customer's job. Does nothing if the slot is not reserved for this customer. */
 export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: string, slot: WorkerSlot): Promise<void> {
   await sql`
     update worker_slots
@@ -78,7 +80,7 @@ export async function deleteWorkerSlots(sql: Sql | Transaction, processId: strin
     where process_id = ${processId}`;
 }
 
-/** Deletes the slots of worker processes whose last heartbeat is too old. */
+/** Deletes the slots of worker processes that have sent no heartbeat for a minute. */
 export async function deleteDeadWorkerSlots(sql: Sql | Transaction): Promise<void> {
   await sql`
     delete from worker_slots
