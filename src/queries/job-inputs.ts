@@ -4,7 +4,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 export interface JobInput {
   position: number;
   item: string;
-  /** Ids of the contacts that get the outcome when the item is an email to verify; otherwise empty. */
+  /** Ids of the contacts to which the outcome is written when the item is an email to verify; otherwise empty. */
   contact_ids: string[];
   /** Whether an earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
@@ -38,8 +38,8 @@ const isOpen = (sql: Sql | Transaction) => sql`
   ) is null`;
 
 /**
- * Returns a job's inputs that have no result yet, in order. `after` is a position: the caller knows that every input up
- * to it has a result.
+ * Returns a job's inputs that have no result yet, in order. Reads only inputs after the position `after`; the caller
+ * knows that all earlier inputs have a result.
  */
 export const findNextInputs = (
   sql: Sql | Transaction,
@@ -64,7 +64,7 @@ export interface EmailInput extends JobInput {
 
 /**
  * Returns a job's emails that have no result yet, in order. Leaves out duplicates and the emails of the domains in
- * `without`. `after` is a position: the caller knows that every input up to it has a result.
+ * `without`. Reads only inputs after the position `after`; the caller knows that all earlier inputs have a result.
  */
 export const findNextEmails = (
   sql: Sql | Transaction,

@@ -11,7 +11,8 @@ type Types = readonly JobType[];
 
 /**
  * Makes workers that look for jobs of this customer wait until this transaction has committed its new job. Otherwise a
- * worker could consume the new job's queue message before it can see the job.
+ * worker could consume the customer's only queue message without seeing the new job, which would then wait without a
+ * message.
  */
 export async function blockTurns(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;

@@ -4,8 +4,8 @@ import type { Transaction } from '../database/db.ts';
 const retention = '30 days';
 
 /**
- * Returns whether all inputs and results of an ended job are still stored. They are removed some time after the end.
- * The caller must have locked the job, so that their removal cannot start meanwhile.
+ * Returns whether all inputs and results of an ended job are still stored; they are removed 30 days after the job's
+ * end. The caller must have locked the job, so that their removal cannot start meanwhile.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`

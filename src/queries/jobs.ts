@@ -161,7 +161,8 @@ export interface Ending {
 
 /**
  * Sets the final status of a job, if it has not ended yet.
- * @returns the pool and number of the reserved credits that were not charged; undefined when the job had already ended
+ * @returns the job's `pool` and the number of its reserved credits that were not charged (`refunded`); undefined when
+ *   the job had already ended
  */
 export async function closeJob(
   sql: Transaction,

@@ -174,8 +174,8 @@ export async function writeParts(
 }
 
 /**
- * Moves the list memberships of these contacts from the table `copied_members`, where they wait, to `list_members`. The
- * caller must have locked the contacts.
+ * Moves the list memberships of these contacts from the table `copied_members`, where they wait to be written, to
+ * `list_members`. The caller must have locked the contacts.
  * @param counts collects the changes of the lists' member counts
  */
 export async function writeCopied(

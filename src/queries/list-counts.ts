@@ -55,7 +55,7 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * Number of rules from which on one SQL statement takes no further lists. A statement can have at most 65,535
+ * An SQL statement takes no further lists when it has this number of rules. A statement can have at most 65,535
  * parameters, and many rules take long to plan.
  */
 const rulesTogether = 500;

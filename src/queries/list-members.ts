@@ -17,7 +17,7 @@ import { MemberChanges } from './member-changes.ts';
  */
 
 /**
- * Updates which lists these contacts belong to because of the lists' rules, and writes the collected counts. Call it
+ * Updates which lists these contacts belong to because of the lists' rules, and writes all changes in `counts`. Call it
  * last in the transaction that wrote the contacts; it must have locked them.
  */
 export async function refreshMembers(
@@ -41,8 +41,8 @@ export async function refreshMembers(
 }
 
 /**
- * Updates which lists a contact belongs to because of the lists' rules, and writes the collected counts. Call it last
- * in the transaction that wrote the contact.
+ * Updates which lists a contact belongs to because of the lists' rules, and writes all changes in `counts`. Call it
+ * last in the transaction that wrote the contact.
  * @param contact the contact, selected by `newContact` or `changedContact` in the statement that wrote it
  */
 export async function refreshMember(

@@ -43,8 +43,8 @@ export class MemberChanges {
   }
 
   /**
-   * Adds one change: the contact now is, or is no longer, a member of the list because of the list's rules. Add each
-   * pair of list and contact at most once.
+   * Adds one change: because of the list's rules, the contact becomes a member of the list or (`isMember = false`)
+   * stops being one. Add each pair of list and contact at most once.
    */
   add(listId: string, contactId: string, isMember: boolean): void {
     (isMember ? this.#begun : this.#ended).add(listId, contactId);

@@ -13,7 +13,7 @@ const tables = {
   product: 'products',
 } as const;
 
-/** Kinds of records whose rows stay in the table after a deletion, marked as deleted. */
+/** Kinds of records whose rows can stay in the table after a deletion, with a time in `deleted_at`. */
 const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
 
 /** An id in a request body that must be the id of one of the customer's records. */

@@ -57,7 +57,7 @@ export interface SettledQuery extends RecordQuery {
 }
 
 /**
- * Reads records with exact results, also while stored list members or contacts' companies are out of date.
+ * Reads records with exact results, even while stored list members or contacts' companies are out of date.
  * @param work runs the query that it gets; returns undefined if the query's `guard` is not true
  */
 export async function readSettled<T>(

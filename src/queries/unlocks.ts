@@ -52,8 +52,8 @@ export async function findUnlockingCustomers(
 }
 
 /**
- * Returns ids of prospects whose unlocks are not all confirmed by the search cluster, over all customers. Prospects
- * with the oldest unconfirmed unlocks come first.
+ * Returns ids of prospects with unlocks, by any customer, that the search cluster has not confirmed yet. Prospects with
+ * the oldest such unlocks come first.
  * @param limit maximum number of unlocks to read
  * @param except ids of prospects to leave out
  */
@@ -91,13 +91,13 @@ export async function findUnindexedUnlocksOfJob(
   return rows.map((row) => row.prospect_id);
 }
 
-/** The primary key of an unlock: one customer has unlocked one prospect. */
+/** The primary key of an unlock: one customer has unlocked (paid to see) one prospect. */
 export interface UnlockKey {
   customer_id: string;
   prospect_id: string;
 }
 
-/** Returns the unlocks of these prospects that are not confirmed by the search cluster yet, over all customers. */
+/** Returns the unlocks of these prospects, by any customer, that the search cluster has not confirmed yet. */
 export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
   UnlockKey[]
 >`
@@ -135,7 +135,10 @@ const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly U
   where u.customer_id = ${customerId}
     and u.prospect_id = marked.prospect_id`;
 
-/** Returns the number of unlocks of all customers that are not confirmed by the search cluster yet. */
+/**
+ * Counts the unlocks (prospects that a customer paid to see) of all customers that the search cluster has not confirmed
+ * yet.
+ */
 export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;

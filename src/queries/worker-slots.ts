@@ -33,9 +33,9 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Reserves a free slot of a worker process for a customer's job, if that leaves enough slots for other customers. A
- * customer without a slot may use any free slot. A customer with slots may use another one if at least as many slots
- * then stay free as it uses.
+ * Reserves a free slot of a worker process for a customer's job, if the slots are then shared fairly. A customer
+ * without a slot may use any free slot. A customer with slots gets another one only if it then has no more slots than
+ * are still free.
  * @returns whether the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
