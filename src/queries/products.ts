@@ -90,7 +90,7 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Updates the fields of a product that `patch` contains. Opportunities that already use the product keep its old price.
+ * Updates the fields of a product that `patch` contains. The price in existing lines of opportunities stays.
  * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 export async function updateProduct(
