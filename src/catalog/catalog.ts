@@ -7,16 +7,19 @@ import type { ProspectOrder, ProspectPosition } from './order.ts';
 
 /** A search for prospects: the conditions that prospects must meet, and the order of the result. */
 export interface Search {
-  /** Conditions that a prospect must all meet. */
+  /** The conditions. A prospect must meet all of them. */
   criteria: Criterion[];
   order: ProspectOrder;
-  /** The id of a customer, to exclude the prospects that this customer has unlocked. Undefined excludes nobody. */
+  /**
+   * The id of a customer. The search excludes the prospects that this customer has unlocked; if undefined, it excludes
+   * none.
+   */
   netNewFor?: string | undefined;
 }
 
 /**
- * Which page of a search's result to return: `limit` prospects, after the first `skip` prospects or after the position
- * `after`. Set at most one of the two.
+ * The part of a search's result to return as one page: at most `limit` prospects, after the first `skip` ones or after
+ * the position `after`. Set at most one of `skip` and `after`.
  */
 export interface PageWindow {
   limit: number;
@@ -25,18 +28,18 @@ export interface PageWindow {
 }
 
 /**
- * A person, encoded in UTF-8 as it is sent to Postgres or Elasticsearch. An import holds many people in memory until
- * they are written, and JavaScript objects would fill the heap.
+ * A person as UTF-8 bytes, in the form that is sent to Postgres or Elasticsearch. An import holds many people in
+ * memory, and bytes take less heap than JavaScript objects.
  */
 export interface EncodedPerson {
   id: string;
   bytes: Buffer;
 }
 
-/** The highest allowed value of `page × limit` in a request for a list of prospects. Deeper pages need a cursor. */
+/** The maximum of page number × page size in a request for prospects. Clients must use a cursor to read further. */
 export const maxPageDepth = 10_000;
 
-/** The catalog's part of the output of `catalog status`. */
+/** The engine, the counts and other details of the prospect catalog, for the output of the command `catalog status`. */
 export interface CatalogStatus {
   engine: 'postgres' | 'elasticsearch';
   people: number;
@@ -46,7 +49,7 @@ export interface CatalogStatus {
 
 /**
  * The read methods of the prospect catalog. Postgres and Elasticsearch each implement them and return the same results.
- * Each method throws DomainError `unavailable` in bounded time if the database or cluster does not respond.
+ * Each method throws DomainError `unavailable` if the database or cluster does not respond in time.
  */
 export interface CatalogReads {
   /**
@@ -59,37 +62,34 @@ export interface CatalogReads {
   /** Returns the prospects with these ids, in no particular order. Unknown ids are skipped. */
   find(ids: string[]): Promise<Prospect[]>;
   /**
-   * Returns at most ten values of one text field, or of all text fields, the most frequent first. A value matches if
-   * each word of the search text is the beginning of one of the value's words.
+   * Returns at most ten suggested values of one text field, or of all text fields, the most frequent first. A value
+   * matches if each word of the search text is the beginning of one of the value's words.
    */
   suggest(query: SuggestionQuery): Promise<Suggestion[]>;
 }
 
 /**
- * The prospect catalog. Call its read methods directly for work of the service itself. For a customer's request, use
- * the read methods that `for` returns.
+ * The prospect catalog, with its read and write methods. For a customer's request, use the read methods that `for`
+ * returns; those of the catalog itself are for the service's own work.
  */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
-  /** The name under which Postgres records the imports of this catalog. */
+  /** The name of this catalog in Postgres, where its imports are recorded. */
   readonly name: string;
-  /** The queues in which reads of the catalog wait while too many are running. Metrics report their length. */
+  /** The limiters of concurrent reads of the catalog, with the queues of waiting reads. Used for metrics. */
   readonly gates: readonly Gate[];
-  /**
-   * Whether the catalog rejects reads at the moment without sending them, because its cluster did not respond to
-   * earlier ones.
-   */
+  /** Whether the catalog rejects all reads at the moment, because its search cluster is down. */
   readonly isRefusing: boolean;
 
   /**
-   * Returns the catalog's read methods for a request. Customers share the number of concurrent searches fairly, and
-   * these reads count for the requester's customer. They end when the requester's signal aborts.
+   * Returns the read methods for one request. The number of concurrent reads is limited and shared fairly between
+   * customers; these reads count for the requester's customer. They are cancelled when the requester's signal aborts.
    */
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies the unlocks of these prospects (which customers have unlocked them) from Postgres into the catalog. Includes
-   * all unlocks that were committed before the call. Searches see them after `refresh`.
+   * Copies from Postgres into the catalog which customers have unlocked these prospects. Includes all unlocks that were
+   * committed before the call. Searches see them after `refresh`.
    */
   syncUnlocks(ids: string[]): Promise<void>;
   /** Makes all earlier writes visible to later searches. */
@@ -100,31 +100,32 @@ export interface Catalog extends CatalogReads {
   /**
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
    * @param notify receives a message for each repair
-   * @returns the id of the index or table file that writes go to. If a later call returns another id, the catalog was
-   *   replaced, and people written before may be missing
+   * @returns the id of the Elasticsearch index or Postgres table file that writes go to. If a later call returns
+   *   another id, the catalog was replaced, and people written before may be missing
    */
   prepare(notify?: (text: string) => unknown): Promise<string>;
-  /** Encodes a person as the text that `write` sends to the engine. */
+  /** Encodes a person as text for `write`: a row as JSON for Postgres, a bulk operation for Elasticsearch. */
   encode(document: CatalogDocument): string;
   /**
-   * Writes people. Replaces people of the same id and keeps their unlocks. The promise resolves when all people are
-   * stored; then the caller may reuse the bytes.
+   * Writes people to the catalog. Replaces people with the same id; who has unlocked them does not change. When the
+   * promise resolves, all people are stored, and the caller may reuse the bytes.
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Removes people and keeps their unlocks. Returns the number of people removed. */
+  /** Removes people from the catalog and returns how many were removed. The record of who has unlocked them is kept. */
   remove(ids: string[]): Promise<number>;
   /**
-   * Ends an import: makes all writes visible to searches, and counts anew how many people have each suggested value.
-   * @returns the number of people, counted in the catalog
-   * @throws DomainError `unavailable`, also if searches no longer use the index that was written to
+   * Ends an import: makes all its writes visible to searches, and counts again how many people have each suggested
+   * value.
+   * @returns the number of people in the catalog
+   * @throws DomainError `unavailable`, also if searches use another index than the one that was written to
    */
   finish(): Promise<number>;
   /**
    * Rebuilds the search index from the people stored in it and from the unlocks in Postgres. Searches use the old index
    * until the new one is complete.
-   * @param progress called and awaited after each batch; an error that it throws ends the reindex
-   * @returns the number of people, counted in the new index
+   * @param progress called and awaited after each batch; if it throws, the reindex ends with this error
+   * @returns the number of people in the new index
    */
   reindex(progress: (done: number, total: number) => Promise<void> | void): Promise<number>;
   status(): Promise<CatalogStatus>;

@@ -11,29 +11,29 @@ import {
 import { fold, words } from '../text/fold.ts';
 
 /**
- * One condition that prospects must meet. Its texts are folded (lower case, without accents). It is translated into SQL
- * or an Elasticsearch query.
+ * One condition of a search for prospects, which is translated into SQL or an Elasticsearch query. Its texts are in
+ * lower case and without accents.
  */
 export type Criterion =
-  /** The field equals one of the values. The value `""` also matches a missing field. */
+  /** The field `member` equals one of the values. The value `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /** The field contains all words of at least one alternative. */
+  /** The text field `member` contains all words of at least one of the alternatives. */
   | { kind: 'words'; member: WordField; alternatives: string[][] }
-  /** The score is in this range, both ends included. */
+  /** The prospect's score is in this range, both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
-  /** `date_verified` is in this range, both ends included. The ends are ISO 8601 in UTC. */
+  /** `date_verified` is in this range, both ends included. The ends are ISO 8601 texts in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
 
 /**
- * The maximum number of words in all `words` conditions of one search together. Elasticsearch rejects queries of over
- * 1,024 clauses.
+ * The maximum total number of words in the `words` conditions of one search. Each word becomes a clause of the query,
+ * and Elasticsearch rejects queries with over 1,024 clauses.
  */
 const maxWords = 800;
 
 /**
- * Converts a request's filters to conditions. An empty array, an empty range and a null end of a range set no
- * condition.
+ * Converts the filters of a request to search conditions. Ignores empty arrays, empty ranges, and ends of ranges that
+ * are null.
  * @throws DomainError `validation_failed` if the filters have more than 800 words
  */
 export function toCriteria(filters: ProspectFilters): Criterion[] {
@@ -60,15 +60,15 @@ const haveWords = (field: WordField, values: string[] = []): Criterion | undefin
     ? { kind: 'words', member: field, alternatives: distinct(values.map((value) => distinct(words(value)))) }
     : undefined;
 
-/** Removes duplicates and sorts, so that equivalent filters give identical conditions. */
+/** Returns the values sorted and without duplicates, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
   [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((a, b) =>
     String(a) < String(b) ? -1 : 1,
   );
 
 /**
- * Returns whether a condition can exclude any prospect. False for a range without ends and for an alternative without
- * words.
+ * Returns false for a condition that every prospect meets: a range without ends, or alternatives of which one has no
+ * words. Returns true for all others.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
@@ -97,8 +97,8 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the applied filters for the response, with every documented field present. A client that sends them back as
- * `filters` gets the same matches.
+ * Returns a request's filters as the response reports them: text fields and `date_verified` always, the others only if
+ * given. A client that sends them back as `filters` gets the same matches.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);

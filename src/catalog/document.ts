@@ -3,29 +3,31 @@ import { fold, words } from '../text/fold.ts';
 import { memoize } from './memoize.ts';
 
 /**
- * A person in the form that both Postgres and Elasticsearch store. Its texts are folded (lower case, without accents)
- * and split into words before they are stored, so both find the same people.
+ * A person in the form that Postgres and Elasticsearch store. It includes the texts in lower case, without accents, and
+ * split into words, so that both find the same people.
  */
 export interface CatalogDocument {
   id: string;
   /** All fields of the prospect except `_id`. */
   person: Omit<Prospect, '_id'>;
-  /** Each text in its folded form: without case and accents, as `fold` returns it. */
+  /** Each text in lower case and without accents, as `fold` returns it. */
   folded: Record<RequiredField, string> & { location_postal_code: string | null };
-  /** The distinct folded words of each text that is searched by word. */
+  /** For each text field that is searched by word: its distinct words, in lower case and without accents. */
   words: Record<WordField, string[]>;
-  /** The original spelling of each text, or undefined if `usualSpelling` can derive it from the folded form. */
+  /** The original spelling of each text; undefined if it equals the text in `folded` with each word capitalised. */
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
 
-/** A text field that every person has. It may be empty. */
+/**
+ * The name of a text field that every person has, perhaps as an empty text. Only the postal code may be missing (null).
+ */
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
 /**
- * The maximum length of a folded text (UTF-16 units). Imports reject longer ones: a btree index of Postgres cannot hold
- * them.
+ * The maximum length of a text in lower case and without accents (UTF-16 units). Imports reject longer texts, because
+ * they do not fit into a btree index of Postgres.
  */
 export const maxFoldedLength = 640;
 
@@ -78,14 +80,14 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   };
 }
 
-/** Converts a stored person back to a prospect. */
+/** Returns a stored person as a prospect, with its id in `_id`. */
 export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
 /** Returns whether a prospect has an e-mail address. Unlocking a prospect without one is free. */
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 
-/** Returns the folded form of a person's text field, or null if the field is null. */
+/** Returns a text field of a person in lower case and without accents, or null if the field is null. */
 export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): string | null => {
   const text = person[field];
   return text === null ? null : foldOnce(text).folded;
@@ -94,23 +96,23 @@ export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): s
 /** A folded text (lower case, without accents), its original spelling and its words. */
 interface Folded {
   readonly folded: string;
-  /** The original text, or undefined if `usualSpelling` can derive it from the folded form. */
+  /** The original text; undefined if it equals `usualSpelling(folded)`, which capitalises each word. */
   readonly spelled: string | undefined;
-  /** The distinct words of the folded text. They are computed at the first use. */
+  /** The distinct words of `folded`. Undefined until they are first needed. */
   words?: string[];
 }
 
 /**
- * Returns a folded text (lower case, without accents) with a capital letter at the start of each word. The catalog does
- * not store the spelling of texts that are spelled like this. This function must never change, or stored texts would
- * change. So it has its own list of letters and does not depend on the version of Unicode.
+ * Returns a lower-case text with a capital letter at the start of each word. The results must never change: the catalog
+ * does not store the spelling of texts that are spelled like this, but computes it here.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
+// A fixed list of letters, so that the result does not depend on the version of Unicode.
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
 /**
- * Returns the folded form (lower case, without accents) of a text, from a cache if possible. Names, titles and places
- * repeat often in an import.
+ * Returns a text in lower case and without accents, together with its original spelling. Caches the results, because
+ * names, titles and places repeat in an import.
  */
 const foldOnce = memoize((text): Folded => {
   const folded = fold(text);

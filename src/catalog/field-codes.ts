@@ -16,5 +16,5 @@ export const fieldCodes = {
   location_postal_code: 'p',
 } as const satisfies Record<TextField, string>;
 
-/** The type of a text field's one-letter code. */
+/** The one-letter code of the text field `M`, as a type: `'f'` for `first_name`. */
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];

@@ -2,7 +2,9 @@ import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';
 
-/** Hides the e-mail addresses and the phone number of a prospect that the customer has not unlocked. */
+/**
+ * Returns a copy of a prospect with masked e-mail addresses and phone number, for a customer who has not unlocked it.
+ */
 export const mask = (prospect: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -19,7 +21,7 @@ function maskEmail(email: string): string {
 
 /**
  * Masks a phone number: replaces every character by a dot, except the last two digits. A number with at most two digits
- * is replaced completely.
+ * is masked completely.
  */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);

@@ -1,12 +1,12 @@
 /**
- * The limits of one cache: it holds at least the last `most` texts and at most twice as many. It does not store texts
- * longer than `longest` (UTF-16 units).
+ * The limits of each cache: it keeps the results of at least the last `most` texts, and of at most twice as many. It
+ * skips texts longer than `longest` (UTF-16 units).
  */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Wraps a pure function of a text with a cache of recent results, because names, titles and places repeat. When the
- * cache is full, its older half is dropped. Callers share the results and must not change them.
+ * Returns the pure function `make` with a cache of its results for recent texts. Callers share the cached results and
+ * must not change them. When the cache is full, its older half is dropped.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();

@@ -5,8 +5,8 @@ import { elasticsearchCatalog } from './elasticsearch/engine.ts';
 import { postgresCatalog } from './postgres/engine.ts';
 
 /**
- * Opens the configured catalog: Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise Postgres. Connects at the first
- * call.
+ * Returns the prospect catalog: in Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise in Postgres. It connects at
+ * the first read or write.
  */
 export const openCatalog = (config: Config, db: SharedDatabase): Catalog =>
   config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);

@@ -3,35 +3,41 @@ import type { Position } from '../filters/cursor.ts';
 import { prospectOrderFields, type Prospect } from '../schemas/prospects.ts';
 import { foldedOf, hasEmail } from './document.ts';
 
-/** A field of a prospect that lists can be sorted by. */
+/** The name of a field by which lists of prospects can be sorted. */
 export type SortField = keyof typeof prospectOrderFields.types;
 
-/** One key of an order. Nulls come last in both directions. */
+/** One field of a sort order, with its direction. Prospects without a value (null) come last in both directions. */
 export interface SortKey {
   field: SortField;
   direction: 'ASC' | 'DESC';
 }
 
-/** A sort order: its keys, most significant first. Prospects with equal keys are sorted by id, ascending. */
+/**
+ * A sort order for prospects: its fields with their directions, the most significant first. Prospects with equal values
+ * are sorted by id, ascending.
+ */
 export type ProspectOrder = readonly SortKey[];
 
-/** A prospect's value for a sort key: folded text, a whole number (0 for false, 1 for true), or an ISO 8601 instant. */
+/**
+ * A prospect's value in a sort field: a text in lower case and without accents, a whole number (0 for false, 1 for
+ * true), an ISO 8601 instant, or null.
+ */
 export type SortValue = string | number | null;
 
 /**
- * The position of a prospect in an order: its sort values and its id. The next page starts after the position of the
- * last prospect on this page.
+ * The position of a prospect in a sort order: its values in the sort fields, and its id. A page starts after the
+ * position of the last prospect on the page before.
  */
 export interface ProspectPosition {
   id: string;
-  /** One value for each key of the order. */
+  /** The prospect's values in the sort fields, in the sequence of the order. */
   values: SortValue[];
 }
 
-/** The default order: by score, descending. */
+/** The default sort order of prospects: by score, the highest first. */
 export const bestFirst: ProspectOrder = [{ field: 'score', direction: 'DESC' }];
 
-/** Returns the position of a prospect in an order. */
+/** Returns the position of a prospect in a sort order: its values in the sort fields, and its id. */
 export const positionOf = (prospect: Prospect, order: ProspectOrder): ProspectPosition => ({
   id: prospect._id,
   values: order.map(({ field }) => sortValue(prospect, field)),
@@ -52,10 +58,10 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
   }
 }
 
-/** Returns whether a sort field can be null. Only the postal code can. */
+/** Returns whether a prospect's value in this sort field can be null. Only the postal code can. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** Returns the columns of a sort order. They are used to check the values of a cursor that a client sends. */
+/** Returns the types of the fields in a sort order, to check the values in a cursor that a client sends. */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],
@@ -65,8 +71,8 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
   }));
 
 /**
- * Returns whether a cursor contains all sort values of its prospect. A cursor has `true` in place of a long text, which
- * must then be read from the prospect.
+ * Returns whether a position from a cursor contains all sort values. In a cursor, `true` stands for a text that is too
+ * long; the caller must then read this value from the prospect.
  */
 export const isWhole = (position: Position): position is ProspectPosition =>
   position.values.every((value) => value !== true);

@@ -18,7 +18,7 @@ import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
 import { bestFirst, cursorColumns, isWhole, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
 
-/** The services that listing and counting prospects need. */
+/** The services that `listProspects` and `countProspects` need. */
 export interface ProspectServices {
   config: Pick<Config, 'PROSPECT_MASKING'>;
   db: Pick<Database, 'lookup'>;
@@ -26,8 +26,8 @@ export interface ProspectServices {
 }
 
 /**
- * Returns one page of prospects, masked unless the customer has unlocked them, and the cursor for the next page.
- * `nextCursor` is undefined if the page is not full.
+ * Returns one page of prospects and the cursor for the next page. Masks contact data that the customer has not
+ * unlocked, unless masking is switched off. `nextCursor` is undefined if the page is not full.
  * @throws DomainError `validation_failed`, `unavailable`
  */
 export async function listProspects(
@@ -52,8 +52,8 @@ export async function listProspects(
 }
 
 /**
- * Counts the prospects that match. `total_pages` counts only pages that a request can reach by page number, without a
- * cursor.
+ * Returns the number of prospects that match a request, and the number of pages. `total_pages` counts only pages that a
+ * client can request by number, without a cursor.
  * @throws DomainError `validation_failed`, `unavailable`
  */
 export async function countProspects(
@@ -72,8 +72,8 @@ export async function countProspects(
 }
 
 /**
- * Converts a request to a search of the catalog. Unless `all_contacts` is true, the search excludes the prospects that
- * the customer has unlocked.
+ * Converts a request to a search of the catalog. The search excludes the prospects that the customer has unlocked,
+ * unless `all_contacts` is true.
  */
 export function toSearch(
   customerId: string,
@@ -99,8 +99,8 @@ function refuseTooDeep(page = 1, limit: number): void {
 }
 
 /**
- * Returns a hash of the customer, the conditions and the order. A cursor is only valid for the search with the same
- * hash.
+ * Returns a hash of a customer's search: the customer, the conditions and the sort order. A cursor is only valid for a
+ * search with the same hash.
  */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
@@ -108,7 +108,10 @@ const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): st
     .digest('base64url')
     .slice(0, 16);
 
-/** Returns the prospect after which the page begins; undefined when the request has no cursor. */
+/**
+ * Returns the position after which the page starts, read from the request's cursor. Returns undefined if the request
+ * has no cursor.
+ */
 async function readAfter(
   { catalog }: ProspectServices,
   scope: string,
@@ -128,8 +131,8 @@ async function readAfter(
 }
 
 /**
- * Masks the prospects that the customer has not unlocked. Reads the unlocks from Postgres, because the search index may
- * not have the newest ones yet.
+ * Returns the prospects, with masked contact data where the customer has not unlocked them. Reads the unlocks from
+ * Postgres, because the search index may not have the newest ones yet.
  */
 async function maskLocked(
   { config, db }: ProspectServices,

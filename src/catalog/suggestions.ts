@@ -2,8 +2,8 @@ import type { TextField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 
 /**
- * One spelling of a text field's value, for example `ACME` for the folded form `acme`, and the number of people who
- * have exactly this spelling.
+ * One spelling of a text, for example `ACME`, and the number of people who have exactly this spelling. `folded` is the
+ * text in lower case and without accents: `acme`.
  */
 export interface Spelling {
   folded: string;
@@ -12,8 +12,8 @@ export interface Spelling {
 }
 
 /**
- * A value that the service suggests for a text field. It counts all spellings with the same folded form (lower case,
- * without accents), and shows the most frequent spelling.
+ * A value that is suggested to users for a text field. Spellings that differ only in case or accents are one value:
+ * `value` is the most frequent spelling, `people` counts the people of all these spellings.
  */
 export interface SuggestedValue extends Spelling {
   member: TextField;
@@ -21,9 +21,9 @@ export interface SuggestedValue extends Spelling {
 }
 
 /**
- * Splits a search text into folded words (lower case, without accents). A suggested value matches if each
- * of them is the beginning of one of the value's words. Returns an empty array for an empty text, which matches every value. Returns
- * undefined for a text without words (`"'*"`), which matches none.
+ * Splits a search text into its distinct words, in lower case and without accents. A suggested value matches if each
+ * word is the beginning of one of the value's words. Returns an empty array for an empty text, which matches every
+ * value, and undefined for a text without words (such as `'*`), which matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -31,9 +31,9 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Groups spellings by folded form (lower case, without accents) into suggested values. Holds only the current group in
- * memory.
- * @param spellings sorted by folded form
+ * Combines spellings that differ only in case or accents into suggested values. Holds only the spellings of one value
+ * in memory.
+ * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(
   field: TextField,
@@ -60,20 +60,20 @@ export async function* groupSpellings(
 }
 
 /**
- * Returns whether `one` is the better spelling to show: it is more frequent than `other`, or as frequent and earlier in
- * code point order.
+ * Returns whether to show the spelling `one` rather than `other`: more people have it, or as many people and it comes
+ * first in code point order.
  */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
 /**
- * Compares two texts by Unicode code points, for sorting. JavaScript itself compares UTF-16 units, which gives another
+ * Compares two texts by Unicode code points, for `sort`. JavaScript itself compares UTF-16 units, which gives another
  * order for rare characters.
  */
 export const compareCodePoints = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** Groups items into arrays of `size` items. The last array may be shorter. */
+/** Yields the items in arrays of `size` items. The last array may be shorter. */
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];
   for await (const item of items) {
