@@ -1,6 +1,6 @@
 /**
- * A reusable buffer for the encoded people of one batch. `clear` removes all texts at once. A separate buffer for each
- * text would cost more memory, because V8 would free them late.
+ * A reusable buffer for the encoded people of one batch. `clear` removes all of them at once. Separate buffers would
+ * need more memory, because V8 frees them late.
  */
 export class Arena {
   readonly #bytes: Buffer;
@@ -8,13 +8,16 @@ export class Arena {
 
   /**
    * Allocates the buffer.
-   * @param size in bytes; a text that does not fit gets a buffer of its own
+   * @param size in bytes; `keep` puts a text that does not fit into a buffer of its own
    */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }
 
-  /** Writes a text directly behind the previous one. Returns its UTF-8 bytes, which are valid until `clear`. */
+  /**
+   * Writes a text into the buffer, directly after the previous text. Returns its UTF-8 bytes, which are valid until
+   * `clear`.
+   */
   keep(text: string): Buffer {
     if (this.#used + maxCharacterBytes * text.length > this.#bytes.length) return Buffer.from(text);
     const start = this.#used;
@@ -22,16 +25,16 @@ export class Arena {
     return this.#bytes.subarray(start, this.#used);
   }
 
-  /** Makes the whole buffer free again. Bytes returned by `keep` are invalid from now on. */
+  /** Removes all texts from the buffer. Bytes that `keep` has returned are invalid from then on. */
   clear(): void {
     this.#used = 0;
   }
 }
 
-/** The most UTF-8 bytes that one UTF-16 unit can take. */
+/** The maximum number of UTF-8 bytes for one UTF-16 unit of a JavaScript string. */
 const maxCharacterBytes = 3;
 
-/** Concatenates pieces. Returns a view without copying if they are adjacent in memory, otherwise a copy. */
+/** Returns the bytes of all pieces in one buffer. Does not copy them if they are adjacent in memory. */
 export function concatenate(pieces: Buffer[]): Buffer {
   const [first] = pieces;
   const areAdjacent = pieces.every(({ buffer, byteOffset }, i) => {

@@ -3,52 +3,54 @@ import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
-/**
- * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
- */
+/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** The number of people in one write. */
+/** The number of people that are written to the catalog in one call. */
 const batchSize = 1_000;
-/** The maximum number of writes at the same time. With `batchSize` it bounds the memory of an import. */
+/** The maximum number of batches that are written at the same time. It limits the memory that an import needs. */
 const maxWritesInFlight = 6;
 /**
- * The size of the memory that holds one batch's people (bytes). It is several times what a thousand people usually
- * need, and it is reused for later batches.
+ * The size of the buffer for one batch of people (bytes): several times what 1,000 people usually need. Buffers are
+ * reused for later batches.
  */
 const arenaSize = 3 * 1024 * 1024;
-/** The shortest time between two saves of an import's position (ms). */
+/** The minimum time between two saves of how far an import has come (ms). */
 const saveEveryMs = 500;
 
-/** A batch that is being written. */
+/** A batch of people that is being written to the catalog. */
 interface Batch {
-  /** The ids of its people. */
+  /** The ids of the people in the batch. */
   ids: ReadonlySet<string>;
   /** Resolves when the batch is written or has failed. */
   ended: Promise<void>;
 }
 
+// Two batches with a common id are never written at the same time, so that the later person wins. A slow batch does not
+// block others: Elasticsearch sometimes needs seconds for one write.
 /**
- * Writes people to the catalog in batches, several at the same time. If the catalog is slow, `take` waits.
- *
- * If an id occurs twice in the input, the later person wins. For this, two batches with a common id are never written
- * at the same time. A slow batch does not block others: Elasticsearch sometimes needs seconds for one write.
- *
- * The saved position is the one up to which all people of the input are stored.
+ * Writes the people of an import to the catalog in batches, several at the same time, and saves how far the import has
+ * come. If an id occurs twice in the input, the later person replaces the earlier one.
  */
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
-  /** Free buffers, which the next batches can use. */
+  /** Buffers that are not in use now. The next batches use them. */
   readonly #arenas: Arena[] = [];
   #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** The batches that are being written, by the position at their end. */
+  /** The batches that are being written. The key is the position in the input at the end of the batch. */
   readonly #inFlight = new Map<Reached, Batch>();
-  /** The end positions of the first unwritten batch and all batches after it, in the order of the input. */
+  /**
+   * The end positions, in the order of the input, of the first batch that is not yet written and of all batches after
+   * it.
+   */
   readonly #ahead: Reached[] = [];
-  /** The promise of the first write that failed. It rejects with the error. */
+  /**
+   * The promise of the first write that failed, which rejects with the error of that write. Undefined if none has
+   * failed.
+   */
   #failed: Promise<void> | undefined;
   #savedAt = 0;
 
@@ -59,8 +61,8 @@ export class BatchWriter {
   }
 
   /**
-   * Adds a record: a person to write, or a bad record if `document` is undefined. Waits while too many writes are
-   * running.
+   * Adds one record of the input: a person to write, or, without a `document`, an invalid record that is only counted.
+   * Waits while too many batches are being written.
    * @throws the error of an earlier write that failed
    */
   async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
@@ -75,7 +77,9 @@ export class BatchWriter {
     if (this.#people.size >= batchSize) await this.#send();
   }
 
-  /** Writes the remaining people, waits for all writes, and saves and returns the end position. */
+  /**
+   * Writes the remaining people and waits for all writes. Then saves and returns the position at the end of the input.
+   */
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
     while (this.#inFlight.size > 0) await this.#settle();
@@ -83,15 +87,15 @@ export class BatchWriter {
     return this.#reached;
   }
 
-  /** Adds a person to the current batch. */
+  /** Adds a person to the current batch, which is not yet being written. Replaces a person with the same id. */
   #keep(document: CatalogDocument): void {
     const { id } = document;
     this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
   }
 
   /**
-   * Starts to write the current batch. First waits while too many writes are running, or while a running write contains
-   * one of the same people.
+   * Starts to write the current batch. Before that, waits until fewer batches are being written and none of them
+   * contains a person with an id of this batch.
    */
   async #send(): Promise<void> {
     const people = this.#people;
@@ -118,15 +122,15 @@ export class BatchWriter {
     this.#arenas.push(arena);
   }
 
-  /** Waits until one of the running writes has ended. */
+  /** Waits until at least one of the running writes has ended. */
   async #settle(): Promise<void> {
     await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
     await this.#note();
   }
 
   /**
-   * Saves the position up to which all people of the input are stored, at most once every `saveEveryMs`. If a write has
-   * failed, waits for the other writes, saves the position and throws the error.
+   * Saves the position up to which all people of the input are stored, at most once in `saveEveryMs`. If a write has
+   * failed, first waits for the other writes, and throws the error at the end.
    */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));

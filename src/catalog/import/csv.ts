@@ -5,10 +5,11 @@ const comma = 0x2c;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
 
+// A quote inside a field that does not begin with a quote is an ordinary character. It is safe to search the bytes for
+// these ASCII characters: they never occur inside a multi-byte sequence of UTF-8.
 /**
- * Finds the end of the first CSV record (RFC 4180) in the bytes. Line breaks within quotes belong to the record. A
- * quote inside a field that does not begin with a quote is an ordinary character. It is safe to search the bytes for
- * these ASCII characters: they never occur inside a multi-byte sequence of UTF-8.
+ * Finds the end of the first CSV record (RFC 4180) in the bytes. Returns the index of the line break after it, `'more'`
+ * if the record continues after these bytes, or a fault. Line breaks within quotes belong to the record.
  */
 export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
   let at = 0;
@@ -27,8 +28,8 @@ export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
 };
 
 /**
- * Returns the index of the quote that closes a field, or undefined. Two quotes in a row stand for one quote in the
- * field, so a quote at the end of the bytes can only be judged when the next byte is known.
+ * Returns the index of the quote that ends a quoted field, or undefined if it is not in these bytes. Two quotes in a
+ * row are one quote of the text. So a quote at the end of the bytes ends the field only if no bytes follow (`isLast`).
  */
 function closingQuote(bytes: Buffer, from: number, isLast: boolean): number | undefined {
   let at = bytes.indexOf(quote, from);
@@ -49,7 +50,7 @@ function endOfField(bytes: Buffer, from: number): number {
 
 /**
  * Splits one CSV record into its fields.
- * @param text one whole record, whose end `endOfCsvRecord` found
+ * @param text one complete, valid record without the line break after it
  */
 export function parseCsvRecord(text: string): string[] {
   const fields: string[] = [];

@@ -2,32 +2,34 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Transaction } from '../../database/db.ts';
 import { conflict, isUnavailable } from '../../errors.ts';
 
-/** The key of the advisory lock: an arbitrary number that no other lock of the service uses. */
+/** The key of the Postgres advisory lock for imports: an arbitrary number that no other lock of the service uses. */
 const lockKey = 7_203_466_151;
 
-/** The pause between two statements that keep the lock's transaction active (ms). */
+/** The pause between two statements that keep the transaction of the import lock active (ms). */
 const heartbeatMs = 1_000;
 /**
- * How long the lock's transaction may be idle before Postgres ends it (ms). It is far longer than the pause between two
- * statements, because a busy machine may stall.
+ * How long the transaction of the import lock may be idle before Postgres ends it (ms). It is long, because a busy
+ * machine may be late with the statements that keep the transaction active.
  */
 const maxIdleMs = 600_000;
 /**
- * How long to wait for the lock after its connection broke (ms). Postgres may need some time to notice the lost
- * connection and release the lock.
+ * How long to try to take the import lock again after its database connection broke (ms). Postgres may need some time
+ * to notice the lost connection and release the lock.
  */
 const regainMs = 60_000;
 
 /**
- * Waits until this process holds the import lock. Resolves at once if it holds the lock. Waits while a lost lock is
- * being taken again, and rejects if that fails.
+ * Resolves when this process holds the import lock; at once if it holds the lock now. After a lost connection, waits
+ * until the lock is taken again, and rejects if that fails.
  */
 export type StillHeld = () => Promise<void>;
 
+// The lock belongs to a database connection, so Postgres releases it when the process dies. If only the connection
+// breaks, the lock is taken again on a new one.
 /**
- * Runs an import, removal or reindex under a lock, so that only one of them runs at a time in all processes. `work`
- * must call `stillHeld` before each write. The lock belongs to a database connection, so Postgres releases it when the
- * process dies. If only the connection breaks, the lock is taken again on a new one.
+ * Runs an import, removal or reindex of the catalog under a lock, so that only one of them runs at a time in all
+ * processes. `work` must call `stillHeld` before each write, because the lock is lost while its database connection is
+ * broken.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -52,18 +54,22 @@ class ImportLock {
     this.#db = db;
   }
 
-  /** Waits until this process holds the import lock. Rejects if a lost lock could not be taken again. */
+  /**
+   * Resolves when this process holds the import lock. Rejects if the lock could not be taken, or was lost and could not
+   * be taken again.
+   */
   held(): Promise<void> {
     return this.#held.promise;
   }
 
-  /** Releases the import lock and ends `hold`. */
+  /** Releases the import lock. The promise that `hold` returned then resolves. */
   release(): void {
     this.#released.abort();
   }
 
   /**
-   * Takes the lock and holds it until `release`. If the connection breaks, takes the lock again on a new connection.
+   * Takes the import lock and holds it until `release` is called. If the connection breaks, takes the lock again on a
+   * new connection.
    */
   async hold(): Promise<void> {
     for (let isRegained = true; isRegained;) {
@@ -85,7 +91,8 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock in a transaction. Waits only if this process has held the lock before and lost it.
+   * Takes the import lock in a transaction, which holds the lock until it ends. Waits only if this process has held the
+   * lock before and lost it.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -102,23 +109,28 @@ class ImportLock {
     return holding;
   }
 
-  /** Rejects for all callers of `held`, those that wait and those that come later. */
+  /** Makes `held` reject with this error, for callers that wait already and for later callers. */
   #fail(error: unknown): void {
     this.#held.reject(error);
     this.#held = pending();
     this.#held.reject(error);
   }
 
-  /** Marks the import lock as not held. Callers of `held` then wait until the lock is taken again. */
+  /**
+   * Marks the import lock as not held, so that callers of `held` wait. Returns the promise they wait for; it must be
+   * resolved when the lock is taken again.
+   */
   #await(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
     return (this.#held = next);
   }
 
+  // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
+  // `holding`.
   /**
-   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, a new
-   * transaction may begin before this method notices. Then this method leaves the state of the lock alone.
+   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, marks the
+   * lock as not held, unless a new transaction has taken it already, and throws.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -130,7 +142,7 @@ class ImportLock {
     }
   }
 
-  /** Sleeps until the next statement that keeps the transaction active is due, or until the lock is released. */
+  /** Sleeps for `heartbeatMs` (ms), or until the lock is released. */
   #rest(): Promise<void> {
     return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
   }
@@ -138,14 +150,19 @@ class ImportLock {
 
 type Holding = PromiseWithResolvers<void>;
 
-/** Creates a promise whose rejection is not reported as unhandled, because nobody may be waiting for it. */
+/**
+ * Creates a promise with its functions `resolve` and `reject`. A rejection is not reported as unhandled if nobody waits
+ * for the promise.
+ */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();
   resolvers.promise.catch(() => undefined);
   return resolvers;
 }
 
-/** Tries to take the advisory lock for the rest of the transaction. Returns whether it succeeded. */
+/**
+ * Tries to take the import lock until the end of the transaction. Returns false if another transaction holds the lock.
+ */
 async function tryLock(sql: Transaction): Promise<boolean> {
   const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
   return lock.taken;

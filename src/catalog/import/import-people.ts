@@ -14,43 +14,46 @@ import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, type Format } from './parse-records.ts';
 import { endOfLine, splitRecords } from './split-records.ts';
 
-/** An import: its input, and callbacks for its messages and progress. */
+/** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
   /** The bytes of the file, already unpacked. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * An id of the input, which changes when the input does. An interrupted import with the same id is resumed. Without
-   * an id, every import starts at the beginning.
+   * An id of the input, which must change when the input changes. An interrupted import with the same id is resumed.
+   * Without an id, every import starts at the beginning of the input.
    */
   source?: string | undefined;
-  /** Called for each bad line. Reading waits for the promise that it returns. */
+  /**
+   * Called for each invalid line, with its number and with what is wrong. Reading waits for the promise that it
+   * returns.
+   */
   onBad: (line: number, fault: string) => unknown;
-  /** Called with the new progress each time the catalog has stored more people. */
+  /** Called with the new progress when the catalog has stored more people. */
   onProgress: (reached: ImportProgress) => void;
   /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
-/** The progress of an import: numbers of lines imported and rejected so far. */
+/** The progress of an import. `loaded` and `bad` are the numbers of lines imported and rejected so far. */
 export interface ImportProgress {
   loaded: number;
   bad: number;
-  /** The line at which an interrupted import was resumed, or null. */
+  /** The number of the line at which an interrupted import was resumed; null if the import began at the first line. */
   resumed_at_line: number | null;
 }
 
 /** The result of a finished import. */
 export interface ImportReport extends ImportProgress {
-  /** The number of people in the catalog, counted there at the end. */
+  /** The number of people in the catalog after the import. */
   people: number;
 }
 
 /**
- * Imports people into the catalog. A person replaces an earlier one with the same id. The position in the input is
- * saved regularly, so an interrupted import resumes there, unless the catalog was replaced meanwhile.
+ * Imports people into the catalog. A person replaces an earlier one with the same id. An interrupted import of the same
+ * input resumes where it stopped, unless the catalog was replaced.
  * @throws DomainError `conflict` if another import, removal or reindex is running
- * @throws DomainError `unavailable` if the catalog is unavailable for too long or was replaced meanwhile
+ * @throws DomainError `unavailable` if the catalog is unavailable for too long, or is replaced during the import
  * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
  */
 export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
@@ -77,12 +80,10 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
     return { ...report(reached), people };
   });
 
-/**
- * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
- */
+/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** Returns the saved state of an interrupted import of this source, or the state of a new import. */
+/** Returns the saved state of an interrupted import of the input with the id `source`, or the state of a new import. */
 async function begin(
   db: Database,
   source: string | undefined,
@@ -98,7 +99,10 @@ async function begin(
   return state;
 }
 
-/** Reads all records after the saved position and writes them. Returns the position at the end. */
+/**
+ * Reads the records after the saved position in the input and writes them to the catalog. Returns the position at the
+ * end of the input.
+ */
 async function writeAll(
   catalog: Catalog,
   load: ImportRequest,

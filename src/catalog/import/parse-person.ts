@@ -6,7 +6,7 @@ import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { maxFoldedLength } from '../document.ts';
 
-/** The fields of an imported record before any check. The keys are the field names of a prospect. */
+/** The values of an imported record by field name, before any check. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
 
 /** Error for an invalid imported record. Its message says what is wrong. */
@@ -15,9 +15,9 @@ export class InvalidRecord extends Error {}
 const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
 
 /**
- * Converts an imported record to a prospect. A missing, null or empty field gets its empty value: `""`, null, `[]` or a
- * default. Unknown fields are ignored. Texts are trimmed.
- * @param importedAt used if `date_verified` is missing
+ * Converts an imported record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default value;
+ * unknown fields are ignored. Texts are trimmed.
+ * @param importedAt the value of `date_verified` for a record without one (ISO 8601)
  * @throws InvalidRecord if the record is invalid
  */
 export function parsePerson(given: ImportedFields, importedAt: string): Prospect {
@@ -70,7 +70,10 @@ function foldable(given: ImportedFields, name: TextField): string {
   return value;
 }
 
-/** Reads `emails`: an array, or a CSV cell with addresses that are separated by commas, semicolons or white space. */
+/**
+ * Returns the addresses in the `emails` of a record: an array, or a text with addresses that are separated by commas,
+ * semicolons or white space.
+ */
 function emails(given: unknown): string[] {
   const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
   if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
@@ -105,10 +108,11 @@ function instant(given: unknown): string | undefined {
 }
 
 /**
- * Returns whether a text is a date and time in exactly the format that the catalog stores. Days 1 to 28 need only a
- * regular expression, which is fast; the other days are checked with a `Date`.
+ * Returns whether a text is a valid date and time in exactly the form that the catalog stores:
+ * `2026-01-31T12:00:00.000Z`.
  */
 function isCanonical(text: string): boolean {
+  // Days 1 to 28 need only a regular expression, which is fast. The other days are checked with a `Date`.
   if (anyMonths.test(text)) return true;
   if (text.length !== 24 || text.startsWith('0000')) return false;
   const date = new Date(text);
@@ -118,8 +122,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the id of a person: the record's `_id`, or a UUID derived from `profnet_url`, or a UUID derived from
- * `work_email`. So a repeated import gives the person the same id.
+ * Returns the record's `_id`, or else a UUID computed from `profnet_url`, or else one computed from `work_email`. So a
+ * repeated import gives a person the same id.
  */
 function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';
@@ -131,10 +135,10 @@ function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: strin
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
 }
 
-/** The UUID of the URL namespace, as bytes (RFC 9562 §6.6). */
+/** The namespace UUID for URLs, as bytes (RFC 9562 §6.6). The UUIDv5 of a URL is computed with it. */
 const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 
-/** Returns the UUIDv5 of a URL, in the URL namespace (RFC 9562 §5.5). */
+/** Returns the UUIDv5 that is computed from a URL (RFC 9562 §5.5). Equal URLs give equal UUIDs. */
 export function uuidOfUrl(url: string): string {
   const bytes = createHash('sha1').update(urlNamespace).update(url).digest().subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | 0x50;

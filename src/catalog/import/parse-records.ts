@@ -9,21 +9,28 @@ import type { RawRecord } from './split-records.ts';
 /** The format of an imported file: one JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
 
-/** Parses the records of one file. Pass the records in order, starting with the first one. */
+/**
+ * Parses the records of one imported file. Pass the records to `read` in the order of the file; a CSV file's header
+ * must be among them.
+ */
 export interface RecordReader {
   /**
-   * Parses a record.
-   * @returns the document; a text if the record is bad, which says why; undefined for a blank record or the CSV header
+   * Parses a record of the file into a person.
+   * @returns the person to store; a text that says what is wrong if the record is invalid; undefined for a blank record
+   *   or the CSV header
    * @throws DomainError `validation_failed` if the CSV header is unusable
    */
   read(record: RawRecord): CatalogDocument | string | undefined;
-  /** Returns whether the CSV header is still missing. A resumed import must read records until it is found. */
+  /**
+   * Returns true while the header of a CSV file has not been read; always false for other formats. A resumed import
+   * must read records until the header is read.
+   */
   isAtHeader(): boolean;
 }
 
 /**
- * Creates a reader for the records of one file.
- * @param importedAt used for people without `date_verified`
+ * Creates a parser for the records of one imported file.
+ * @param importedAt the value of `date_verified` for people without one (ISO 8601)
  */
 export function readerOf(format: Format, importedAt: string): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
@@ -71,7 +78,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The header of a CSV file: its first record, which names the columns. */
+/** The header of a CSV file: its first record that is not blank, which names the columns. */
 class CsvHeader {
   #columns: string[] | undefined;
   #text = '';
@@ -80,7 +87,10 @@ class CsvHeader {
     return this.#columns === undefined;
   }
 
-  /** Returns a record's values by column name, or undefined if the record is the header. */
+  /**
+   * Parses a CSV record and returns its values by column name. Returns undefined for the first record, which is the
+   * header.
+   */
   read(text: string): ImportedFields | undefined {
     const fields = parseCsvRecord(text);
     if (!this.#columns) {

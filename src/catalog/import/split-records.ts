@@ -1,11 +1,11 @@
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 
-/** One record of a file: either its bytes or a fault. */
+/** One record of a file: either its bytes, or the reason why it cannot be read. */
 export interface RawRecord {
-  /** The number of the record's first line, from 1. */
+  /** The number of the record's first line. The first line of the file is 1. */
   line: number;
-  /** The position in the unpacked file after this record (bytes). */
+  /** The position directly after this record in the uncompressed file (bytes). */
   end: number;
   /** The record without its line break. */
   bytes?: Buffer;
@@ -13,28 +13,31 @@ export interface RawRecord {
   fault?: string;
 }
 
-/** The maximum length of a record (bytes). It bounds the memory of an import. */
+/**
+ * The maximum length of a record in an imported file (bytes). Longer records are rejected, which limits the memory that
+ * an import needs.
+ */
 export const maxRecordBytes = 1024 * 1024;
 
 /**
- * Finds the end of the first record in the bytes. Returns the index of the line break after it, `'more'` if the record
- * continues after these bytes, or a fault if the record is invalid.
+ * A function that finds the end of the first record in the bytes. Returns the index of the line break after the record,
+ * `'more'` if the record continues after these bytes, or a fault if the record is invalid.
  * @param isLast whether the bytes are the last ones of the file
  */
 export type FindEnd = (bytes: Buffer, isLast: boolean) => number | 'more' | { fault: string };
 
 const lineBreak = 0x0a;
 
-/** Finds the end of an NDJSON record: the next line break. */
+/** Returns the index of the next line break, which ends an NDJSON record, or `'more'` if the bytes contain none. */
 export const endOfLine: FindEnd = (bytes) => {
   const end = bytes.indexOf(lineBreak);
   return end < 0 ? 'more' : end;
 };
 
 /**
- * Splits a stream into records. Holds at most one record and one chunk in memory. If a record is invalid, only its
- * first line is skipped, and reading continues with the next line.
- * @param findEnd finds the end of a record in this file's format
+ * Splits a stream of bytes into records. Holds at most one record and one chunk in memory. If a record is invalid,
+ * skips only the first line of the record.
+ * @param findEnd finds the end of a record in the format of this file
  */
 export async function* splitRecords(chunks: AsyncIterable<Buffer>, findEnd: FindEnd): AsyncGenerator<RawRecord[]> {
   const splitter = new Splitter(findEnd);
@@ -47,7 +50,10 @@ class Splitter {
   #rest: Buffer = Buffer.alloc(0);
   #line = 1;
   #passed = 0;
-  /** Whether the current line is being skipped, because a fault was already reported for it. */
+  /**
+   * Whether to skip the bytes up to the next line break, because they belong to an invalid record that was already
+   * returned.
+   */
   #skipping = false;
 
   constructor(findEnd: FindEnd) {
@@ -83,14 +89,16 @@ class Splitter {
     return this.#rest.length > maxRecordBytes ? this.#refuse('is too long, or a quote is never closed') : 'more';
   }
 
-  /** Returns a record with this fault, and skips the first line of the buffer. */
+  /** Removes the first line from the buffer, and returns an invalid record with this fault. */
   #refuse(fault: string): RawRecord {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
     return this.#pass(end < 0 ? this.#rest.length : end + 1, { fault })!;
   }
 
-  /** Skips the rest of a line whose fault was reported. Returns `'more'` if its end has not arrived yet. */
+  /**
+   * Removes the rest of an invalid line from the buffer. Returns `'more'` if the end of the line has not arrived yet.
+   */
   #skip(): 'more' | undefined {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
@@ -99,8 +107,8 @@ class Splitter {
   }
 
   /**
-   * Removes bytes from the buffer and counts their lines. Returns them as a record, or undefined if they belong to a
-   * line that is skipped.
+   * Removes the first `length` bytes from the buffer and counts their lines. Returns them as a record, or undefined if
+   * `found` is undefined.
    */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);
@@ -128,7 +136,10 @@ function withoutLineBreak(bytes: Buffer): Buffer {
   return bytes.subarray(0, bytes[end - 1] === 0x0d ? end - 1 : end);
 }
 
-/** Yields the bytes of a stream. Unpacks them if they begin as gzip (RFC 1952) does; the file name does not matter. */
+/**
+ * Yields the bytes of a stream, uncompressed if they are gzip (RFC 1952). Recognises gzip by its first two bytes, not
+ * by a file name.
+ */
 export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const first = await firstBytes(chunks);
@@ -137,7 +148,10 @@ export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> 
   yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
 }
 
-/** Reads at least two bytes, if there are any: enough to recognise gzip. */
+/**
+ * Reads a stream until at least two bytes have arrived, which is enough to recognise gzip. Returns fewer if the stream
+ * ends before.
+ */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);
   while (bytes.length < 2) {
@@ -148,7 +162,6 @@ async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   return bytes;
 }
 
-/** Yields the first bytes, then the rest of the stream. */
 async function* followed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
   if (first.length > 0) yield first;
   for (let next = await rest.next(); !next.done; next = await rest.next()) yield next.value;

@@ -14,8 +14,8 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /**
- * Opens the prospect catalog in the service's own Postgres database. It suits up to a few hundred thousand people.
- * Searches see every write at once.
+ * Returns the prospect catalog that is stored in the service's own Postgres database. It suits up to a few hundred
+ * thousand people. Searches see every committed write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
@@ -55,7 +55,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
   };
 }
 
-/** Builds the catalog's read methods on a database. */
+/** Returns the catalog's read methods, which query this database. */
 const reads = (db: Database): CatalogReads => ({
   search: async (search, window) => toProspects(await db.search((sql) => selectPage(sql, search, window))),
   count: (search) => db.search((sql) => count(sql, search)),
@@ -67,8 +67,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the table's file on disk. The number changes if the table is truncated, so an import can notice
- * that earlier people are missing.
+ * Returns the number of the disk file that stores the table `prospects`. The number changes if the table is truncated;
+ * so an import can notice that people it wrote before are missing.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
@@ -86,8 +86,8 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * Counts the matching prospects. With `netNewFor`, counts all and subtracts those that this customer has unlocked.
- * Usually these are few, so this is faster than one look-up for each prospect.
+ * Counts the prospects that match a search. With `netNewFor`, counts all and subtracts those that this customer has
+ * unlocked, because that is faster than to check each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });

@@ -11,7 +11,10 @@ import {
 } from '../order.ts';
 import { tokenOf } from './search-tokens.ts';
 
-/** Builds the SQL condition that a prospect `p` matches a search. */
+/**
+ * Returns the SQL condition for the prospects that match a search. In the query, `p` must be the alias of the table
+ * `prospects`.
+ */
 export function matching(
   sql: FragmentMaker,
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
@@ -56,19 +59,20 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
   )})`;
 }
 
+// `offset 0` makes Postgres look up each prospect in the index of unlocks. Without it, old statistics can lead Postgres
+// to scan all unlocks of the customer for each prospect.
 /**
- * Builds the SQL condition that the customer has not unlocked prospect `p`. `offset 0` makes Postgres look up each
- * prospect in the index of unlocks. Without it, old statistics can lead Postgres to scan all unlocks of the customer
- * for each prospect.
+ * Returns the SQL condition for prospects that this customer has not unlocked. `p` is the alias of the table
+ * `prospects`.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
-/** The SQL of one key of a sort order. */
+/** One field of a sort order, translated into SQL. */
 interface Printed {
-  /** The expression to sort by. */
+  /** The SQL expression to sort by. */
   column: Fragment;
-  /** Builds the SQL of a value that is compared with `column`. */
+  /** Returns a value as SQL, to compare it with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -90,7 +94,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** The SQL type of each sort field that is not text. */
+/** The SQL types of the sort fields that are not text. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -98,10 +102,10 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** The sort expression of each field that is not sorted by its own column. */
+/** The SQL expressions to sort by, for the sort fields whose column is not used directly. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
-/** Builds the `order by` list of a search: the keys of the order, then the id. */
+/** Returns the SQL for `order by`: the fields of the sort order, then the id of the prospect. */
 export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   const keys = order.map((key) => {
     const { column, descending, nullable } = printKey(sql, key);
@@ -110,7 +114,10 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   return join(sql, [...keys, sql`p.id`], ',', '');
 }
 
-/** Builds the SQL condition that prospect `p` comes after a given position in the order. */
+/**
+ * Returns the SQL condition for prospects that come after a given position in the sort order. `p` is the alias of the
+ * table `prospects`.
+ */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
@@ -122,8 +129,8 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
 }
 
 /**
- * Builds the SQL condition that prospect `p` comes after a position, as one comparison of rows. This needs an order
- * whose keys all ascend and are never null.
+ * Returns the SQL condition for prospects after a position, as one comparison of rows: `(a, b, id) > (x, y, z)`. It
+ * requires that all sort fields are ascending and never null.
  */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
@@ -131,7 +138,7 @@ function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: Prospec
   return sql`(${columns}) > (${bounds})`;
 }
 
-/** Builds the SQL conditions that the first `before` sort keys of a prospect equal the given values. */
+/** Returns SQL conditions: each of the first `before` sort fields equals its given value. */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -139,7 +146,7 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/** Builds the SQL condition that a prospect's sort key comes after a given value. Nulls come last. */
+/** Returns the SQL condition that a prospect's value in one sort field comes after a given value. Nulls come last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
@@ -147,8 +154,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 }
 
 /**
- * Builds an SQL condition on the first sort key alone, so that an index scan can start at the given value. Postgres
- * does not derive it from the `or` condition over all keys.
+ * Returns the SQL condition that the first sort field is not before the given value, so that an index scan can start at
+ * this value. Postgres does not derive this from the whole condition, which contains `or`.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

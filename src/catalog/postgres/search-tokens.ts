@@ -3,12 +3,15 @@ import type { CatalogDocument } from '../document.ts';
 import { fieldCodes } from '../field-codes.ts';
 
 /**
- * Returns the search token of a folded text (lower case, without accents): the code of its field, a colon, and the
- * text. Null gives the same token as an empty text.
+ * Returns the text under which Postgres indexes a value or a word of a text field: the one-letter code of the field, a
+ * colon, and `text` (in lower case, without accents). Null is treated as an empty text.
  */
 export const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
-/** Returns all search tokens of a person: for whole values and for single words. */
+/**
+ * Returns the search tokens of a person: one for each field that is searched as a whole, and one for each word of the
+ * fields that are searched by word.
+ */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),
   ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),

@@ -7,10 +7,10 @@ import { tokensOf } from './search-tokens.ts';
 
 const batchSize = 1_000;
 
-/** Encodes a person as the JSON of a row of the table `prospects`. */
+/** Encodes a person as JSON: a row of the table `prospects`, by column name. */
 export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-/** Writes people into `prospects`. Replaces people of the same id. */
+/** Writes people into the table `prospects`. Replaces people with the same id. */
 export const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
   writeRows(
     db,
@@ -74,15 +74,14 @@ const toRow = (document: CatalogDocument): object => {
   };
 };
 
-/** Deletes people from `prospects`. Returns the number of people deleted. */
+/** Deletes people from the table `prospects`. Returns the number of people deleted. */
 export async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);
   return count;
 }
 
 /**
- * Computes the folded columns (texts in lower case, without accents) of all people again. Works in batches, in order of
- * id.
+ * Computes the text columns for searches (lower case, without accents) of all people again, and writes them in batches.
  * @param progress called and awaited after each batch; an error that it throws ends the work
  */
 export async function refoldDocuments(
@@ -111,8 +110,8 @@ export async function refoldDocuments(
 }
 
 /**
- * Counts anew how many people have each suggested value. Writes the counts as new rows, then switches to them in one
- * transaction, so readers see either all old or all new counts.
+ * Computes the suggested values of all text fields again, with the number of people who have each value. Readers see
+ * either all old or all new values.
  */
 export async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
@@ -120,6 +119,7 @@ export async function rebuildValues(db: Database): Promise<void> {
     const [state] = await sql<[{ values_generation: number }]>`select values_generation from catalog_state`;
     return state.values_generation + 1;
   });
+  // Written as new rows; then all readers are switched to them in one transaction.
   for (const field of textFields) await writeValues(db, generation, field);
   await db.transaction(async (sql) => {
     await sql`update catalog_state set values_generation = ${generation}`;
@@ -130,8 +130,8 @@ export async function rebuildValues(db: Database): Promise<void> {
 }
 
 /**
- * Writes the suggested values of one text field. Reads the spellings of the field through a cursor and writes on
- * another connection, so only one batch is in memory.
+ * Computes the suggested values of one text field and inserts them. Reads through a cursor and writes on another
+ * connection, so that only one batch is in memory.
  */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
@@ -147,12 +147,14 @@ async function writeValues(db: Database, generation: number, field: TextField): 
   });
 }
 
-/** Yields the items of all batches. */
 async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
-/** Inserts suggested values. Skips rows that exist already, so a caller can retry it after a lost connection. */
+/**
+ * Inserts suggested values into Postgres. Skips rows that exist already, so that it can be repeated after a lost
+ * connection.
+ */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
