@@ -4,17 +4,17 @@ import { concatenate } from '../import/arena.ts';
 import { importPatienceMs, type SearchNodes } from './cluster.ts';
 import { meaningOf, ClusterRefusal, type Meaning } from './errors.ts';
 
-/** One operation of a bulk request: its one or two lines of NDJSON, as they are sent. */
+/** One operation of an Elasticsearch bulk request: the id of its document, and its NDJSON lines as UTF-8 bytes. */
 export interface Operation {
   id: string;
   bytes: Buffer;
 }
 
-/** Returns the lines of a bulk operation. A delete has no `source`. */
+/** Returns the NDJSON lines of a bulk operation: the action, then the document (`source`). A delete has no document. */
 export const operationText = (action: object, source?: object): string =>
   source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
 
-/** Builds a bulk operation for the document with this id. */
+/** Returns a bulk operation for the document with this id. A delete has no `source`. */
 export const toOperation = (id: string, action: object, source?: object): Operation => ({
   id,
   bytes: Buffer.from(operationText(action, source)),
@@ -24,21 +24,22 @@ export const toOperation = (id: string, action: object, source?: object): Operat
 interface ItemResult {
   status: number;
   result?: string | undefined;
-  /** The type of the error, if it failed. */
+  /** The type of the error, if the operation failed. */
   type?: string | undefined;
 }
 
 /**
- * Classifies an operation's error. Returns undefined if there is none. Deleting a missing document (404) and a version
- * conflict (409) are results, not errors.
+ * Returns what the error of a bulk operation means, or undefined if there is no error. A delete of a missing document
+ * (404) and a version conflict (409) are not errors here.
  */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations to the cluster. Retries those that fail because the cluster is busy or the index is blocked.
- * @param alias of the index to write to. It must be an alias: for an unknown index name the cluster would create an
- *   index with default settings
+ * Sends operations to the cluster in a bulk request. Retries those that fail because the cluster is busy or the index
+ * is blocked.
+ * @param alias an alias of the index to write to, not its name: if the index is missing, the cluster then rejects the
+ *   operations instead of creating an index with default settings
  * @param patienceMs how long to retry (ms)
  * @returns the result of each operation, by document id
  * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
@@ -69,7 +70,7 @@ export async function bulk(
 
 /**
  * Sends one bulk request. Returns one result for each operation, in the same order.
- * @throws ClusterRefusal if an operation failed in a way that a retry cannot help
+ * @throws ClusterRefusal if the cluster rejected an operation and a retry would not help
  */
 async function bulkOnce(
   nodes: SearchNodes,

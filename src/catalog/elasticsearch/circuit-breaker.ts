@@ -1,8 +1,8 @@
 import { unavailable } from '../../errors.ts';
 
 /**
- * Protects a remote service that is down from more calls. After a failure that shows the service is down, callers are
- * rejected at once. After a while one caller may try, and if that succeeds, all callers are admitted again.
+ * Protects a remote service that is down from more calls. After a failure that shows that the service is down, rejects
+ * all callers for a while. Then one caller may try; if its call succeeds, all callers are admitted again.
  */
 export class CircuitBreaker {
   readonly #openMs: number;
@@ -11,7 +11,7 @@ export class CircuitBreaker {
   #openUntil = 0;
 
   /**
-   * Creates a closed circuit breaker.
+   * Creates a circuit breaker that admits all callers until the first failure.
    * @param what name of the service, for the error message
    * @param openMs how long callers are rejected after a failure (ms); then one caller may try
    */
@@ -20,13 +20,13 @@ export class CircuitBreaker {
     this.#openMs = openMs;
   }
 
-  /** Whether the next caller would be rejected. */
+  /** Whether callers are rejected at the moment. */
   get isOpen(): boolean {
     return this.#isDown && performance.now() < this.#openUntil;
   }
 
   /**
-   * Throws if callers are rejected at the moment, because the remote service was down.
+   * Throws if callers are rejected at the moment, because the remote service is down.
    * @throws DomainError `unavailable`
    */
   requireClosed(): void {
@@ -34,10 +34,10 @@ export class CircuitBreaker {
   }
 
   /**
-   * Runs work unless the breaker is open.
-   * @param judge decides from an error of the work whether the service is down; returns undefined if the error does not
-   *   tell
-   * @throws DomainError `unavailable` if the breaker is open; the work does not run then
+   * Runs work, or throws at once while callers are rejected.
+   * @param judge receives an error of the work; returns whether the service is down, or undefined if the error does not
+   *   show it
+   * @throws DomainError `unavailable` if callers are rejected at the moment; the work does not run then
    */
   async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
     this.requireClosed();

@@ -16,23 +16,27 @@ import {
   mayBeBetterElsewhere,
 } from './errors.ts';
 
-/** Transport options that every call passes to the client. */
+/** Options that every call to the cluster must pass to the Elasticsearch client. */
 export interface CallOptions {
   requestTimeout: number;
   maxRetries: 0;
   signal?: AbortSignal;
 }
 
-/** Read access to the cluster for one requester. */
+/** Reads from the search cluster on behalf of one customer, or of the service itself. */
 export interface Reader {
   /**
-   * Runs a read of the cluster for a request. If too many reads are running, first waits until one of them ends.
-   * @throws DomainError `unavailable` if the cluster is down, silent or overloaded, or if the wait takes too long
+   * Sends a read to the cluster. If too many reads are running, first waits until one of them ends.
+   * @throws DomainError `unavailable` if the cluster is down, does not respond or is overloaded, or if the wait takes
+   *   too long
    */
   read<T>(call: Call<T>): Promise<T>;
 }
 
-/** A function that sends one call to the cluster. It must use the client that it gets, which belongs to one node. */
+/**
+ * A function that sends one call to the search cluster. It must use the given client, which is connected to one node,
+ * and the given options.
+ */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
 /** Search parameters that keep a search away from nodes that do not respond. Empty if all nodes respond. */
@@ -40,41 +44,44 @@ export interface Route {
   preference?: string;
 }
 
-/** How doubtful a node is. 0: it responded. 1: it timed out, as a busy node may. 2: no connection, or a broken one. */
+/**
+ * The health of a node: 0 if it responded, 1 if it timed out (it may only be busy), 2 if there was no connection or the
+ * connection broke.
+ */
 type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** How doubtful the node is, by its last health probe. */
+  /** The health of the node by its last probe. 0 is healthy. */
   doubt: Doubt;
   /** Whether the node responded to the last health probe. */
   answers: boolean;
-  /** The node's id in the cluster. Known after its first response. */
+  /** The node's id in the cluster. Undefined until the node has responded to a health probe. */
   id: string | undefined;
 }
 
-/** How long an import waits for the cluster (ms). Longer than the cluster needs to give up a lost node. */
+/**
+ * How long the calls of an import are retried while the cluster is unavailable (ms). Longer than the cluster needs to
+ * detect a lost node.
+ */
 export const importPatienceMs = 300_000;
-/** Timeout of a health probe, and the pause between two probes (ms). */
+/** The timeout of a health probe of a node, and the pause between two probes (ms). */
 const probeMs = 1_000;
 /**
- * How many reads may wait while too many are running, and for how long (ms). The limits equal those for database
- * connections.
+ * The limits for waiting reads of the cluster: how many may wait while too many are running, and how long each may wait
+ * (ms).
  */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
-/** The number of consecutive failed reads after which all nodes are probed. */
+/** The number of consecutive failed reads after which the health of all nodes is probed. */
 const failuresInDoubt = 5;
 const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
+// A node that accepts connections but never responds also blocks searches that arrive through other nodes. So when a
+// search times out, all nodes are probed, and nodes that do not respond get no calls until they respond again.
 /**
- * A client for all nodes of a search cluster, with limits.
- *
- * The number of concurrent reads is limited, and customers share it fairly. Each read has a timeout and is sent at most
- * twice. While the cluster is known to be down, reads are rejected at once.
- *
- * A node that accepts connections but never responds also blocks searches that arrive through other nodes. So when a
- * search times out, all nodes are probed, and nodes that do not respond get no calls until they respond again.
+ * Sends calls to the nodes of an Elasticsearch cluster, and avoids nodes that do not respond. Limits the number of
+ * concurrent reads, shares it fairly between customers, and rejects reads at once while the cluster is down.
  */
 export class SearchNodes {
   readonly #nodes: Node[];
@@ -84,7 +91,7 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** The number of reads that have failed since the last successful read. */
+  /** The number of reads that have failed since the last successful call. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -103,24 +110,25 @@ export class SearchNodes {
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
-  /** The queue in which reads wait while too many are running, for metrics. */
+  /** The limiter of concurrent reads, with the queue of waiting reads. Used for metrics. */
   get gate(): Gate {
     return this.#gate;
   }
 
-  /** Whether reads are rejected at the moment without being sent, because the cluster is down. */
+  /** Whether all reads are rejected at the moment, because the cluster is down. */
   get isRefusing(): boolean {
     return this.#breaker.isOpen;
   }
 
-  /** The longest time that a read can take, including its retry (ms). */
+  /** The maximum time that a read can take, including one retry and the health probes (ms). */
   get maxReadMs(): number {
     return 2 * (this.#readMs + probeMs);
   }
 
   /**
-   * Returns read access to the cluster for a request. Customers share the concurrent reads fairly, and these reads
-   * count for the requester's customer. They end when the requester's signal aborts.
+   * Returns an object that reads from the cluster for one request. The number of concurrent reads is shared fairly
+   * between customers; these reads count for the requester's customer. They are cancelled when the requester's signal
+   * aborts.
    */
   for(requester: Requester): Reader {
     return {
@@ -137,14 +145,14 @@ export class SearchNodes {
     };
   }
 
-  /** Runs a read for the service itself. It does not count as any customer's read. */
+  /** Sends a read to the cluster on behalf of the service itself, not of a customer. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
 
   /**
-   * Runs a call and retries it while the cluster is unavailable. The call must be idempotent.
-   * @param patienceMs how long to retry (ms); by default as long as an import does
+   * Sends a call to the cluster and retries it while the cluster is unavailable. The call must be idempotent.
+   * @param patienceMs how long to retry (ms); the default is the time for imports
    * @throws DomainError `unavailable` if the cluster is still unavailable after `patienceMs`
    * @throws ClusterRefusal if the cluster rejects the call and a retry would not help
    */
@@ -165,8 +173,9 @@ export class SearchNodes {
   }
 
   /**
-   * Runs a call about the state of the cluster, with a timeout of at most one second and no retry.
-   * @throws DomainError `unavailable`; at once while the cluster is known to be down
+   * Sends a call about the state of the cluster, with a timeout of at most one second and without retry.
+   * @throws DomainError `unavailable` if the cluster does not respond; at once if earlier reads have shown that it is
+   *   down
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -187,8 +196,8 @@ export class SearchNodes {
   }
 
   /**
-   * Returns whether to send a failed read again. False if the read timed out although all nodes respond: then the read
-   * itself is slow, and a retry would double the load.
+   * Returns whether to send a failed read a second time. False if it timed out although all nodes respond: then the
+   * read itself is slow, and a retry would double the load.
    */
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
@@ -196,10 +205,10 @@ export class SearchNodes {
     return isTimeout(error) ? length > 0 && length < this.#nodes.length : true;
   }
 
+  // Failed reads alone do not show that the cluster is down, because one customer's queries may all be slow.
   /**
-   * Returns whether the cluster is down: no node responds to a probe, or the cluster rejects a read because its queues
-   * are full. Undefined if that is not known. Failed reads alone do not suffice, because one customer's queries may all
-   * be slow.
+   * Returns whether the cluster is down, after a read failed with this error: no node responds to a health probe, or
+   * the cluster rejected the read because its queues are full. Returns undefined if the caller aborted the read.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
     if (isAborted(error)) return undefined;
@@ -234,10 +243,7 @@ export class SearchNodes {
     }
   }
 
-  /**
-   * Picks the node for the next call. Nodes that respond come first; among equally good nodes, each is used once before
-   * the first is used again.
-   */
+  /** Returns the node for the next call. Chooses among the healthiest nodes, and uses them one after the other. */
   #pick(): Node {
     const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
     const among = this.#nodes.filter(({ doubt }) => doubt === least);
@@ -252,13 +258,15 @@ export class SearchNodes {
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
-  /** Probes all nodes. Concurrent callers share one probe. */
+  /** Checks whether each node responds, and records the results. Concurrent callers share one check. */
   #probeAll(): Promise<unknown> {
     this.#probing ??= Promise.all(this.#nodes.map((node) => probe(node))).finally(() => (this.#probing = undefined));
     return this.#probing;
   }
 
-  /** Starts to probe all nodes regularly, until all of them respond. Does nothing if this is already running. */
+  /**
+   * Starts to check all nodes regularly until all of them respond. Does nothing if these checks are already running.
+   */
   #watch(): void {
     if (this.#watching) return;
     this.#watching = true;
@@ -277,7 +285,7 @@ export class SearchNodes {
   }
 }
 
-/** How a failed call is counted in metrics. */
+/** Returns the label under which metrics count a call that failed with this error. */
 function outcomeOf(error: unknown): string {
   if (isAborted(error)) return 'aborted';
   if (isTimeout(error)) return 'timeout';
@@ -285,7 +293,8 @@ function outcomeOf(error: unknown): string {
 }
 
 /**
- * Probes a node and records whether it responds. Asks for its id, which a node knows without contacting other nodes.
+ * Checks whether a node responds, and records the result in `node`. Asks for the node's own id, because a node needs no
+ * other node to return it.
  */
 async function probe(node: Node): Promise<void> {
   try {

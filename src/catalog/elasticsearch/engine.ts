@@ -15,14 +15,17 @@ import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
 import { rebuildValues } from './values.ts';
 import { encode, erasePeople, writePeople } from './write.ts';
 
-/** Opens the catalog in an Elasticsearch cluster, for many millions of people. Connects at the first call. */
+/**
+ * Returns the prospect catalog that is stored in an Elasticsearch cluster, for many millions of people. It connects at
+ * the first read or write.
+ */
 export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, names, config };
   /**
-   * The index that writes go to, from `prepare` on. It does not change until the next `prepare` or `reindex`: if the
-   * index is lost, later writes must fail instead of going to another index.
+   * The index of people that writes go to. It is kept until the next `prepare` or `reindex`: if the index is lost,
+   * later writes must fail instead of going to another index.
    */
   let target: WriteTarget | undefined;
   const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
@@ -78,8 +81,8 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 const silent: Notify = () => undefined;
 
 /**
- * Ends an import: makes all writes visible and counts the suggestions. If the index replaces a lost catalog, searches
- * use it from now on. Returns the number of people.
+ * Ends an import into this index: makes its writes visible to searches and computes the suggestions. From now on,
+ * searches use the index also if it replaces a lost catalog. Returns the number of people.
  * @throws DomainError `unavailable` if searches use another index at the end
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {

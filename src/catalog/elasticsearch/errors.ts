@@ -2,17 +2,18 @@ import { errors, type estypes } from '@elastic/elasticsearch';
 import { DomainError, unavailable } from '../../errors.ts';
 
 /**
- * The meaning of an error of the cluster:
- * - `wait`: the cluster cannot do it now, and nothing has changed. A later retry may succeed, or an operator must act.
- * - `missing`: there is no index of that name.
- * - `refused`: the request does not fit the index. The index is not as the service created it, or the service has a
- *   bug.
+ * What an error of the search cluster means for the caller:
+ * - `wait`: the cluster cannot run the request now and has changed nothing. A later retry may succeed, or an operator
+ *   must act.
+ * - `missing`: the index does not exist.
+ * - `refused`: the request does not fit the index, so a retry does not help. The index is not as the service created
+ *   it, or the service has a bug.
  */
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * The meanings of error types for which the HTTP status is misleading. For other types the status decides: from 500 on,
- * 429 and 401 mean `wait`, the rest `refused`.
+ * Error types whose meaning differs from what the HTTP status says. For other types, the status 429, 401 or 500 and
+ * above means `wait`, and any other `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -27,11 +28,11 @@ const meanings: Record<string, Meaning> = {
   index_not_found_exception: 'missing',
 };
 
-/** Returns the meaning of an error response with this HTTP status and this error type. */
+/** Returns what an error response with this HTTP status and error type means for the caller. */
 export const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 
-/** Error for a request that the cluster rejected, where a later retry would not help. */
+/** Error: the cluster rejected a request, and a later retry would not help. */
 export class ClusterRefusal extends Error {
   readonly meaning: Exclude<Meaning, 'wait'>;
 
@@ -42,7 +43,7 @@ export class ClusterRefusal extends Error {
   }
 }
 
-/** Error for an incomplete response: some shards failed or did not respond in time. */
+/** Error: a response of the cluster is incomplete, because some shards failed or did not respond in time. */
 class PartialAnswer extends Error {}
 
 interface Shards {
@@ -51,8 +52,7 @@ interface Shards {
 }
 
 /**
- * Returns a response unchanged if all shards contributed to it, so that a partial result is never taken for a whole
- * one.
+ * Returns a response of the cluster unchanged if all shards contributed to it, otherwise throws.
  * @throws PartialAnswer if a shard failed or did not respond in time
  */
 export function requireAllShards<T extends Shards>(answer: T): T {
@@ -63,8 +63,8 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the response of a refresh unchanged if no shard failed. Copies of shards that are offline do not count as
- * failed: when they come back, they get all writes.
+ * Returns the response to a refresh unchanged if no shard failed. A copy of a shard that is offline does not count as
+ * failed: it gets all writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
 export function requireRefreshed<T extends Shards>(answer: T): T {
@@ -73,19 +73,19 @@ export function requireRefreshed<T extends Shards>(answer: T): T {
   return answer;
 }
 
-/** Returns whether an error means that no response came: a timeout, no connection, or a broken connection. */
+/** Returns whether a call failed because no response came: a timeout, no connection, or a broken connection. */
 export const isNoAnswer = (error: unknown): boolean =>
   error instanceof errors.TimeoutError ||
   error instanceof errors.ConnectionError ||
   error instanceof errors.NoLivingConnectionsError;
 
-/** Returns whether an error is a timeout. A timeout is weaker evidence of a lost node than a broken connection. */
+/** Returns whether a call failed by a timeout. This does not prove that the node is lost: it may only be busy. */
 export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
   error instanceof errors.ResponseError ? error.statusCode : undefined;
 
-/** Returns whether an error means that the cluster cannot answer now, so that a later retry may succeed. */
+/** Returns whether an error means that the cluster cannot respond to a call now, but may respond to a later retry. */
 export function isUnavailableError(error: unknown): boolean {
   if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
   return isNoAnswer(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
@@ -97,8 +97,8 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
 };
 
 /**
- * Returns whether an immediate retry, perhaps on another node, may succeed. False if the cluster is overloaded (429) or
- * rejects the request because of a block or missing permissions.
+ * Returns whether an immediate retry of a failed call, perhaps on another node, may succeed. False if the cluster is
+ * overloaded (429), an index is blocked, or permissions are missing.
  */
 export const mayBeBetterElsewhere = (error: unknown): boolean =>
   isUnavailableError(error) && (statusOf(error) ?? 500) >= 500;
@@ -111,9 +111,9 @@ export const isRejected = (error: unknown): boolean =>
 export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
 
 /**
- * Runs work and converts errors of the Elasticsearch client. The client's errors contain whole requests with personal
- * data, so only their name, status and type are kept.
- * @throws DomainError `unavailable` if the cluster cannot answer now
+ * Runs work, and converts errors of the Elasticsearch client to the service's own errors. These do not contain the
+ * request, which may include personal data.
+ * @throws DomainError `unavailable` if the cluster cannot respond now
  * @throws ClusterRefusal if the cluster rejected the request
  */
 export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {

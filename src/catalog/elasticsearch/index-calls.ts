@@ -7,7 +7,7 @@ export async function refresh(nodes: SearchNodes, index: string | string[], pati
   await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
-/** Sets how often an index is refreshed by itself, e.g. `5s`. */
+/** Sets the interval at which Elasticsearch makes new writes to an index visible to searches, e.g. `5s`. */
 export const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
   nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
 

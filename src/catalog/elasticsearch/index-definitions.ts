@@ -4,66 +4,77 @@ import type { Config } from '../../config.ts';
 import { textFields, wordFields, type TextField, type WordField } from '../../schemas/prospects.ts';
 import { fieldCodes, type FieldCode } from '../field-codes.ts';
 
-/** The aliases of a catalog in its search cluster. */
+/** The Elasticsearch aliases of the prospect catalog's indexes. */
 export interface Names {
-  /** Alias of the index of people that searches use. */
+  /** The alias through which searches find the index of people. */
   people: string;
-  /** Alias of all indexes that unlocks must be written to: the index that searches use, and one that is being built. */
+  /**
+   * The alias of all indexes of people into which unlocks are written: the one that searches use, and one that is being
+   * built.
+   */
   everywhere: string;
-  /** Alias of the index of suggestions. */
+  /** The alias through which searches find the index of suggested values. */
   values: string;
 }
 
 /**
  * The version of the index format, which is part of all index names. Increase it when the index fields, `fold` or
- * `usualSpelling` change. Then a new release does not read an index of the old format, and both indexes can exist side
- * by side.
+ * `usualSpelling` change, so that a new release does not read an index of the old format.
  */
 const layout = 1;
 
-/** Returns the aliases of the catalog that the configuration names. */
+/** Returns the aliases of the catalog's indexes. They begin with `ELASTICSEARCH_INDEX`. */
 export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
 };
 
-/** Returns a unique name for a new index behind this alias. Its random part makes it unique whatever the clock says. */
+/** Returns a unique name for a new index: the alias through which it is found, the time, and random digits. */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** Returns whether an index name has the form that the service gives to indexes behind this alias. */
+/**
+ * Returns whether an index name consists of this alias, a time and perhaps random digits, as the service names its
+ * indexes.
+ */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
 /**
- * Returns the alias through which writes go to this index. No other index has this alias, so writes cannot reach a
- * wrong index.
+ * Returns the name of the alias for writes to this index. No other index has this alias, so writes cannot reach a wrong
+ * index.
  */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 
 /**
- * An index field for a text to search and sort by. Elasticsearch compares the bytes, because the texts are folded and
- * split into words before.
+ * An index field for a text to search and sort by. Elasticsearch compares the bytes; before that, the service has
+ * converted the text to lower case without accents.
  */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
 /** An index field for a text to search by, but not to sort or count by. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
 /** An index field for a text to sort or count by, but not to search by. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
-/** An index field for half of an id, as a number to sort by. It cannot be searched. */
+/** An index field for one half of a UUID, as a 64-bit number. People can be sorted by it, but not searched. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
 /**
- * An index field for a small number with few different values. It has no search index, because building one would slow
- * imports; searches scan the values instead.
+ * An index field for a small number. It has no search structure, which would slow imports; searches scan the values
+ * instead.
  */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
-/** Returns the index field that holds the folded form of a prospect's text field. */
+/** Returns the name of the index field that holds a prospect's text field in lower case and without accents. */
 export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fieldCodes[field];
-/** Returns the index field that holds the folded words of a prospect's text field. */
+/**
+ * Returns the name of the index field that holds the words of a prospect's text field, in lower case and without
+ * accents.
+ */
 export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
-/** Returns the index field that holds a text as it was imported, if that differs from its usual spelling. */
+/**
+ * Returns the name of the index field that holds the original spelling of a prospect's text field. It is only filled if
+ * the words are not simply capitalised.
+ */
 export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;
 
 const perMember = <M extends TextField>(
@@ -78,14 +89,14 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 });
 
 /**
- * How often Elasticsearch makes writes visible to searches by itself. During an import this happens less often, because
- * fewer and larger segments need less merging.
+ * The intervals at which Elasticsearch makes new writes visible to searches. The interval is longer during an import,
+ * because the import is then faster.
  */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
 /**
- * Returns the settings and mappings of the index of people. Elasticsearch keeps it sorted in the default order of
- * lists, so a search can stop after one page. The refresh interval is the one for imports.
+ * Returns the settings and mappings for a new index of people. Elasticsearch keeps it sorted by score, so that a search
+ * in the default order can stop after one page. The refresh interval is the one for imports.
  */
 export const peopleIndex = (
   config: Config,
@@ -118,7 +129,7 @@ export const peopleIndex = (
 });
 
 /**
- * Returns the settings and mappings of the index of suggested values. Elasticsearch keeps it sorted by the number of
+ * Returns the settings and mappings for a new index of suggested values. Elasticsearch keeps it sorted by the number of
  * people who have each value.
  */
 export const valuesIndex = (

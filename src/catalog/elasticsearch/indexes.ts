@@ -6,7 +6,10 @@ import type { SearchNodes } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
-/** The services and names that functions on the catalog's indexes need. */
+/**
+ * What functions need to work on the catalog's indexes: the cluster, the database, the alias names and the
+ * configuration.
+ */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
@@ -14,34 +17,38 @@ export interface Indexes {
   config: Config;
 }
 
-/** An index that exists in the cluster and has one of the catalog's names or aliases. */
+/** An Elasticsearch index whose name or alias is one of the catalog's, or whose name begins with one of them. */
 export interface FoundIndex {
   name: string;
   uuid: string;
   aliases: string[];
-  /** Whether the service created this index: its name has the right form, and its mapping is strict. */
+  /**
+   * Whether the service itself created this index. It did if the name has the form of the service's index names and the
+   * mapping is strict.
+   */
   isOurs: boolean;
-  /** The blocks on this index, named as in its settings: `write`, `read`, `read_only`, … */
+  /** The blocks that are set on this index, i.e. what it forbids: `write`, `read`, `read_only`, … */
   blocks: string[];
   isClosed: boolean;
   createdAt: string;
 }
 
 /**
- * The result of resolving an alias that searches use: the catalog's index, `missing` if there is none, or `foreign` if
- * the alias leads to an index that the service did not create, or to several indexes.
+ * What an alias of the catalog leads to: the catalog's index, `missing` if there is none, or `foreign` if the service
+ * did not create the index or there are several.
  */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 
 /**
- * Returns the error for a catalog that was imported, but whose index is now missing or was replaced by an index that
- * the service did not create.
+ * Returns the error for requests to a catalog whose index is missing, or was replaced by one that the service did not
+ * create.
  */
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Rethrows an error of a read or write; if the index is missing, throws `unavailable` instead. Use it in `catch`.
+ * Throws `unavailable` if this error means that an index is missing, otherwise throws the error unchanged. Pass it to
+ * `catch`.
  * @throws DomainError `unavailable` if the index is missing, otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
@@ -49,7 +56,7 @@ export function whenIndexMissing(error: unknown): never {
 }
 
 /**
- * Returns all indexes that have this alias, this name, or a name that begins with it, closed and hidden ones too.
+ * Returns all indexes, also closed and hidden ones, whose name or alias is `alias`, or whose name begins with it.
  * @param patienceMs how long to retry (ms)
  */
 export async function findIndexes(
@@ -86,8 +93,8 @@ export async function findIndexes(
 }
 
 /**
- * Finds the index behind an alias. Returns the index, `missing` if there is none, or `foreign` if the service did not
- * create it or the alias has several indexes.
+ * Returns the index behind an alias, among the `found` ones. Returns `missing` if there is none, or `foreign` if the
+ * service did not create it or if there are several.
  */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
@@ -95,15 +102,15 @@ export function standingOf(found: FoundIndex[], alias: string): Standing {
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** Returns whether an import of this catalog has ever finished, as Postgres recorded it. */
+/** Returns whether an import into this catalog has ever finished. Postgres stores this. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Runs a read of the catalog. If the index is missing, returns `nothing` for a catalog that was never imported, and
- * throws `unavailable` for one that was imported.
+ * Runs a read of the catalog. If the index is missing, returns `nothing` if no import into the catalog has ever
+ * finished, otherwise throws.
  * @param alias the alias that the read uses
- * @param nothing the result for a catalog that was never imported
+ * @param nothing the result for a catalog without any import
  * @throws DomainError `unavailable`
  * @throws ClusterRefusal if the request itself is wrong
  */

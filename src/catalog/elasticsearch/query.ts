@@ -9,7 +9,10 @@ import { idHalvesOf } from './source.ts';
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
-/** Translates a search's conditions into an Elasticsearch query. Texts become terms, never query syntax. */
+/**
+ * Translates the conditions of a search into an Elasticsearch query. Texts are compared literally, never parsed as
+ * query syntax.
+ */
 export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
   bool: {
     filter: criteria.map(print),
@@ -36,13 +39,13 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** Returns the name of the index field that conditions and orders use for a prospect's field. */
+/** Returns the name of the Elasticsearch field by which a prospect's field is searched and sorted. */
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 
 /**
- * Builds the Elasticsearch query that a field equals one of the values. The value `""` also matches people without the
- * field; only postal codes can be missing.
+ * Returns the Elasticsearch query for people whose field equals one of the values. The value `""` also matches people
+ * without the field; only postal codes can be missing.
  */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
@@ -61,7 +64,7 @@ const ends = (gte: number | undefined, lte: number | undefined): { gte?: number;
 const toMilliseconds = (instant: string | undefined): number | undefined =>
   instant === undefined ? undefined : Date.parse(instant);
 
-/** Translates an order into Elasticsearch's `sort`: its keys, then the id. */
+/** Returns Elasticsearch's `sort` parameter for a sort order: the fields of the order, then the id. */
 export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   ...order.map(({ field, direction }): estypes.SortOptions => ({
     [fieldOf(field)]: {
@@ -73,7 +76,9 @@ export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   { id_low: 'asc' },
 ];
 
-/** Translates a position into Elasticsearch's `search_after`: one value for each key of `sortBy`. */
+/**
+ * Returns Elasticsearch's `search_after` parameter for a position in a sort order: one value for each field of `sort`.
+ */
 export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
   ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
   ...idHalvesOf(id),

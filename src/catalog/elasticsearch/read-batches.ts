@@ -7,7 +7,10 @@ import { fromSource, type PersonSource } from './source.ts';
 
 const batchSize = 1_000;
 
-/** Reads the next batch of people in the default order, after a position. Returns an empty array at the end. */
+/**
+ * Returns the next people from an index in the default order, starting after a position. Returns an empty array at the
+ * end.
+ */
 export async function readBatch(
   nodes: SearchNodes,
   index: string,

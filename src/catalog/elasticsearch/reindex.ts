@@ -10,9 +10,9 @@ import { rebuildValues } from './values.ts';
 import { encode, writePeople } from './write.ts';
 
 /**
- * Copies the people into a new index, then switches the aliases to it in one atomic step and deletes the old index.
+ * Copies all people into a new index, then atomically switches searches to the new index and deletes the old one.
  * @returns the number of people in the new index, and the index
- * @throws DomainError `unavailable`, also if the old index is not the one that searches use
+ * @throws DomainError `unavailable`, also if searches do not use the old index
  */
 export async function reindex(
   indexes: Indexes,

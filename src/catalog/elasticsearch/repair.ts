@@ -4,18 +4,20 @@ import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
-/** The index of people that writes go to. It is open, unblocked and has an alias for writes. */
+/** The index of people that writes go to. It is open, not blocked, and has an alias for writes. */
 export interface WriteTarget extends FoundIndex {
-  /** Whether searches use this index. An index that replaces a lost catalog is used from the end of its import. */
+  /**
+   * Whether searches use this index. If the index replaces a lost catalog, they use it only from the end of its import.
+   */
   isSearched: boolean;
 }
 
-/** Receives a message for the operator about each repair. */
+/** A function that receives a message for the operator about each repair of the catalog. */
 export type Notify = (text: string) => unknown;
 
 /**
- * Finds the catalog's index and repairs everything that prevents searches and writes: aliases, blocks, a closed index.
- * Deletes the indexes that an interrupted reindex left.
+ * Finds the catalog's index of people and repairs what prevents searches and writes: missing aliases, blocks, a closed
+ * index. Deletes the indexes that an interrupted reindex left.
  * @param notify receives a message for each repair
  * @returns the index, or undefined if the catalog has none
  */
@@ -43,8 +45,8 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Chooses the catalog's index of people. First choice is the index that Postgres recorded as the one for searches, then
- * the index that has the alias, then the index of an interrupted import that replaces a lost catalog.
+ * Returns which of the found indexes is the catalog's index of people: the one that Postgres has recorded for searches,
+ * else the one with the alias for searches, else the one of an unfinished import. Returns undefined if there is none.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -60,7 +62,7 @@ function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | un
 
 const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
 
-/** Removes the catalog's aliases from other indexes. Their documents stay. */
+/** Removes the catalog's aliases from indexes that are not the catalog's. Does not delete these indexes. */
 async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], notify: Notify): Promise<void> {
   const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
   const actions = bearers.flatMap(({ name: index, aliases }) =>
@@ -74,7 +76,10 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
     notify(`The alias ${names.people} was taken from ${name}, which is not the catalog's index`);
 }
 
-/** Removes the blocks of an index and opens it. Keeps the block of a full disk, which the cluster removes by itself. */
+/**
+ * Opens an index if it is closed, and removes its blocks. Keeps the block that the cluster sets when the disk is full,
+ * because the cluster removes it by itself.
+ */
 async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, notify: Notify): Promise<void> {
   for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
     // One block at a time, and before anything else: a blocked index accepts no other change than to its blocks.
@@ -88,8 +93,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Asks the cluster to start failed shards again. It gives up by itself after five failures, for example on a full disk.
- * If the service has no right to ask, this is ignored, and imports wait for an operator.
+ * Asks the cluster to start the failed shards of an index again; by itself, the cluster tries only five times. If that
+ * is not allowed, only notifies the operator.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -117,7 +122,7 @@ async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliase
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
 }
 
-/** Deletes the incomplete copies that an interrupted reindex left. */
+/** Deletes the incomplete copies of an index that an interrupted reindex has left. */
 async function deleteLeftovers(
   nodes: SearchNodes,
   names: Names,
@@ -137,15 +142,15 @@ async function deleteLeftovers(
   );
 }
 
-/** Deletes the indexes with these names. Does nothing if the list is empty; skips indexes that do not exist. */
+/** Deletes the indexes with these names. Skips indexes that do not exist. */
 export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
   if (index.length === 0) return;
   await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
 }
 
 /**
- * Creates an index of people to write to. Searches use it at once. If it replaces a lost catalog, searches use it only
- * after the import.
+ * Creates an empty index of people to write to. Searches use it at once; if it replaces a lost catalog, only from the
+ * end of the import.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -168,14 +173,14 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Records in Postgres that writes go to this index, and whether searches use it. */
+/** Stores in Postgres which index writes go to, and whether searches use it. */
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 
+// Elasticsearch cannot rename an index: it is cloned under a new name, then deleted.
 /**
- * Renames a foreign index whose name equals one of the catalog's aliases, because searches would use it instead of the
- * catalog. The index may belong to somebody, so its documents are kept. Elasticsearch cannot rename an index: it is
- * cloned under a new name, then deleted.
+ * Renames an index that the service did not create, if its name equals one of the catalog's aliases: searches would use
+ * it instead of the catalog. Keeps its documents, because they may belong to somebody.
  */
 async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): Promise<void> {
   const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);

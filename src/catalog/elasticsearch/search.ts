@@ -9,8 +9,8 @@ import { fromSource, type PersonSource } from './source.ts';
 import { suggest } from './values.ts';
 
 /**
- * Builds the catalog's read methods for Elasticsearch. They throw `unavailable` if the index is missing although people
- * were imported.
+ * Returns the catalog's read methods, which search the Elasticsearch cluster. They throw `unavailable` if the index is
+ * missing although people were imported.
  */
 export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
@@ -24,7 +24,7 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
 }
 
 /**
- * Returns one page of matching people. Fetches their whole source documents, because to filter the fields would cost
+ * Returns one page of the people who match a search. Fetches their whole documents, because to select fields would cost
  * the cluster more time.
  */
 async function searchPeople(
@@ -42,7 +42,10 @@ async function searchPeople(
   });
 }
 
-/** Returns the people with these ids. Uses a search, not mget, so that it sees the same state as lists do. */
+/**
+ * Returns the people with these ids. Uses a search, not a look-up by id (mget), so that it sees the same state of the
+ * index as other searches.
+ */
 const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
   ids.length === 0
     ? []
@@ -61,8 +64,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * A sort by the numeric fields of the id, which only the indexes of this service have. Every read uses it, so that the
- * cluster rejects a read on a foreign index instead of returning wrong results.
+ * A sort order by id, through two fields that only the service's own indexes have. So if a wrong index has the alias,
+ * the cluster rejects the read instead of returning wrong results.
  */
 const indexGuardOrder = sortBy([]);
 

@@ -4,8 +4,8 @@ import type { FieldCode } from '../field-codes.ts';
 import { memoize } from '../memoize.ts';
 
 /**
- * Splits a UUID into two signed 64-bit numbers that sort in the same order as the UUID. Elasticsearch sorts numbers
- * faster than unique texts.
+ * Splits a UUID into two signed 64-bit numbers, as decimal texts, that sort in the same order as the UUID.
+ * Elasticsearch sorts numbers faster than unique texts.
  */
 export const idHalvesOf = (id: string): [high: string, low: string] => {
   const digits = id.replaceAll('-', '');
@@ -13,17 +13,18 @@ export const idHalvesOf = (id: string): [high: string, low: string] => {
 };
 
 /**
- * Converts 16 hexadecimal digits to a signed 64-bit number, as decimal text: a JavaScript number cannot hold 64 bits.
+ * Converts 16 hexadecimal digits to a signed 64-bit number with the same sort order. Returns it as decimal text,
+ * because a JavaScript number cannot hold 64 bits.
  */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 
-/** The fields of a person that are stored but never searched or sorted by. */
+/** The fields of a person that are stored in Elasticsearch, but never used to search or sort. */
 type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
 
 /**
- * The source document of a person in the index of people. It is small, because searches and imports spend much time on
- * its size. So it stores a text only in its folded form (lower case, without accents) if the spelling can be derived.
+ * The document of a person in Elasticsearch. It is small, for fast searches and imports: it contains the original
+ * spelling of a text only if that cannot be computed from the text in lower case.
  */
 export interface PersonSource
   extends
@@ -41,9 +42,9 @@ export interface PersonSource
   unlocked_by?: string[] | undefined;
 }
 
+// One object literal serialises twice as fast as an object that is built in steps.
 /**
- * Converts a person's document to the source that Elasticsearch indexes. It uses one object literal, which serialises
- * twice as fast.
+ * Converts a person to the document that is stored in Elasticsearch.
  * @param unlockedBy ids of the customers who have unlocked the person
  */
 export const toSource = (
@@ -92,7 +93,7 @@ export const toSource = (
   };
 };
 
-/** Converts a source document back to the person, exactly as imported. */
+/** Converts a document from Elasticsearch back to the person, exactly as it was imported. */
 export const fromSource = (id: string, source: PersonSource): Prospect => ({
   _id: id,
   ...source.details,

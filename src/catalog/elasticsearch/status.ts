@@ -13,8 +13,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * Returns whether searches and writes work for an alias: it leads to an index of this service with all primary shards
- * and without blocks. True also if the catalog was never imported.
+ * Returns whether the index behind an alias can be searched and written to: the service created it, all primary shards
+ * are available, and nothing is blocked. Also true if no index exists because no import has finished yet.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -31,7 +31,9 @@ async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
 }
 
-/** The cluster's blocks: global ones, and those of single indexes by index name. */
+/**
+ * The blocks (forbidden operations) that the cluster reports: `global` for the whole cluster, `indices` by index name.
+ */
 interface Blocks {
   global?: object;
   indices?: Record<string, object>;
@@ -41,8 +43,8 @@ const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
- * Returns the catalog's status, counted in the cluster. If the aliases lead to no index or a foreign one, the counts
- * are 0.
+ * Returns the catalog's status, with counts from the cluster. A count is 0 if there is no index, or only one that the
+ * service did not create.
  * @throws DomainError `unavailable`, also if some shards do not respond
  */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
@@ -63,7 +65,10 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
-/** The index behind an alias: who created it, its name or `none`, its number of documents and its size (bytes). */
+/**
+ * The index behind an alias: the result of the look-up, its name or `none`, its number of documents and its size
+ * (bytes).
+ */
 interface Counted {
   standing: Standing;
   index: string;
@@ -84,7 +89,7 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
-/** Returns the text for `state` in the output of `catalog status`. */
+/** Returns the text that the command `catalog status` prints as `state`. */
 function stateOf(standing: Standing, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its name; run an import to repair it';
   if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';

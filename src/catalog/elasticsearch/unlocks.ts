@@ -10,12 +10,15 @@ import { findIndexes, catalogLost, standingOf, wasImported, type FoundIndex, typ
 import { fromSource, toSource, type PersonSource } from './source.ts';
 
 /**
- * How long a call to the cluster is retried while a background job waits for it (ms). It is short, because the job can
- * retry later and other jobs need its worker.
+ * How long calls to the cluster are retried when unlocks are copied to it (ms). It is short, because the background job
+ * that copies them can retry later, and other jobs need its worker.
  */
 export const syncPatienceMs = 10_000;
 
-/** Reads from Postgres which customers have unlocked these people. Returns no entry for a person without unlocks. */
+/**
+ * Returns the ids of the customers who have unlocked each of these people, by person id, from Postgres. A person
+ * without unlocks is not in the map.
+ */
 export const unlocksOf = ({ db }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   db.search((sql) => findUnlockingCustomers(sql, ids));
 
@@ -23,16 +26,16 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Whether an index that searches use must exist. `searched`: it must, otherwise unlocks are not marked as indexed.
- * `any`: it may be missing, as during an import that replaces a lost catalog.
+ * Whether unlocks can be copied only while an index for searches exists. `searched`: yes. `any`: no, as during an
+ * import that replaces a lost catalog.
  */
 type Demand = 'searched' | 'any';
 
+// A document is written only if no other process has changed it since it was read; otherwise it is read and written
+// again.
 /**
- * Copies the unlocks of these people from Postgres into every index of people, and marks the unlocks as indexed.
- *
- * A document is written only if no other process has changed it since it was read; otherwise it is read and written
- * again. So no process can overwrite newer unlocks with older ones.
+ * Copies from Postgres into every index of people which customers have unlocked these people, and marks these unlocks
+ * as indexed. Concurrent calls cannot overwrite newer unlocks with older ones.
  * @param demand `any` for an import that replaces a lost catalog, while searches have no index
  * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
  */
@@ -51,8 +54,8 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Copies the unlocks of these people once. Returns the ids to retry: their document could not be read, or another
- * process has written it meanwhile.
+ * Copies the unlocks of these people from Postgres into the indexes, with one attempt. Returns the ids to retry: their
+ * document could not be read, or another process has changed it meanwhile.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -71,10 +74,10 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 }
 
 /**
- * Returns the indexes that unlocks must be written to. Asks the cluster each time, because a reindex may have just
+ * Returns the indexes into which unlocks must be written. Asks the cluster each time, because a reindex may have just
  * created another index.
- * @throws DomainError `unavailable` if a foreign index has the alias, or if the index for searches is required, was
- *   imported and is missing
+ * @throws DomainError `unavailable` if an alias leads to an index that the service did not create. With `searched`,
+ *   also if the index was imported and is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -91,15 +94,15 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
 /** The result of reading people from one index. */
 interface PeopleRead {
   index: FoundIndex;
-  /** The people that the index has. */
+  /** The documents of the people who are in the index. */
   found: estypes.GetGetResult<PersonSource>[];
-  /** The ids that could not be read, so the index may have these people or not. */
+  /** The ids whose read failed. The index may contain these people or not. */
   unread: string[];
 }
 
 /**
- * Reads people from one index by id. An id is `unread` if its shard is still starting: then it is not known whether the
- * index has the person.
+ * Reads the documents of people from one index by id. Ids whose read failed, for example because the shard is still
+ * starting, are returned as `unread`.
  */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
@@ -113,7 +116,10 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
   };
 }
 
-/** Writes the unlocks of people who were read from one index. Returns the ids to retry. */
+/**
+ * Writes people back to the index from which they were read, with the ids of the customers who have unlocked them.
+ * Returns the ids of people to retry.
+ */
 async function writeUnlocks(
   { nodes, names }: Indexes,
   { index, found, unread }: PeopleRead,
@@ -132,7 +138,10 @@ async function writeUnlocks(
   return [...unread, ...conflicts];
 }
 
-/** If the index is missing, returns all ids as conflicts, so that the next attempt looks for the indexes again. */
+/**
+ * Returns an error handler for a bulk write. If the index is missing, the handler returns all ids as conflicts, so that
+ * they are retried; it rethrows other errors.
+ */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof ClusterRefusal && error.meaning === 'missing')
     return new Map(ids.map((id) => [id, { status: 409 }]));

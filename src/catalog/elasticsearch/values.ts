@@ -20,8 +20,8 @@ import { findIndexes } from './indexes.ts';
 import { deleteIndexes } from './repair.ts';
 
 /**
- * Returns at most ten suggestions for a search text, the most frequent first. The index is sorted in this order, so the
- * search stops after ten hits.
+ * Returns at most ten suggested values for a search text, the most frequent first. The index is sorted in this order,
+ * so that the search stops after ten hits.
  */
 export async function suggest(
   reader: Reader,
@@ -51,10 +51,11 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Counts anew how many people have each suggested value. Writes the counts into a new index, then switches the alias to
- * it. Running searches may still use the previous index, so the next rebuild deletes it.
- * @param pageSize number of terms that are counted in one request
- * @param people the index of people to count in
+ * Computes the suggested values of all text fields again, with the number of people who have each value. Writes them
+ * into a new index, then switches searches to it. The next call deletes the previous index, which running searches may
+ * still use.
+ * @param pageSize number of values that are counted in one request
+ * @param people name of the index of people to count in
  */
 export async function rebuildValues(
   nodes: SearchNodes,
@@ -103,18 +104,15 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
 }
 
 /**
- * Encodes a suggestion as a bulk operation without a document id, so the cluster generates one: an id made of the value
- * could exceed the cluster's limit.
+ * Encodes a suggested value as a bulk operation. Sets no document id, so that the cluster generates one: an id made of
+ * the value could be too long.
  */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /**
- * Yields all spellings of a text field with the number of people who have them, in order of the folded form (lower
- * case, without accents).
- *
- * Uses two requests for each page: one counts folded forms, the other the stored spellings. One request for the pairs
- * takes ten times as long. People without a stored spelling have the usual spelling.
+ * Yields every spelling of a text field, with the number of people who have it. Sorted by the text in lower case and
+ * without accents.
  */
 async function* spellings(
   nodes: SearchNodes,
@@ -122,6 +120,8 @@ async function* spellings(
   member: TextField,
   pageSize: number,
 ): AsyncGenerator<Spelling> {
+  // Two requests for each page: one counts texts in lower case, the other the stored spellings. One request for the
+  // pairs takes ten times as long. People without a stored spelling have the usual spelling.
   const field = foldedField(member);
   // Empty values are not suggested.
   const isSaid = { range: { [field]: { gt: '' } } };
@@ -142,14 +142,15 @@ async function* spellings(
   }
 }
 
-/** One term of a field, and the number of people that have it. */
+/** One value of an index field, and the number of people who have it. */
 interface Term {
   key: string;
   doc_count: number;
 }
 
 /**
- * Yields the terms of a field in ascending order, page by page, with the number of matching people that have each term.
+ * Yields the values of an index field in ascending order, page by page, with the number of people who have each value
+ * and match `isMatch`.
  */
 async function* countTerms(
   nodes: SearchNodes,

@@ -5,13 +5,16 @@ import { whenIndexMissing, type Indexes } from './indexes.ts';
 import { toSource } from './source.ts';
 import { syncUnlocks, unlocksOf } from './unlocks.ts';
 
-/** Encodes a person as a bulk operation, without unlocks. `writePeople` adds the unlocks. */
+/**
+ * Encodes a person as a bulk operation, but without the customers who have unlocked the person; `writePeople` adds
+ * them.
+ */
 export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, together with their unlocks from Postgres. Then reads the unlocks again, and writes the
- * people whose unlocks changed during the write once more.
+ * Writes people into an index, with the ids of the customers who have unlocked them, from Postgres. If these change
+ * during the write, writes the people concerned once more.
  * @throws DomainError `unavailable`, also if the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
@@ -24,7 +27,9 @@ export async function writePeople(catalog: Indexes, index: string, people: Opera
   if (changed.length > 0) await syncUnlocks(catalog, changed, 'any');
 }
 
-/** Appends the ids of the customers who have unlocked a person to the end of the encoded source. */
+/**
+ * Returns the operation for a person with the ids of the customers who have unlocked the person, appended to the JSON.
+ */
 function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
   if (!customers) return person;
   const { id, bytes } = person;
