@@ -3,11 +3,14 @@ import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
 /**
- * Lists of disposable domains and role accounts. Mail to them may be delivered, but a disposable mailbox soon ends, and
- * a role account such as `info` is not a person.
+ * Lists of disposable mail domains and of role accounts such as `info`. Mail to them may be delivered, but a disposable
+ * mailbox soon ends, and a role account is not a person.
  */
 export interface AddressLists {
-  /** Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. */
+  /**
+   * Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. Returns
+   * undefined if none is listed.
+   */
   disposableDomain(address: Address): string | undefined;
   /**
    * Returns the listed role account of the address, such as `info` or `sales`, or undefined. Ignores case, quotes and a

@@ -2,7 +2,7 @@ import { parseEnvelope } from '@haraka/email-address';
 
 /** A parsed e-mail address, in the form that is sent to mail servers. */
 export interface Address {
-  /** The part before the `@`, unchanged: only its mail server knows whether case matters. */
+  /** The part before the `@`, unchanged, because only the mail server knows whether its case matters. */
   local: string;
   /** The domain in lower case and in ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
@@ -10,12 +10,12 @@ export interface Address {
   isInternational: boolean;
 }
 
-/** Error for a text that is not an e-mail address. Its message says why. */
+/** Error: a text is not a valid e-mail address. The message says why. */
 export class SyntaxFault extends Error {}
 
 /**
- * Parses an e-mail address by the grammar of the SMTP envelope: RFC 5321, with RFC 6531 for non-ASCII characters. The
- * domain must be fully qualified (RFC 5321, 2.3.5) and within the length limits of DNS names (RFC 1035).
+ * Parses an e-mail address by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must
+ * be fully qualified and within the length limits of DNS names (RFC 1035).
  * @throws SyntaxFault if the text is not such an address
  */
 export function parseAddress(text: string): Address {

@@ -1,28 +1,29 @@
 import PQueue from 'p-queue';
 
-/** The limits on connections to mail servers. */
+/** The limits for tasks that connect to mail servers. */
 export interface DomainLimits {
-  /** The maximum number of tasks at the same time for one domain. */
+  /** The maximum number of tasks that run at the same time for one mail domain. */
   perDomain: number;
-  /** The maximum number of tasks at the same time for all domains together. */
+  /** The maximum number of tasks that run at the same time for all mail domains together. */
   overall: number;
-  /** The shortest time between the starts of two tasks for one domain (ms). 0: no limit. */
+  /** The minimum time between the starts of two tasks for one mail domain (ms). 0 means that there is no minimum. */
   domainIntervalMs: number;
 }
 
-/** For whom a task runs, and a signal to cancel it while it waits. */
+/** The customer for whom a task runs, and a signal that cancels the task while it waits. */
 export interface Claim {
   /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
   owner: string;
   /**
-   * When aborted, a waiting task is dropped and its promise rejects with the signal's reason. A started task runs on.
+   * Cancels the task while it waits: its promise rejects with the signal's reason. A task that has started is not
+   * cancelled.
    */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Limits how many tasks run at the same time, for each domain and for all domains together. All customers share these
- * limits.
+ * Limits how many tasks run at the same time, for each mail domain and for all domains together. All customers share
+ * these limits.
  */
 export class DomainLimiter {
   readonly #limits: DomainLimits;
@@ -34,12 +35,12 @@ export class DomainLimiter {
     this.#overall = new Line({ concurrency: limits.overall });
   }
 
-  /** The number of domains that have a queue now. */
+  /** The number of mail domains that have a queue of tasks now. */
   get domains(): number {
     return this.#domains.size;
   }
 
-  /** Runs the task when the limits of its domain and the overall limit allow it. */
+  /** Waits until the limits of this domain and the overall limit allow one more task, then runs `work`. */
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
     const line = this.#domains.get(domain) ?? this.#open(domain);
     try {
@@ -49,7 +50,7 @@ export class DomainLimiter {
     }
   }
 
-  /** Creates the queue of a domain. */
+  /** Creates the queue of tasks for a mail domain. */
   #open(domain: string): Line {
     const { perDomain, domainIntervalMs } = this.#limits;
     const pace = domainIntervalMs > 0 ? { interval: domainIntervalMs, intervalCap: 1, strict: true } : {};
@@ -59,8 +60,8 @@ export class DomainLimiter {
   }
 
   /**
-   * Deletes the idle queue of a domain after `domainIntervalMs`. Until then it is kept, because it knows when the last
-   * task for the domain started.
+   * Deletes the empty queue of a domain after `domainIntervalMs`. The queue is kept until then, because it stores when
+   * the last task for the domain started.
    */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
@@ -71,12 +72,12 @@ export class DomainLimiter {
 }
 
 /**
- * The queue of tasks for one domain. It is fair between owners (customers): the first waiting task of each owner runs
- * before the second task of any owner, and so on.
+ * A queue of tasks that is fair between owners (customers): the first waiting task of each owner runs before the second
+ * task of any owner, and so on.
  */
 class Line {
   readonly #queue: PQueue;
-  /** The number of waiting tasks of each owner. */
+  /** The number of waiting tasks of each owner (a customer id). */
   readonly #waiting = new Map<string, number>();
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {
@@ -87,7 +88,7 @@ class Line {
     return this.#queue.size === 0 && this.#queue.pending === 0;
   }
 
-  /** Waits in the queue until the limits allow the task, then runs it. */
+  /** Waits until the limits of this queue allow one more task, then runs `work`. */
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
     const leave = this.#join(owner);

@@ -2,50 +2,50 @@ import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 
-/** The mail servers of a domain, as the DNS names them. */
+/** The result of a DNS look-up for the mail servers of a domain. */
 export type MailHosts =
-  /** The names of the hosts, the preferred one first. */
+  /** The host names of the mail servers, the preferred one first. */
   | { status: 'found'; hosts: readonly string[] }
   /** The domain certainly accepts no mail. */
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
-  /** The resolver failed or did not respond. */
+  /** The DNS query failed or timed out. */
   | { status: 'unknown'; reason: string };
 
-/** The IP addresses of a host. If `addresses` is empty, the host certainly has none. */
+/** The result of a DNS look-up for the IP addresses of a host. If `addresses` is empty, the host certainly has none. */
 export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
 /** Options of the DNS resolver. */
 export interface DnsOptions {
-  /** The name servers, as `address` or `address:port`. Empty: those of the system. */
+  /** The DNS servers to ask, as `address` or `address:port`. If empty, those of the operating system. */
   servers: readonly string[];
-  /** Timeout of one try (ms). */
+  /** The timeout of one try of a DNS query (ms). */
   timeoutMs: number;
-  /** The maximum number of tries for each query. */
+  /** The maximum number of tries for each DNS query. */
   tries: number;
 }
 
 /** A DNS resolver with a cache. Concurrent queries for the same name share one look-up. */
 export interface Dns {
-  /** Returns the mail servers of a domain. */
+  /** Looks up the mail servers of a domain. */
   mailHosts(domain: string): Promise<MailHosts>;
-  /** Returns the IP addresses of a host. */
+  /** Looks up the IP addresses of a host. */
   addresses(host: string): Promise<HostAddresses>;
-  /** Cancels all running queries. */
+  /** Cancels all running DNS queries. */
   close(): void;
 }
 
-/** The maximum number of cached answers of each kind. */
+/** The maximum number of DNS answers in each of the two caches (mail servers, IP addresses). */
 const maxCachedAnswers = 10_000;
-/** How long an answer is cached (ms). */
+/** How long the answer to a DNS query is cached (ms). */
 const cacheMs = 5 * 60_000;
 /** How long a failed DNS query is cached (ms). It is short, so that a later caller can try again soon. */
 const cacheFailureMs = 5_000;
-/** The maximum number of mail hosts that are used for a domain. */
+/** The maximum number of mail servers that are used for one domain. */
 const hostsOfDomain = 8;
 
 /**
- * Opens a DNS resolver with a cache. It does not use the system's resolver functions, because hosts files and search
- * domains do not apply to mail.
+ * Returns a DNS resolver with a cache. It asks DNS servers directly, because the system's hosts file and search domains
+ * do not apply to mail.
  */
 export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
@@ -59,7 +59,7 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   };
 }
 
-/** Creates an LRU cache for answers. Concurrent calls with the same name share one query. */
+/** Creates a cache for DNS answers by name. Concurrent calls with the same name share one query. */
 const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
     max: maxCachedAnswers,
@@ -74,7 +74,7 @@ const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promi
   });
 
 /**
- * Looks up the mail hosts of a domain: its MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain
+ * Looks up the mail servers of a domain: its MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain
  * with an empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
@@ -88,7 +88,7 @@ async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHo
   return { status: 'found', hosts: named.slice(0, hostsOfDomain).map(({ exchange }) => exchange.toLowerCase()) };
 }
 
-/** Returns the domain itself as its mail host, if it has an IP address. */
+/** Returns the domain itself as its only mail server, if it has an IP address. Used for a domain without MX records. */
 async function findImplicitHost(resolver: Resolver, domain: string): Promise<MailHosts> {
   const found = await findAddresses(resolver, domain);
   if (found.status === 'unknown') return found;
@@ -108,8 +108,8 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
 }
 
 /**
- * Waits for a DNS query. Returns its records; `no_domain` or `no_records` if the domain or the records certainly do
- * not exist; or the failure.
+ * Returns the records that a DNS query finds. Returns `no_domain` or `no_records` if they certainly do not exist, or
+ * the failure if the query failed.
  */
 async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {

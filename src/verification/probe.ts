@@ -7,36 +7,39 @@ import { isPublic } from './public-address.ts';
 import { SmtpDialog } from './smtp-dialog.ts';
 import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/** Options of the SMTP probe. */
+/** Options for asking mail servers over SMTP whether a mailbox exists. */
 export interface ProbeOptions {
   port: number;
-  /** The address in `MAIL FROM`. Empty (`<>`) if absent. */
+  /** The sender address in the SMTP command `MAIL FROM`. If undefined, it is empty (`<>`). */
   sender?: string | undefined;
-  /** The host name in `EHLO`. The local IP address if absent. */
+  /** The host name in the SMTP command `EHLO`. If undefined, the local IP address is sent. */
   name?: string | undefined;
   /** Timeout for the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Whether to connect to IP addresses that are not public. */
+  /** Whether connections to IP addresses that are not public are allowed. */
   allowPrivate: boolean;
 }
 
-/** The result of the SMTP check of one address. */
+/** The result of asking mail servers whether the mailbox of an address exists. */
 export type SmtpCheck = VerificationChecks['smtp'];
 
 /**
- * Asks the mail servers whether a mailbox exists, one after the other, until one gives a definite reply. Never sends
- * mail. When the signal aborts, the result is `unknown`.
+ * A function that asks the mail servers of a domain, one after the other, whether a mailbox exists, until one gives a
+ * definite reply. It sends no mail. When the signal aborts, the result is `unknown`.
  */
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
-/** The maximum number of servers that are called for one address. */
+/** The maximum number of mail servers that are asked about one address. */
 const maxServers = 6;
-/** The maximum number of domains whose catch-all result is cached. */
+/** The maximum number of domains for which is cached whether they accept mail for any mailbox (catch-all). */
 const maxCachedDomains = 10_000;
-/** How long the catch-all result of a domain is cached (ms). */
+/** How long is cached whether a domain accepts mail for any mailbox (ms). */
 const cacheMs = 10 * 60_000;
 
-/** Opens the SMTP probe. It caches for each domain whether the domain accepts mail for any mailbox (catch-all). */
+/**
+ * Returns a function that asks mail servers whether a mailbox exists. Caches for each domain whether it accepts mail
+ * for any mailbox (catch-all).
+ */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
 
@@ -73,16 +76,17 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   }
 }
 
-/** A mail server: a host and one of its IP addresses. */
+/** A mail server: a host name and one of its IP addresses. */
 interface Server {
   host: string;
   address?: string;
-  /** Why the host has no IP address. */
+  /** If there is no `address`: why no IP address of the host was found. */
   reason?: string;
 }
 
 /**
- * Yields the mail servers of these hosts, at most six. Looks up a host's IP addresses only when the caller needs them.
+ * Yields one mail server for each IP address of these hosts, at most six. Yields a host without an IP address with the
+ * reason. Looks up a host only when the caller needs it.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
@@ -100,9 +104,9 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
 }
 
 /**
- * Runs the SMTP dialog: EHLO, MAIL, RCPT. If the server accepts the mailbox, sends a second RCPT with a random mailbox
- * to detect a catch-all domain.
- * @param takesAny whether the domain is known to accept any mailbox; undefined if that is not known yet
+ * Asks one mail server whether a mailbox exists, with the SMTP commands EHLO, MAIL and RCPT. If the server accepts it,
+ * asks for a random mailbox too, to detect a domain that accepts any mailbox (catch-all).
+ * @param takesAny false if it is already known that the domain is not catch-all, otherwise undefined
  * @throws SmtpFault if the server breaks the protocol or the connection fails
  */
 async function ask(
@@ -128,8 +132,8 @@ async function ask(
 }
 
 /**
- * Asks for a random mailbox that cannot exist. If the server accepts it, the domain is catch-all (`accept_all`), and
- * its acceptance of the real mailbox proves nothing.
+ * Asks a mail server for a random mailbox that cannot exist. If the server accepts it, returns `accept_all`: then it
+ * accepts any mailbox, and has not shown that the real one exists.
  * @param taken the reply that accepted the real mailbox
  */
 async function checkCatchAll(

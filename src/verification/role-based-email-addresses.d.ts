@@ -1,5 +1,5 @@
 declare module 'role-based-email-addresses' {
-  /** Local parts of role accounts such as `info`, in lower case. */
+  /** The names of role accounts (the part of the address before the `@`), such as `info`, in lower case. */
   const accounts: readonly string[];
   export default accounts;
 }

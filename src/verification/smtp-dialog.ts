@@ -1,24 +1,25 @@
 import { createConnection, isIPv6, type Socket } from 'node:net';
 import { replyLimits, ReplyReader, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/** The maximum size of all replies on one connection (bytes). If a server sends more, the connection is closed. */
+/**
+ * The maximum size of all replies of a mail server on one connection (bytes). If a server sends more, the connection is
+ * closed.
+ */
 const dialogBytes = 64 * 1024;
-/** How long to wait for the server to close the connection after QUIT (ms). */
+/** How long to wait for the mail server to close the connection after the command QUIT (ms). */
 const goodbyeMs = 1_000;
 
-/** Options of an SMTP dialog. */
+/** Options of a connection to a mail server. */
 export interface DialogOptions {
   port: number;
   /** Timeout for the connection and for each reply (ms). */
   timeoutMs: number;
-  /** When aborted, ends the dialog at once. */
+  /** Closes the connection at once when it aborts. */
   signal: AbortSignal;
 }
 
-/**
- * An SMTP connection to a mail server: sends one command and waits for its reply. It is not an SMTP library, because
- * those send mail and cannot stop after RCPT.
- */
+// It does not use an SMTP library, because those send mail and cannot stop after RCPT.
+/** An SMTP connection to a mail server. Sends one command at a time and waits for its reply. */
 export class SmtpDialog {
   readonly #socket: Socket;
   readonly #timeoutMs: number;
@@ -26,13 +27,12 @@ export class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Called when more bytes have arrived or the dialog has ended. */
+  /** Wakes `reply`, which waits for data. Called when more bytes have arrived or the connection has ended. */
   #wake: (() => void) | undefined;
 
   /**
    * Connects to the server. The server speaks first: read its greeting with `reply`.
-   * @param address an IP address, not a host name: so no DNS look-up can lead to another address than the one that was
-   *   checked
+   * @param address an IP address, not a host name, so that the connection goes to exactly the address that was checked
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
     this.#timeoutMs = timeoutMs;
@@ -43,14 +43,16 @@ export class SmtpDialog {
     this.#socket.on('close', () => this.#end('closed'));
   }
 
-  /** The local IP address of the connection in `[…]`, for EHLO without a host name (RFC 5321, 4.1.4). */
+  /**
+   * The local IP address of the connection, as `[192.0.2.1]`. EHLO sends it in place of a host name (RFC 5321, 4.1.4).
+   */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
     return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
   }
 
   /**
-   * Sends a command and waits for its reply.
+   * Sends an SMTP command and waits for the reply of the server.
    * @throws SmtpFault if the server breaks the protocol or the connection fails
    */
   async command(line: string): Promise<Reply> {
@@ -79,7 +81,7 @@ export class SmtpDialog {
     }
   }
 
-  /** Sends QUIT and closes the connection. Waits at most one second for the server. */
+  /** Sends the command QUIT and closes the connection. Waits at most one second for the server. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = new Promise((resolve) => this.#socket.once('close', resolve));
@@ -124,14 +126,17 @@ export class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /** Records why the dialog ended. Only the first reason counts. */
+  /** Records why the connection ended, and wakes `reply`. Only the first reason is kept. */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
   }
 }
 
-/** The `reason` of a failed check, by the error code of the socket. Other codes are `unreachable`. */
+/**
+ * The `reason` that is reported for a failed connection, by the error code of the socket. For other codes it is
+ * `unreachable`.
+ */
 const reasons: Record<string, string> = {
   ABORT_ERR: 'deadline',
   ECONNREFUSED: 'refused',

@@ -1,13 +1,13 @@
-/** A reply of a mail server (RFC 5321, 4.2). */
+/** An SMTP reply of a mail server (RFC 5321, 4.2). */
 export interface Reply {
   code: number;
   /** The enhanced status code (RFC 3463), if the reply has one. */
   enhanced?: string;
-  /** The text of each line, after the code. */
+  /** The text of each line of the reply, without the code at its start. */
   lines: string[];
 }
 
-/** Error of an SMTP dialog: the server broke the protocol, or the connection failed. `reason` says why, in one word. */
+/** Error: the mail server broke the SMTP protocol, or the connection failed. `reason` says why in one word. */
 export class SmtpFault extends Error {
   readonly reason: string;
 
@@ -18,17 +18,18 @@ export class SmtpFault extends Error {
 }
 
 /**
- * The maximum size of a reply: characters in a line, and lines. RFC 5321 allows 512 characters; some servers send more.
+ * The limits for one SMTP reply: characters in a line, and lines. RFC 5321 allows 512 characters, but some servers send
+ * more.
  */
 export const replyLimits = { lineLength: 2_048, lines: 64 };
 
-/** Parses replies line by line. */
+/** Parses the SMTP replies of a mail server line by line. */
 export class ReplyReader {
   #code: number | undefined;
   #lines: string[] = [];
 
   /**
-   * Adds the next line.
+   * Adds the next line of a reply.
    * @returns the whole reply if this was its last line, otherwise undefined
    * @throws SmtpFault if the line is not part of a valid reply
    */
@@ -46,27 +47,31 @@ export class ReplyReader {
   }
 }
 
-/** Returns the enhanced status code at the start of a reply's text, if its class matches the code's first digit. */
+/**
+ * Returns the enhanced status code (RFC 3463), such as `5.1.1`, at the start of a reply's text, if its first digit is
+ * that of `code`.
+ */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
   return enhanced?.startsWith(`${code}`[0]!) ? { enhanced } : {};
 }
 
 /**
- * Enhanced status codes that mean that the mailbox does not exist or is disabled (RFC 3463). Exchange Online uses 5.4.1
- * for unknown recipients.
+ * The enhanced status codes (RFC 3463) that mean that a mailbox does not exist or is disabled. Exchange Online uses
+ * 5.4.1 for unknown recipients.
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Words in a rejection without an enhanced code that show a cause other than the mailbox: the sender's reputation, a
- * limit, or a temporary problem.
+ * Words that show that a mail server rejected an address for another cause than a missing mailbox: the sender's
+ * reputation, a limit, or a temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * Judges a reply to RCPT: `taken` if the server accepts the mailbox, `refused` if the mailbox does not exist. Other
- * rejections are `undecided`: they may be caused by the sender, a limit or a temporary problem.
+ * Decides from a mail server's reply to RCPT whether a mailbox exists: `taken` if the server accepts it, `refused` if
+ * it does not exist. Other rejections are `undecided`: they may be caused by the sender, a limit or a temporary
+ * problem.
  */
 export function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';

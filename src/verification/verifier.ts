@@ -6,21 +6,20 @@ import { DomainLimiter } from './domain-limiter.ts';
 import { openDns, type MailHosts } from './mail-hosts.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
-/** Verifies e-mail addresses. */
+/** Verifies e-mail addresses: syntax, lists of known domains, DNS, and the mail servers. */
 export interface Verifier {
   /**
-   * Verifies one e-mail address. Failures of DNS or mail servers do not throw: the result is then `unknown`. The checks
-   * take at most `VERIFY_DEADLINE_MS`. Before them, the address may wait until fewer connections to its domain are
-   * open.
+   * Verifies one e-mail address. If DNS or mail servers fail, the result is `unknown`; the promise does not reject.
+   * Takes at most `VERIFY_DEADLINE_MS`, not counting a wait for other connections to the same domain to end.
    * @param signal when aborted during this wait, the promise rejects with the signal's reason
    * @param owner id of the customer who wants the result; customers who wait for the same domain are served alternately
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
-  /** Ends running verifications. Their unfinished checks are `unknown`. */
+  /** Ends running verifications. Checks that have not finished get the status `unknown`. */
   close(): Promise<void>;
 }
 
-/** Opens the verifier of this process. All customers share its caches and its limits. */
+/** Returns a verifier of e-mail addresses. All customers share its caches and its limits. */
 export function openVerifier(config: Config): Verifier {
   const lists = openAddressLists();
   const dns = openDns({
@@ -63,7 +62,10 @@ export function openVerifier(config: Config): Verifier {
     },
   };
 
-  /** Looks up the mail servers of the address's domain in DNS, within the deadline of this verification. */
+  /**
+   * Looks up the mail servers of an address's domain in DNS, within the time limit of a verification. Returns `literal`
+   * if the domain is an IP address.
+   */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
     const late = { status: 'unknown', reason: 'deadline' } as const;
@@ -77,8 +79,8 @@ export function openVerifier(config: Config): Verifier {
 }
 
 /**
- * Runs work with a time limit. Returns its result, or `late` if the time is over or the verifier is closing; then the
- * signal that the work received is aborted.
+ * Runs work with a time limit. If the time is over or `closing` aborts, returns `late` and aborts the signal that the
+ * work received.
  * @param ms the time limit (ms)
  */
 async function within<T>(
@@ -127,7 +129,7 @@ function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['
   return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
 }
 
-/** All checks in the state `not_checked`. */
+/** The results of all checks before any check has run. */
 const unchecked: VerificationChecks = {
   syntax: { status: 'not_checked' },
   disposable: { status: 'not_checked' },
@@ -142,8 +144,8 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * Returns the overall status of a verification. The first check that failed or is unknown decides. Missing checks are
- * ignored.
+ * Returns the overall status of a verification from the results of its checks. The first failed check decides, or else
+ * an unknown one. Missing checks are ignored.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
