@@ -67,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns false for a condition that every prospect meets: a range without ends, or alternatives of which one has no
- * words. Returns true for all others.
+ * Returns false for a condition that every prospect meets: a range without ends, or alternatives of which one is an
+ * empty list of words. Returns true for all others.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'

@@ -26,8 +26,8 @@ export interface CatalogDocument {
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
 /**
- * The maximum length of a text in lower case and without accents (UTF-16 units). Imports reject longer texts, because
- * they do not fit into a btree index of Postgres.
+ * The maximum length of a text after its conversion to lower case without accents (UTF-16 units). Imports reject longer
+ * texts, because they do not fit into a btree index of Postgres.
  */
 export const maxFoldedLength = 640;
 
@@ -103,8 +103,8 @@ interface Folded {
 }
 
 /**
- * Returns a lower-case text with a capital letter at the start of each word. The results must never change: the catalog
- * does not store the spelling of texts that are spelled like this, but computes it here.
+ * Returns a lower-case text with a capital letter at the start of each word. Its results must never change, because the
+ * catalog does not store spellings that this function can compute.
  */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 // A fixed list of letters, so that the result does not depend on the version of Unicode.

@@ -1,12 +1,12 @@
 /**
- * The limits of each cache: it keeps the results of at least the last `most` texts, and of at most twice as many. It
- * skips texts longer than `longest` (UTF-16 units).
+ * The limits of each cache. When it is full, it keeps between `most` and 2 × `most` results. It stores none for texts
+ * longer than `longest` (UTF-16 units).
  */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Returns the pure function `make` with a cache of its results for recent texts. Callers share the cached results and
- * must not change them. When the cache is full, its older half is dropped.
+ * Returns a function that caches the results of the pure function `make` for recent texts. Callers share the cached
+ * results and must not change them. When the cache is full, its older half is dropped.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();

@@ -30,7 +30,7 @@ export type SortValue = string | number | null;
  */
 export interface ProspectPosition {
   id: string;
-  /** The prospect's values in the sort fields, in the sequence of the order. */
+  /** The prospect's values in the sort fields, in the same sequence as these fields. */
   values: SortValue[];
 }
 
@@ -61,7 +61,10 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
 /** Returns whether a prospect's value in this sort field can be null. Only the postal code can. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** Returns the types of the fields in a sort order, to check the values in a cursor that a client sends. */
+/**
+ * Returns a description of each field in a sort order (its type, and whether it can be null), to check the values in a
+ * cursor that a client sends.
+ */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],

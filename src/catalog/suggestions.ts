@@ -31,8 +31,7 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Combines spellings that differ only in case or accents into suggested values. Holds only the spellings of one value
- * in memory.
+ * Combines spellings that differ only in case or accents into suggested values. Holds only one value in memory.
  * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(

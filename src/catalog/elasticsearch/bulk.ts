@@ -29,8 +29,8 @@ interface ItemResult {
 }
 
 /**
- * Returns what the error of a bulk operation means, or undefined if there is no error. A delete of a missing document
- * (404) and a version conflict (409) are not errors here.
+ * Returns what the error of a bulk operation means (`wait`, `missing` or `refused`), or undefined if there is none. A
+ * delete of a missing document (404) and a version conflict (409) are not errors here.
  */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);

@@ -293,8 +293,8 @@ function outcomeOf(error: unknown): string {
 }
 
 /**
- * Checks whether a node responds, and records the result in `node`. Asks for the node's own id, because a node needs no
- * other node to return it.
+ * Checks whether a node responds, and records the result in `node`. Asks for the node's own id, which the node can
+ * return without other nodes.
  */
 async function probe(node: Node): Promise<void> {
   try {

@@ -81,8 +81,8 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 const silent: Notify = () => undefined;
 
 /**
- * Ends an import into this index: makes its writes visible to searches and computes the suggestions. From now on,
- * searches use the index also if it replaces a lost catalog. Returns the number of people.
+ * Ends an import into this index: makes its writes visible to searches and computes the suggestions. If the index
+ * replaces a lost catalog, searches use it from now on. Returns the number of people.
  * @throws DomainError `unavailable` if searches use another index at the end
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {

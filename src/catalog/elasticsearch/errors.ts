@@ -28,7 +28,10 @@ const meanings: Record<string, Meaning> = {
   index_not_found_exception: 'missing',
 };
 
-/** Returns what an error response with this HTTP status and error type means for the caller. */
+/**
+ * Returns what an error response with this HTTP status and error type means: `wait` (retry later), `missing` (no such
+ * index) or `refused` (a retry does not help).
+ */
 export const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 

@@ -23,7 +23,7 @@ export interface Names {
  */
 const layout = 1;
 
-/** Returns the aliases of the catalog's indexes. They begin with `ELASTICSEARCH_INDEX`. */
+/** Returns the aliases of the catalog's indexes. They begin with the configured `ELASTICSEARCH_INDEX`. */
 export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   const people = `${ELASTICSEARCH_INDEX}-v${layout}`;
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
@@ -48,8 +48,8 @@ export const writeAlias = (index: string): string => `${index}-writes`;
 type Properties = Record<string, estypes.MappingProperty>;
 
 /**
- * An index field for a text to search and sort by. Elasticsearch compares the bytes; before that, the service has
- * converted the text to lower case without accents.
+ * An index field for a text to search and sort by. Elasticsearch compares its bytes, because the service stores the
+ * text in lower case and without accents.
  */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
 /** An index field for a text to search by, but not to sort or count by. */
@@ -59,8 +59,8 @@ const column: estypes.MappingProperty = { type: 'keyword', index: false };
 /** An index field for one half of a UUID, as a 64-bit number. People can be sorted by it, but not searched. */
 const half: estypes.MappingProperty = { type: 'long', index: false };
 /**
- * An index field for a small number. It has no search structure, which would slow imports; searches scan the values
- * instead.
+ * An index field for a small number. It is not indexed for searches, because that would slow imports; searches scan the
+ * values instead.
  */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
@@ -72,8 +72,8 @@ export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fiel
  */
 export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
 /**
- * Returns the name of the index field that holds the original spelling of a prospect's text field. It is only filled if
- * the words are not simply capitalised.
+ * Returns the name of the index field that holds the original spelling of a prospect's text field. The field is missing
+ * if the original is just the lower-case text with each word capitalised.
  */
 export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;
 

@@ -6,10 +6,7 @@ import type { SearchNodes } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
-/**
- * What functions need to work on the catalog's indexes: the cluster, the database, the alias names and the
- * configuration.
- */
+/** The cluster, the database, the alias names and the configuration, which functions on the catalog's indexes need. */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
@@ -23,8 +20,8 @@ export interface FoundIndex {
   uuid: string;
   aliases: string[];
   /**
-   * Whether the service itself created this index. It did if the name has the form of the service's index names and the
-   * mapping is strict.
+   * Whether the service itself created this index, judged by the form of its name and by its mapping, which must be
+   * strict.
    */
   isOurs: boolean;
   /** The blocks that are set on this index, i.e. what it forbids: `write`, `read`, `read_only`, … */
@@ -102,7 +99,7 @@ export function standingOf(found: FoundIndex[], alias: string): Standing {
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** Returns whether an import into this catalog has ever finished. Postgres stores this. */
+/** Returns whether an import into this catalog has ever finished, according to the record in Postgres. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 

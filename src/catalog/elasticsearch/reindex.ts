@@ -49,8 +49,8 @@ export async function reindex(
 }
 
 /**
- * Copies all people from one index to another, with their current unlocks from Postgres. Returns their number. Reads a
- * batch while the previous one is written.
+ * Copies all people from one index to another, and adds which customers have unlocked them now, read from Postgres.
+ * Returns the number of people.
  */
 async function copyPeople(
   indexes: Indexes,

@@ -93,8 +93,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Asks the cluster to start the failed shards of an index again; by itself, the cluster tries only five times. If that
- * is not allowed, only notifies the operator.
+ * Asks the cluster to start the failed shards of an index again; by itself, the cluster tries only five times. If the
+ * request fails, only notifies the operator.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -160,7 +160,7 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/** Creates an empty index of people with these aliases and with its own alias for writes. */
+/** Creates an empty index of people. It gets these aliases and an alias of its own for writes. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));

@@ -13,8 +13,8 @@ export const idHalvesOf = (id: string): [high: string, low: string] => {
 };
 
 /**
- * Converts 16 hexadecimal digits to a signed 64-bit number with the same sort order. Returns it as decimal text,
- * because a JavaScript number cannot hold 64 bits.
+ * Converts 16 hexadecimal digits to a signed 64-bit number, so that the numbers sort as the digits do. Returns it as
+ * decimal text, because a JavaScript number cannot hold 64 bits.
  */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;

@@ -54,8 +54,8 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Copies the unlocks of these people from Postgres into the indexes, with one attempt. Returns the ids to retry: their
- * document could not be read, or another process has changed it meanwhile.
+ * Copies from Postgres into the indexes which customers have unlocked these people, with one attempt. Returns the ids
+ * to retry: their document could not be read, or another process has changed it meanwhile.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -76,8 +76,8 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 /**
  * Returns the indexes into which unlocks must be written. Asks the cluster each time, because a reindex may have just
  * created another index.
- * @throws DomainError `unavailable` if an alias leads to an index that the service did not create. With `searched`,
- *   also if the index was imported and is missing
+ * @throws DomainError `unavailable` if an alias leads to an index that the service did not create. Also if `demand` is
+ *   `searched` and the index of an imported catalog is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;

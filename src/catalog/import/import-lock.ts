@@ -91,7 +91,7 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock in a transaction, which holds the lock until it ends. Waits only if this process has held the
+   * Takes the import lock for this transaction, until the transaction ends. Waits only if this process has held the
    * lock before and lost it.
    * @throws DomainError `conflict` if another process holds the lock
    */
@@ -117,8 +117,8 @@ class ImportLock {
   }
 
   /**
-   * Marks the import lock as not held, so that callers of `held` wait. Returns the promise they wait for; it must be
-   * resolved when the lock is taken again.
+   * Marks the import lock as not held, so that callers of `held` wait. Returns the new promise that they wait for, to
+   * be resolved when the lock is taken again.
    */
   #await(): Holding {
     const next = pending();

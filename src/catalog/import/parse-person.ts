@@ -71,8 +71,8 @@ function foldable(given: ImportedFields, name: TextField): string {
 }
 
 /**
- * Returns the addresses in the `emails` of a record: an array, or a text with addresses that are separated by commas,
- * semicolons or white space.
+ * Returns the addresses in the field `emails` of a record. The field is an array, or a text with addresses that are
+ * separated by commas, semicolons or white space.
  */
 function emails(given: unknown): string[] {
   const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);

@@ -35,8 +35,8 @@ export const endOfLine: FindEnd = (bytes) => {
 };
 
 /**
- * Splits a stream of bytes into records. Holds at most one record and one chunk in memory. If a record is invalid,
- * skips only the first line of the record.
+ * Splits a stream of bytes into records. Holds at most one record and one chunk in memory. For an invalid record,
+ * yields the fault and continues after the record's first line.
  * @param findEnd finds the end of a record in the format of this file
  */
 export async function* splitRecords(chunks: AsyncIterable<Buffer>, findEnd: FindEnd): AsyncGenerator<RawRecord[]> {
@@ -137,7 +137,7 @@ function withoutLineBreak(bytes: Buffer): Buffer {
 }
 
 /**
- * Yields the bytes of a stream, uncompressed if they are gzip (RFC 1952). Recognises gzip by its first two bytes, not
+ * Yields the bytes of a stream, decompressed if they are gzip (RFC 1952). Recognises gzip by its first two bytes, not
  * by a file name.
  */
 export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {

@@ -94,7 +94,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** The SQL types of the sort fields that are not text. */
+/** The SQL types in which the sort fields that are not text are compared. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -102,7 +102,7 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** The SQL expressions to sort by, for the sort fields whose column is not used directly. */
+/** The SQL expressions to sort by for the Boolean fields, which are sorted as 0 and 1. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
 /** Returns the SQL for `order by`: the fields of the sort order, then the id of the prospect. */
