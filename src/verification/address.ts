@@ -6,7 +6,9 @@ export interface Address {
   local: string;
   /** The domain in lower case and in ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
-  /** Whether the local part has non-ASCII characters, so that the mail server must support SMTPUTF8 (RFC 6531). */
+  /**
+   * Whether the part before the `@` has non-ASCII characters. Then the mail server must support SMTPUTF8 (RFC 6531).
+   */
   isInternational: boolean;
 }
 

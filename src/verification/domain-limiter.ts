@@ -15,8 +15,8 @@ export interface Claim {
   /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
   owner: string;
   /**
-   * Cancels the task while it waits: its promise rejects with the signal's reason. A task that has started is not
-   * cancelled.
+   * When it aborts while the task waits, the task is cancelled and its promise rejects with the signal's reason. A task
+   * that has started is not cancelled.
    */
   signal?: AbortSignal | undefined;
 }

@@ -31,9 +31,9 @@ export type Probe = (address: Address, hosts: readonly string[], signal: AbortSi
 
 /** The maximum number of mail servers that are asked about one address. */
 const maxServers = 6;
-/** The maximum number of domains for which is cached whether they accept mail for any mailbox (catch-all). */
+/** The maximum number of domains in the cache that stores whether a domain accepts mail for any mailbox (catch-all). */
 const maxCachedDomains = 10_000;
-/** How long is cached whether a domain accepts mail for any mailbox (ms). */
+/** How long the cache stores whether a domain accepts mail for any mailbox (ms). */
 const cacheMs = 10 * 60_000;
 
 /**
@@ -85,8 +85,8 @@ interface Server {
 }
 
 /**
- * Yields one mail server for each IP address of these hosts, at most six. Yields a host without an IP address with the
- * reason. Looks up a host only when the caller needs it.
+ * Yields one mail server for each IP address of these hosts, at most six. For a host without an IP address, yields the
+ * reason why none was found. Looks up a host only when the caller needs it.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
@@ -132,8 +132,8 @@ async function ask(
 }
 
 /**
- * Asks a mail server for a random mailbox that cannot exist. If the server accepts it, returns `accept_all`: then it
- * accepts any mailbox, and has not shown that the real one exists.
+ * Asks a mail server for a random mailbox that cannot exist. If the server accepts it, returns `accept_all`: the server
+ * accepts any mailbox, so its reply about the real mailbox proves nothing.
  * @param taken the reply that accepted the real mailbox
  */
 async function checkCatchAll(

@@ -14,7 +14,7 @@ export interface DialogOptions {
   port: number;
   /** Timeout for the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Closes the connection at once when it aborts. */
+  /** When this signal aborts, the connection is closed at once. */
   signal: AbortSignal;
 }
 

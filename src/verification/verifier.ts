@@ -6,7 +6,10 @@ import { DomainLimiter } from './domain-limiter.ts';
 import { openDns, type MailHosts } from './mail-hosts.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
-/** Verifies e-mail addresses: syntax, lists of known domains, DNS, and the mail servers. */
+/**
+ * Verifies e-mail addresses: by their syntax, by lists of disposable domains and role accounts, by DNS, and by asking
+ * mail servers.
+ */
 export interface Verifier {
   /**
    * Verifies one e-mail address. If DNS or mail servers fail, the result is `unknown`; the promise does not reject.
