@@ -1,10 +1,14 @@
-/** The actions to run after each transaction's commit. The key is the transaction's own connection object. */
+/**
+ * For each open transaction, the functions to call after its commit. The key is the connection object of the
+ * transaction.
+ */
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
- * Registers an action to run once a transaction has committed. A rollback discards the action.
+ * Registers a function that is called after a transaction has committed. If the transaction rolls back, it is not
+ * called.
  * @param sql the transaction
- * @param action must not throw
+ * @param action the function; it must not throw
  */
 export function afterCommit(sql: object, action: () => void): void {
   const own = actions.get(sql);
@@ -12,7 +16,7 @@ export function afterCommit(sql: object, action: () => void): void {
   else actions.set(sql, [action]);
 }
 
-/** Runs the actions that `afterCommit` registered for a transaction. Call it after the commit. */
+/** Calls the functions that `afterCommit` registered for a transaction. Call this after the commit. */
 export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }

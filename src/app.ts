@@ -44,8 +44,8 @@ import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
 /**
- * Builds the HTTP service from its plugins and routes. The result does not listen on a port yet. Closing it does not
- * close the given services (database, catalog).
+ * Builds the HTTP server of the API, with all plugins and routes. It does not listen on a port yet.
+ * @param given configuration, database and catalog; closing the server does not close them
  */
 export function buildApp(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
@@ -91,8 +91,8 @@ export function buildApp(given: Services): FastifyInstance {
 }
 
 /**
- * Builds the HTTP service for operators: health and metrics of this process. It gets a port of its own. The result does
- * not listen yet.
+ * Builds a second HTTP server, for operators: health checks and metrics of this process. It does not listen on a port
+ * yet.
  */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
@@ -133,9 +133,10 @@ function options(config: Config) {
 }
 
 /**
- * Creates the service's logger. It writes to stderr, because stdout is for a command's result. The log contains no
- * secrets: keys and passwords print as `[redacted]`, and of an error only safe properties are logged.
+ * Creates the service's logger. It writes JSON lines to stderr. Errors are logged without properties that can contain
+ * row values.
  */
 export function logger(config: Config): FastifyBaseLogger {
+  // Not to stdout, because that is for the result of a command. Keys and tokens print as `[redacted]`.
   return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());
 }

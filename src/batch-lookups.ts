@@ -1,8 +1,8 @@
 /**
- * Returns a function that looks up a record by key. Calls made in one round of the event loop share one query. A call
- * never joins a query that has already started, so it never gets older data than at its own start.
- * @param keyOf returns a text that identifies a key
- * @param load loads the records of the given distinct keys; it leaves out keys that have no record
+ * Returns a function that loads one record by its key, or undefined if there is none. Calls in the same round of the
+ * event loop share one call of `load`.
+ * @param keyOf converts a key to a unique string
+ * @param load loads the records of the given distinct keys; keys without a record are left out of the result
  * @param keyOfFound returns the key of a loaded record
  */
 export function batchLookups<K, V>(
@@ -30,6 +30,7 @@ export function batchLookups<K, V>(
 
   return async (key) => {
     const name = keyOf(key);
+    // A batch that has started is never joined, so the data is not older than this call.
     batch ??= open();
     batch.keys.set(name, key);
     return (await batch.loaded).get(name);

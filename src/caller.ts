@@ -3,12 +3,12 @@ import type { Role } from './schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
 /**
- * The authenticated sender of a request. It is known before the request's body is read. The request may access only the
- * data of `customerId`.
+ * The authenticated sender of a request: an API key or a logged-in user. It may access only the data of one customer,
+ * `customerId`.
  */
 export type Caller = KeyCaller | SessionCaller;
 
-/** A caller that authenticated with an API key. */
+/** A sender of requests that authenticated with an API key. */
 export interface KeyCaller {
   kind: 'key';
   keyId: string;
@@ -18,7 +18,7 @@ export interface KeyCaller {
   scopes: readonly Scope[];
 }
 
-/** A caller that authenticated with a session token: a logged-in user. */
+/** A sender of requests that authenticated with a session token: a logged-in user. */
 export interface SessionCaller {
   kind: 'session';
   userId: string;
@@ -30,12 +30,11 @@ export interface SessionCaller {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The authenticated caller. Set on every route that is not public. */
+    /** The authenticated sender of the request. Set on every route that requires authentication. */
     caller: Caller;
     /**
-     * The caller's IP address, validated and normalised. It is the address of the connection, or the one that a trusted
-     * proxy (`TRUST_PROXY`) forwarded. Use it instead of Fastify's `request.ip`, which does not know our proxies. To
-     * count requests, use the /64 prefix of an IPv6 address, because one caller has a whole /64 of addresses.
+     * The IP address of the request's sender, validated and normalised. Behind a trusted proxy (`TRUST_PROXY`), the
+     * address that the proxy forwarded. Use it instead of Fastify's `request.ip`, which ignores `TRUST_PROXY`.
      */
     address: string;
   }

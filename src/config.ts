@@ -213,10 +213,13 @@ export const ConfigSchema = Type.Object({
   SHUTDOWN_MS: milliseconds('longest wait at SIGTERM for requests in flight and for running mailbox checks', 15_000),
 });
 
-/** The parsed environment, frozen. Each command reads it once at its start. */
+/** The service's configuration, parsed from the environment variables. The object is frozen. */
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
-/** The environment is invalid. `faults` has one line for each invalid variable, without its value. */
+/**
+ * Thrown if environment variables are invalid. `faults` has one message for each problem; no message contains the value
+ * of a variable.
+ */
 export class ConfigError extends Error {
   readonly faults: string[];
 
@@ -228,7 +231,7 @@ export class ConfigError extends Error {
 }
 
 /**
- * Parses the environment into a `Config`. An empty variable counts as not set.
+ * Parses environment variables into a `Config`. An empty variable counts as not set.
  * @throws ConfigError that lists all invalid variables
  */
 export function parseConfig(environment: Record<string, string | undefined>): Config {
@@ -253,8 +256,8 @@ const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
 /**
- * Checks of environment variables that a schema cannot express. Each check returns one message per fault. A message
- * never contains the variable's value.
+ * For some environment variables, a function that checks what the schema cannot express. It returns one message for
+ * each problem, without the value of the variable.
  */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
@@ -270,16 +273,16 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Returns a message for each invalid element of a comma-separated list. The message gives the element's position,
- * because its value may be secret.
+ * Returns an error message for each invalid element of a comma-separated list. The message gives the element's
+ * position, not its text, which may be secret.
  * @param expected what an element must be, e.g. `an IP address`
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
 /**
- * Returns the faults of a database URL. Special characters in the password must be written as %XX. The URL may name
- * several hosts, separated by commas.
+ * Returns an error message if a database URL is invalid, otherwise an empty array. The URL may name several hosts,
+ * separated by commas.
  */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
@@ -301,8 +304,8 @@ function isPercentEncoded(url: string): boolean {
 }
 
 /**
- * Returns true for an origin `scheme://host[:port]` exactly as browsers send it. An origin in any other form would
- * never equal a browser's.
+ * Returns true if a text is a web origin (such as `https://app.example.com`), written exactly as browsers write it in
+ * the `Origin` header.
  */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text)
@@ -315,19 +318,20 @@ const isServerAddress = (text: string): boolean => {
 };
 
 /**
- * Reads the configuration of this process from the environment. Apart from `environmentWithout`, no other function
- * reads `process.env`.
+ * Reads the configuration from the environment variables of this process.
+ * @throws ConfigError if a variable is invalid
  */
 export const readConfig = (): Config => parseConfig(process.env);
 
 /**
- * Returns the environment for a child process: this process's variables, except those whose names match the pattern.
+ * Returns the environment variables for a child process: those of this process, except variables whose names match the
+ * pattern.
  */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
 /**
- * Returns a message that says which values an environment variable allows.
+ * Returns an error message that says which values an environment variable may have.
  * @param schema the schema of the variable
  */
 function expectation(schema: TProperties[string]): string {

@@ -1,4 +1,4 @@
-/** One invalid value of a request: a JSON pointer to the value, and the reason why it is invalid. */
+/** One invalid value in a request: `path` is a JSON pointer to the value, and `message` says why it is invalid. */
 export interface Fault {
   path: string;
   message: string;
@@ -20,7 +20,10 @@ export type ErrorCode =
   | 'rate_limited'
   | 'unavailable';
 
-/** An error whose message the caller may see. For any other error the response says only `internal_error`. */
+/**
+ * An error whose message may be sent to the caller of the API. For every other error the response says only
+ * `internal_error`.
+ */
 export class DomainError extends Error {
   readonly code: ErrorCode;
   readonly faults: Fault[];
@@ -37,8 +40,8 @@ export class DomainError extends Error {
 }
 
 /**
- * Maximum number of faults in an error response. Validation stops after one fault more, which shows that there are
- * more.
+ * Maximum number of invalid values that an error response lists. Validation stops at one more than that, so that the
+ * message can say "more than 100".
  */
 export const maxFaults = 100;
 
@@ -57,10 +60,10 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Creates the error for a record that this customer does not have. The error is the same for an unknown id and for
- * another customer's id, so it reveals nothing about other customers.
+ * Creates the error for a record that does not exist or belongs to another customer. Both cases give the same error, so
+ * it reveals nothing about other customers.
  * @param noun the kind of record, e.g. `contact`
- * @param paths JSON pointers to the ids in the request body, if they were there
+ * @param paths if the request body contained the ids: JSON pointers to them
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
@@ -68,7 +71,8 @@ export const notFound = (noun: string, paths: string[] = []): DomainError =>
     : new DomainError('not_found', `No such ${noun}`);
 
 /**
- * Creates the error for ids in a request body that belong to no record. The message names each kind of missing record.
+ * Creates the error for a request body that refers to records which do not exist.
+ * @param missing for each reference, the kind of record (e.g. `contact`) and a JSON pointer to the id
  */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
@@ -76,24 +80,24 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** Appends the number of faults to a message if an error response cannot list them all. */
+/** Appends the number of invalid values to a message if an error response cannot list them all. */
 const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
- * Creates the error for a request that conflicts with the current state of the record.
- * @param faults the values of the request body that conflict, if any
+ * Creates the error for a request that conflicts with the current state of a record.
+ * @param faults the values in the request body that conflict, if any
  */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
-/** Creates the error for an `If-Match` header with the version of a record that has changed since. */
+/** Creates the error for a request whose `If-Match` header names an old version of the record. */
 export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
 /**
- * Creates the error for a temporary failure: the caller may repeat the request. Throw it only if the request has
- * changed nothing, or if the caller knows what it has changed.
+ * Creates the error for a temporary failure, after which the caller may repeat the request. Throw it only where
+ * repeating the request is safe.
  * @param retryAfter seconds after which the caller should retry
  */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
@@ -139,8 +143,8 @@ export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
 /**
- * What a caller can authenticate with: an API key, a session token, or e-mail and password. The text of the 401
- * response depends on it.
+ * What a caller authenticates with: an API key, a session token, or e-mail and password. The text of the 401 response
+ * is different for each.
  */
 export type Credential = 'key' | 'session' | 'login';
 
@@ -169,8 +173,8 @@ export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
 /**
- * Maps each database constraint that a request can violate to a public error. If any other constraint is violated, the
- * service has a bug.
+ * For each database constraint that a request can violate, the error that the caller gets. The violation of any other
+ * constraint is a bug of the service.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
@@ -187,21 +191,22 @@ interface ConstraintError {
 }
 
 /**
- * Returns the name of a violated constraint, or undefined if the error names none. An error from a Citus node has the
- * name only in its message, with a shard number at the end: `contacts_company_fkey_102074`. That number is removed.
+ * Returns the name of the violated constraint, or undefined if the error does not name it. Citus (distributed
+ * PostgreSQL) names it only in the message and adds a shard number, which is removed: `contacts_company_fkey_102074`.
  */
 const constraintOf = ({ constraint_name, message = '' }: ConstraintError): string | undefined =>
   constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
 
 /**
- * Converts a PostgreSQL error to a public error, if the request caused it: it violated a constraint, or contained a
- * value that PostgreSQL rejects (SQLSTATE class 22). Returns undefined for other errors.
+ * Converts a PostgreSQL error that the request caused to an error for the caller. Returns undefined for all other
+ * errors.
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };
   if (typeof code !== 'string') return undefined;
   const constraint = code.startsWith('23') && constraintOf(error as ConstraintError);
   if (constraint) return constraintErrors[constraint]?.();
+  // Class 22: the request contains a value that PostgreSQL rejects.
   if (/^22[0-9A-Z]{3}$/.test(code))
     return validationFailed([{ path: '', message: 'a value is outside the range that can be stored' }]);
   return undefined;

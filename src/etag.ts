@@ -10,11 +10,12 @@ export const etagOf = (record: object): string =>
 
 /**
  * Checks the `If-Match` header of a request against the existing record (RFC 9110 §13.1.1). The header must be `*` or
- * contain the record's tag. Weak tags never match. A request without the header passes.
+ * contain the record's entity tag. A request without the header passes.
  * @throws DomainError `precondition_failed` if no tag matches
  */
 export function requireMatch(ifMatch: string | undefined, record: object): void {
   if (ifMatch === undefined || ifMatch.trim() === '*') return;
   const tags = ifMatch.split(',').map((tag) => tag.trim());
+  // Weak tags (`W/…`) never match, as the RFC requires.
   if (!tags.includes(etagOf(record))) throw preconditionFailed();
 }

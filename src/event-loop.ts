@@ -1,10 +1,11 @@
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Interrupts a long computation until the event loop has handled the waiting requests and responses. Only one
- * computation resumes per round of the loop, so many computations together delay a request by one time slice at most.
+ * Resolves after the event loop has handled waiting requests and responses. A long computation awaits it from time to
+ * time, so that it does not block them.
  */
 export function yieldToEventLoop(): Promise<void> {
+  // Calls are queued: one computation resumes per round of the loop, so many together delay a request by one time slice.
   last = last.then(
     () =>
       new Promise<void>((resolve) => {
@@ -14,19 +15,19 @@ export function yieldToEventLoop(): Promise<void> {
   return last;
 }
 
-/** How long a computation may run before it lets the event loop handle other work (ms). */
+/** How long a computation may block the event loop before it must let other work run (ms). */
 const timeSliceMs = 10;
 
-/** Measures how long a computation has blocked the event loop. */
+/** Measures how long a computation has blocked the event loop since its last pause. */
 export class TimeSlice {
   #since = performance.now();
 
-  /** True if the computation has blocked the event loop long enough and should call `pause`. */
+  /** True if the computation has run for `timeSliceMs` without a pause. It should then call `pause`. */
   get isOver(): boolean {
     return performance.now() - this.#since >= timeSliceMs;
   }
 
-  /** Lets the event loop handle waiting work, then starts a new time slice. */
+  /** Lets the event loop handle waiting requests and responses, then restarts the measurement. */
   async pause(): Promise<void> {
     await yieldToEventLoop();
     this.#since = performance.now();

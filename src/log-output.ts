@@ -1,19 +1,19 @@
 import { writeSync } from 'node:fs';
 
-/** Maximum total size of the log lines that wait in memory to be written (bytes). */
+/** Maximum total size of the log lines that wait in memory until stderr accepts them (bytes). */
 export const maxWaitingBytes = 1024 * 1024;
 /** Delay before the next attempt to write the waiting log lines (ms). */
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr without ever blocking, even if the log's reader has stopped or the disk is full. Lines
- * that cannot be written wait in memory, up to `maxWaitingBytes`. Further lines are lost, and so are lines that still
- * wait at exit. The number of lost lines is logged as soon as stderr accepts data again.
+ * Writes log lines to stderr and never blocks, even if the log's reader has stopped or the disk is full. Lines that
+ * stderr does not accept wait in memory, up to `maxWaitingBytes`; further lines are dropped, and later their number is
+ * logged.
  */
 export class LogOutput {
   /**
-   * The file descriptor of stderr. Reading `process.stderr` makes a pipe or a socket non-blocking: a write that would
-   * block fails instead.
+   * The file descriptor of stderr. Node makes a pipe or socket non-blocking when `process.stderr` is first read, so a
+   * write that would block fails instead.
    */
   readonly #fd = process.stderr.fd;
   #waiting: Buffer[] = [];
@@ -21,7 +21,7 @@ export class LogOutput {
   #lost = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Writes a line now, or later if stderr is blocked. The line must end with a line break. */
+  /** Writes a log line now, or later if stderr is blocked. The line must end with a line break. */
   write(line: string): void {
     const bytes = Buffer.from(line);
     if (this.#waitingBytes + bytes.length > maxWaitingBytes) this.#lost += 1;
@@ -58,8 +58,8 @@ export class LogOutput {
 }
 
 /**
- * Writes bytes to a file descriptor without waiting. Returns the number of written bytes: 0 if the pipe or the disk is
- * full, or if the reader has closed the pipe.
+ * Writes bytes to a file descriptor without waiting. Returns the number of written bytes, 0 if the write fails (e.g.
+ * because the pipe or the disk is full).
  */
 function tryWrite(fd: number, bytes: Buffer): number {
   try {

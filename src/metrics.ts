@@ -6,7 +6,7 @@ import packageJson from '../package.json' with { type: 'json' };
  * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
  */
 
-/** The metrics of this process: counters, memory, event loop. */
+/** The Prometheus registry that holds the metrics of this process: counters, memory, event loop. */
 export const processMetrics = new Registry();
 
 /** Starts measuring memory, garbage collection and event loop delay. Calling it again has no effect. */
@@ -30,7 +30,7 @@ export const requestDuration = new Histogram({
 });
 
 /**
- * Seconds that an operation waited until a gate admitted it; 0 if it did not wait. A gate limits how many operations
+ * How long operations waited at a `Gate` (seconds); 0 for those that did not wait. A `Gate` limits how many operations
  * use a resource at the same time.
  */
 export const gateWait = new Histogram({
@@ -42,8 +42,8 @@ export const gateWait = new Histogram({
 });
 
 /**
- * Number of operations that a gate rejected: too many waited already, or the wait was too long. A gate limits how many
- * operations use a resource at the same time.
+ * Number of operations that a `Gate` rejected because too many were waiting or the wait was too long. A `Gate` limits
+ * how many operations use a resource at the same time.
  */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
@@ -52,7 +52,10 @@ export const gateRefusals = new Counter({
   registers,
 });
 
-/** Number of requests that each rate limit policy counted. */
+/**
+ * Number of requests that were counted under a rate limit, by the name of the limit (`policy`) and outcome (allowed or
+ * refused).
+ */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
   help: 'Requests counted under a rate limit, by policy and outcome.',
@@ -60,7 +63,7 @@ export const limitedRequests = new Counter({
   registers,
 });
 
-/** Duration of calls to the search cluster (seconds). */
+/** Duration of calls to the search cluster, Elasticsearch (seconds). */
 export const catalogCallDuration = new Histogram({
   name: 'sales_data_catalog_call_duration_seconds',
   help: 'Duration of calls to the search cluster, by outcome.',
@@ -78,8 +81,8 @@ export const finishedJobs = new Counter({
 });
 
 /**
- * Number of credits moved by entries of the credit ledger. An adjustment that takes credits away has the kind
- * `adjust_down`.
+ * Number of credits in new entries of the credit ledger, by pool and kind of entry. An adjustment that removes credits
+ * counts as kind `adjust_down`.
  */
 export const movedCredits = new Counter({
   name: 'sales_data_credits_total',

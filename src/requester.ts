@@ -1,24 +1,25 @@
 import { DomainError } from './errors.ts';
 
 /**
- * The customer that an operation works for, and how long it may take. Limited resources, such as database connections,
- * are shared fairly between customers.
+ * The customer for whom an operation runs, and how long the operation may take. Limited resources, such as database
+ * connections, are shared fairly between customers.
  */
 export interface Requester {
-  /** The customer that the resources are used for, or `serviceItself`. */
+  /** The id of the customer for whom the operation runs, or `serviceItself`. */
   customerId: string;
   /**
-   * Aborts with a DomainError when the result is no longer needed: the time is up, or the caller has closed the
+   * Aborts with a DomainError when nobody needs the result any more: the time is up, or the caller has closed the
    * connection.
    */
   signal?: AbortSignal;
   /**
-   * Aborts when the time is up, and only then. It stops a write that continued after the caller closed the connection.
+   * Aborts only when the time is up, not when the caller closes the connection. Used for writes, which continue after
+   * the connection is closed.
    */
   timeUp?: AbortSignal;
   /**
-   * How long the operation may still wait for limited resources, in total (ms). Each wait is subtracted. If undefined,
-   * only the limits of each resource apply.
+   * How long the operation may still wait for limited resources, in total (ms). Each wait is subtracted from it. If
+   * undefined, only the limits of each resource apply.
    */
   patienceMs?: number;
 }
@@ -26,7 +27,7 @@ export interface Requester {
 /** Used instead of a customer's id for the service's own work, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/** The error of an operation that ends because the caller has closed the connection. */
+/** Thrown when an operation ends early because the caller has closed the connection. */
 export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');
@@ -34,7 +35,7 @@ export class CallerHungUp extends DomainError {
 }
 
 /**
- * Returns the result of `work`. If the signal aborts first, rejects with the signal's reason; the work itself
+ * Returns the result of `work`, or rejects with the signal's reason if the signal aborts first. The work itself then
  * continues.
  */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {

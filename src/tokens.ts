@@ -11,8 +11,8 @@ declare const hashed: unique symbol;
 export type TokenHash = Buffer & { readonly [hashed]: true };
 
 /**
- * An API key or session token in clear text. It prints, logs and serialises as `[redacted]`. Only the response with a
- * new token calls `reveal()`.
+ * An API key or session token in clear text. When it is printed, logged or serialised, it shows as `[redacted]`;
+ * `reveal()` returns its text.
  */
 export class RawToken {
   readonly #text: string;
@@ -21,7 +21,7 @@ export class RawToken {
     this.#text = text;
   }
 
-  /** Returns the token in clear text. Call it only for the response that hands out the new token. */
+  /** Returns the token in clear text. Call it only for the response that shows the new token to its owner. */
   reveal(): string {
     return this.#text;
   }
@@ -33,7 +33,10 @@ export class RawToken {
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /** The token's prefix and the next four characters. They tell tokens apart, but do not help an attacker. */
+  /**
+   * The prefix of the token and its next four characters. Users see them to tell their tokens apart; they do not help
+   * an attacker.
+   */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -51,7 +54,7 @@ export class RawToken {
   }
 }
 
-/** Prefix of session tokens. The prefix of API keys is configured (`KEY_PREFIX`). */
+/** First part of every session token. The first part of API keys is configured (`KEY_PREFIX`). */
 export const sessionPrefix = 'sdsession';
 
 /**
@@ -64,8 +67,8 @@ export function mintToken(prefix: string): RawToken {
 }
 
 /**
- * Parses an API key or session token. Returns undefined if its form or checksum is wrong, so a mistyped token costs no
- * database query. Any well-formed prefix is accepted, so keys stay valid when `KEY_PREFIX` changes.
+ * Parses an API key or session token. Returns undefined if its form or its checksum is wrong. Any prefix is accepted,
+ * so old keys stay valid when `KEY_PREFIX` changes.
  */
 export function recogniseToken(text: string): RawToken | undefined {
   if (!shape.test(text)) return undefined;
