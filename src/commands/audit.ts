@@ -6,7 +6,7 @@ import { commandAction, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `audit` with the verb `list`. */
+/** Defines the subcommand `list` of the command `audit` on the command line. */
 export function define(command: Command): void {
   command
     .command('list')

@@ -19,7 +19,7 @@ import { commandAction, asInteger, asUuid, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
-/** Defines the command `catalog` with the verbs `import`, `generate`, `reindex`, `remove` and `status`. */
+/** Defines the subcommands of the command `catalog`: `import`, `generate`, `reindex`, `remove` and `status`. */
 export function define(command: Command): void {
   command
     .command('import <file>')
@@ -54,9 +54,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Imports a file into the catalog and prints a report. With `--strict`, it fails after the import if there were bad
- * lines.
- * @throws Error with the number of bad lines
+ * Imports a file of people into the catalog and prints a report.
+ * @throws Error after the import, with the number of invalid lines, if there were any and `--strict` is set
  */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
@@ -81,14 +80,15 @@ function asFormat(value: string): Format {
 }
 
 /**
- * Maximum duration of an SQL statement in catalog commands (ms). It is longer than for requests, because imports and
+ * Maximum duration of an SQL statement in `catalog` commands (ms). It is longer than for requests, because imports and
  * reindexes run long statements.
  */
 const maxStatementMs = 3_600_000;
 
 /**
- * Opens the services (database and catalog), runs `work`, and closes the services.
- * @param overrides wraps the database; imports and reindexes use it to wait while the database is unavailable
+ * Opens the database and the catalog, runs `work` with them, and always closes them.
+ * @param overrides returns the database to use instead of the opened one, e.g. one that waits while the database is
+ *   unavailable
  */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
@@ -103,8 +103,7 @@ async function withCatalog<T>(
 }
 
 /**
- * Limits the memory of V8 during an import. By default the heap grows much larger than needed while millions of objects
- * are created and dropped, although an import always needs the same amount of memory.
+ * Makes V8 keep the JavaScript heap small during an import. By default the heap grows far beyond what an import needs.
  */
 function keepHeapSmall(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -127,7 +126,7 @@ async function importFile(file: string, options: ImportOptions): Promise<ImportR
   }
 }
 
-/** The input, progress display, format and options of a running import. */
+/** What `runImport` needs: the input, the progress display, the format of the input and the options of the command. */
 interface Importing {
   input: Input;
   progress: Progress;
@@ -153,8 +152,8 @@ async function runImport(
 }
 
 /**
- * Deletes the stored progress of interrupted imports that will not be resumed: imports of an earlier version of this
- * file and, with `--restart`, of this file itself.
+ * Deletes the stored progress of imports that will not be resumed: those of earlier versions of this file and, with
+ * `--restart`, that of the file itself.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
@@ -173,15 +172,15 @@ function formatOf(file: string): Format {
 
 /** The input of an import: a file or standard input. */
 interface Input {
-  /** The content of the input, unpacked if it was compressed. */
+  /** The content of the input, decompressed if it was compressed. */
   chunks: AsyncIterable<Buffer>;
   /** The file's path, or undefined for standard input. */
   path: string | undefined;
-  /** Identifies an unchanged file: its path, size and time of change. Undefined for standard input. */
+  /** Identifies this version of the file by its path, size and time of change. Undefined for standard input. */
   source: string | undefined;
-  /** The size of the file as stored, possibly compressed (bytes). Undefined for standard input. */
+  /** The size of the file on disk, before decompression (bytes). Undefined for standard input. */
   size: number | undefined;
-  /** Returns how many bytes of the stored file have been read so far. Always 0 for standard input. */
+  /** Returns how many bytes of the file on disk have been read so far. Always 0 for standard input. */
   read: () => number;
   close: () => Promise<void>;
 }
@@ -210,8 +209,9 @@ async function openInput(file: string): Promise<Input> {
 }
 
 /**
- * Yields the chunks of a file. Throws at the end if the file has changed since it was opened, because the chunks may
- * then mix old and new content.
+ * Yields the chunks of a file, and throws after the last one if the file has changed since it was opened. The chunks
+ * may then mix old and new content.
+ * @param isUnchanged returns whether the file is still the same
  * @throws Error if the file changed
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
@@ -234,8 +234,8 @@ interface GenerateOptions {
 }
 
 /**
- * Writes randomly generated people as NDJSON to a file or to stdout. With `--json` and without `--output`, writes one
- * JSON array instead.
+ * Writes randomly generated people as NDJSON to the file `output`, or to stdout. With `--json` and no `output`, writes
+ * one JSON array instead.
  */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
@@ -263,7 +263,9 @@ function* textOf(count: number, seed: number, asArray: boolean): Generator<strin
   yield text + close;
 }
 
-/** Ignores the error of a closed pipe (EPIPE): the reader of the output has stopped. Throws every other error. */
+/**
+ * Does nothing if an error means that the reader of the output has closed the pipe (EPIPE). Throws every other error.
+ */
 function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
@@ -297,8 +299,8 @@ interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
   /**
-   * How many unlocked prospects the search cluster may not show as unlocked yet. Always 0 if the catalog is in
-   * PostgreSQL.
+   * Number of unlocked prospects that the search cluster may still show as not unlocked. Always 0 if PostgreSQL stores
+   * the catalog.
    */
   unlocks_behind: number;
 }

@@ -2,17 +2,17 @@ import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { formats } from '../schemas/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
 
-/** A module of src/commands. `define` adds the command's verbs and options to the parser. */
+/** A module in src/commands. `define` adds the options and subcommands of one command to the command line parser. */
 export interface CommandModule {
   define(command: Command): void;
 }
 
-/** The command line is wrong, but only the command itself can detect it. The program ends with exit code 2. */
+/** Thrown by a command that was called in a wrong way. The program then ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
- * Returns a function that runs one verb of a command and writes its result to stdout. With `--json` the result is one
- * JSON value, otherwise the text from `print`. Errors are thrown, so stdout never shows them.
+ * Returns a function that calls `run` with the command line options and writes its result to stdout: as JSON with
+ * `--json`, otherwise as the text from `print`. Errors are thrown and never written to stdout.
  */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
@@ -21,22 +21,26 @@ export const commandAction =
     process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
   };
 
-/** Adds the option `--json` to every verb of a command. */
+/** Adds the option `--json` to a command; if it has subcommands, to each of them instead. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);
   if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
 }
 
-/** Returns the exit code for an error: 0 if help was requested, 2 for wrong usage, 1 for a failure. */
+/**
+ * Returns the exit code for an error: 0 if it only ended the program after the help text, 2 for wrong usage, 1 for a
+ * failure.
+ */
 export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   return error instanceof UsageError ? 2 : 1;
 }
 
 /**
- * Returns a parser for a command line option. The parser rejects a value that does not have the given format.
+ * Returns a function that checks the text of a command line option and returns it. The function throws if the text does
+ * not have the given format.
  * @param format the name of a format in src/schemas/formats.ts
- * @param expected what the value must be, for the error message
+ * @param expected what the text must be, for the error message
  */
 const formatted = (format: string, expected: string) => (value: string) => {
   if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);

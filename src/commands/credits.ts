@@ -9,7 +9,7 @@ import { commandAction, asInteger, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `credits` with the verbs `show`, `grant`, `adjust` and `check`. */
+/** Defines the subcommands of the command `credits`: `show`, `grant`, `adjust` and `check`. */
 export function define(command: Command): void {
   command
     .command('show')
@@ -37,8 +37,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Maximum number of credits that one grant or adjustment can move. It is more than any customer has, and a JSON number
- * holds it exactly.
+ * Maximum number of credits in one grant or adjustment. It is more than any customer has, and small enough to be exact
+ * in JSON.
  */
 const maxCredits = 1_000_000_000_000;
 

@@ -14,7 +14,7 @@ import { commandAction, asCountry, asName, asText, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `customer` with the verbs `create`, `list`, `suspend`, `resume`. */
+/** Defines the subcommands of the command `customer`: `create`, `list`, `suspend` and `resume`. */
 export function define(command: Command): void {
   command
     .command('create')
@@ -60,8 +60,8 @@ const setStatus =
     );
 
 /**
- * Makes the workers run a customer's jobs again after a suspension. For each job queue, it enqueues one turn: a short
- * period in which a worker runs jobs of this customer.
+ * Makes the workers continue the jobs of a customer after a suspension. It adds a message for the customer to each job
+ * queue.
  */
 async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);

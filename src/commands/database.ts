@@ -4,14 +4,14 @@ import { readConfig, type Config } from '../config.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
-/** A PostgreSQL server. `url` is for the service's login, `ownerUrl` for the owner of the schema. */
+/** The URLs of a PostgreSQL database: `url` logs in as the service, `ownerUrl` as the owner of the database schema. */
 interface Server {
   url: string;
   ownerUrl: string;
   close(): Promise<void>;
 }
 
-/** The open database and catalog of a command. The caller of `openServices` must close them. */
+/** The open database and prospect catalog that a command uses. The command must call `close` at the end. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
@@ -22,9 +22,9 @@ export interface OpenServices {
 }
 
 /**
- * Opens the database that the environment names. Without one, starts the embedded server in `DATA_DIR`, or shares it
- * with a running service.
- * @param overrides wraps the database before the command and the catalog use it
+ * Opens the database and the prospect catalog. If `DATABASE_URL` is not set, uses the embedded PostgreSQL in
+ * `DATA_DIR`, which is started if it is not running.
+ * @param overrides returns the database to use instead of the opened one, e.g. one that retries
  */
 export async function openServices(
   config: Config = readConfig(),
@@ -50,7 +50,7 @@ async function openServer(config: Config): Promise<Server> {
 }
 
 /**
- * Checks that the database schema has the version that this program needs.
+ * Throws if the database schema does not have the version that this program needs.
  * @throws Error if migrations are missing, or the database is newer than this program
  */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
@@ -60,7 +60,10 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
   if (state === 'ahead') throw new Error('The database is newer than this program: update the program');
 }
 
-/** Opens the PostgreSQL server, runs `work` with it and always closes it. */
+/**
+ * Runs `work` with the URLs of the configured PostgreSQL server. Without one, starts the embedded server and closes it
+ * afterwards.
+ */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
   try {
@@ -70,7 +73,7 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-/** Opens the database, runs `work` with it and always closes it. */
+/** Opens the database, runs `work` with it, and closes it, also after an error. */
 export async function withDatabase<T>(work: (db: Database) => Promise<T>): Promise<T> {
   const services = await openServices();
   try {

@@ -4,7 +4,7 @@ import { loadDemo, type Demo } from '../demo/load-demo.ts';
 import { commandAction } from './command.ts';
 import { openServices } from './database.ts';
 
-/** Defines the command `demo`. */
+/** Defines the options and the action of the command `demo` on the command line. */
 export function define(command: Command): void {
   command
     .option('--force', 'load it beside other customers too; the catalog is then left as it is')
@@ -23,7 +23,7 @@ async function load({ force }: { force?: true }): Promise<Demo> {
 const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUBLIC_URL?: string }): string =>
   PUBLIC_URL ?? `http://${HOST}:${PORT}`;
 
-/** Returns instructions for the demo: how to log in, the API key, and a curl command that works unchanged. */
+/** Returns the text that tells a user how to use the demo: login, API key, and a curl command that works as it is. */
 export const describeDemo = (demo: Demo, url: string): string =>
   demo.key === null
     ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`

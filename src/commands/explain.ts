@@ -1,8 +1,8 @@
 import { DomainError } from '../errors.ts';
 
 /**
- * Converts an error to a one-line message for the terminal: its cause and its remedy. The message contains no SQL and
- * no row values. Only a bug of this program is shown with its stack.
+ * Converts an error to a message for the terminal: what is wrong and, if known, how to fix it. Only bugs of this
+ * program are shown with a stack trace.
  */
 export function explain(error: unknown): string {
   const known = knownCause(error);
@@ -13,13 +13,16 @@ export function explain(error: unknown): string {
 }
 
 /**
- * Returns true if users can understand the error's message. TypeError, RangeError, ReferenceError and SyntaxError are
- * bugs of this program.
+ * Returns true if the message of an error was written for users. A TypeError, RangeError, ReferenceError or SyntaxError
+ * is a bug of this program instead.
  */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
-/** Searches an error and its chain of causes for one with a known meaning. Returns the message for it, or undefined. */
+/**
+ * Returns the message for the first error with a known meaning, among an error and its chain of causes. Returns
+ * undefined if there is none.
+ */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = meaningOf(at);
@@ -62,7 +65,10 @@ const files: Record<string, string> = {
     'a part of this path is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
 };
 
-/** Messages for other errors, by error code of the driver or the operating system, or by SQLSTATE. */
+/**
+ * Messages for errors of the database connection and of the disk, by error code of the driver or the operating system,
+ * or by SQLSTATE.
+ */
 const meanings: Record<string, string> = {
   ECONNREFUSED: 'The database cannot be reached: no server listens on the host and port in DATABASE_URL.',
   ENOTFOUND: 'The database cannot be reached: the host name in DATABASE_URL cannot be resolved.',

@@ -8,7 +8,7 @@ import { commandAction, asInteger, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `jobs` with the verbs `list`, `cancel`, `retry`. */
+/** Defines the subcommands of the command `jobs`: `list`, `cancel` and `retry`. */
 export function define(command: Command): void {
   command
     .command('list')
@@ -38,7 +38,10 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
     ),
   );
 
-/** Returns a function that changes a job of any customer and then returns a job: the one whose id `change` returned. */
+/**
+ * Returns a function that calls `change` for the job in `--job` and returns the resulting job. `change` returns the id
+ * of that job, because a retry creates a new one.
+ */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>

@@ -12,7 +12,7 @@ import { commandAction, asKeyName, asUuid } from './command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/** Defines the command `key` with the verbs `create`, `list` and `revoke`. */
+/** Defines the subcommands of the command `key`: `create`, `list` and `revoke`. */
 export function define(command: Command): void {
   command
     .command('create')

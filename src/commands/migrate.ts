@@ -3,7 +3,7 @@ import { migrate, type Migrated } from '../database/migrate.ts';
 import { commandAction } from './command.ts';
 import { withServer } from './database.ts';
 
-/** Defines the command `migrate`. */
+/** Defines the action of the command `migrate` on the command line. */
 export function define(command: Command): void {
   command.action(commandAction(run, describe));
 }

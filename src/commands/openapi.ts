@@ -5,7 +5,7 @@ import { readConfig } from '../config.ts';
 import { openDatabase } from '../database/db.ts';
 import { commandAction } from './command.ts';
 
-/** Defines the command `openapi`. */
+/** Defines the action of the command `openapi` on the command line. */
 export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }

@@ -4,9 +4,9 @@ import { UsageError } from './command.ts';
 const maxLength = 4_096;
 
 /**
- * Reads a new password from standard input. The command line would not be safe: every user of the machine can read it.
- * One line break at the end is ignored.
- * @throws UsageError if there is no password, or it is not a single line of 12–128 characters
+ * Reads a new password from standard input, without the line break at its end. Passwords are not command line
+ * arguments, because other users of the machine could read them.
+ * @throws UsageError if the input is a terminal, or not a single line of 12–128 characters
  */
 export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {
   if (input.isTTY)

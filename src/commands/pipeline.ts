@@ -13,7 +13,8 @@ import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
 /**
- * Defines the command `pipeline` with the verbs `create` and `list`. The API can only read pipelines and their stages.
+ * Defines the subcommands of the command `pipeline`: `create` and `list`. The HTTP API can only read pipelines and
+ * their stages.
  */
 export function define(command: Command): void {
   command

@@ -2,7 +2,10 @@ import { Command, type OutputConfiguration } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, type CommandModule } from './command.ts';
 
-/** All commands. A command's module is loaded only when the command line names it. */
+/**
+ * All commands of the command line, by name. The module of a command is loaded only if the command line contains its
+ * name.
+ */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('./work.ts') },
@@ -20,7 +23,8 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * Returns a parser for the command line. On errors and on help it throws a CommanderError and does not end the process.
+ * Creates the command line parser. It throws a CommanderError for wrong usage and after it has printed help, instead of
+ * ending the process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {

@@ -1,7 +1,4 @@
-/**
- * Shows the progress of a long task. On a terminal it is a bar that is redrawn; in other output it is a line every five
- * seconds.
- */
+/** A display of the progress of a long task: a progress bar on a terminal, otherwise a text line every five seconds. */
 export interface Progress {
   /**
    * Updates the progress display. Does nothing if the last update was only a moment ago.
@@ -12,8 +9,8 @@ export interface Progress {
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Writes a line above the bar, where it stays. Resolves when the stream has accepted the line, so that lines do not
-   * pile up in memory.
+   * Writes a line that stays on the terminal, above the progress bar. The promise resolves when the next line can be
+   * written without filling the memory.
    * @throws the error of the stream, except if its reader has closed it
    */
   line(text: string): Promise<void>;
@@ -29,7 +26,7 @@ const elsewhereMs = 5_000;
 const width = 24;
 
 /**
- * Creates a progress display for a long task on a stream.
+ * Creates a progress display for a long task that writes to the given stream.
  * @param total the final value of the progress, if it is known from the start
  */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
@@ -77,7 +74,7 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
 }
 
 /**
- * Returns the progress bar as text.
+ * Returns the progress bar as text, with its percentage.
  * @param share how much is done, from 0 to 1
  */
 function drawn(share: number): string {
@@ -86,7 +83,7 @@ function drawn(share: number): string {
 }
 
 /**
- * Estimates the remaining time. Returns one text `m:ss left`, or an empty array if the time is unknown.
+ * Returns the estimated remaining time as one text such as `1:30 left`, or an empty array if it is unknown.
  * @param seconds the time since the start
  */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {

@@ -19,12 +19,12 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
-  /** The URL of health and metrics if they have a port of their own, otherwise null. */
+  /** The URL of the server for health checks and metrics, or null if it has no port of its own. */
   monitor: string | null;
   demo: Demo | null;
 }
 
-/** Defines the command `serve`. */
+/** Defines the options and the action of the command `serve` on the command line. */
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
@@ -34,8 +34,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Serves HTTP until SIGTERM or SIGINT. Then finishes the running requests, closes all connections and exits with code
- * 0.
+ * Starts the HTTP server and returns its URLs. On SIGTERM or SIGINT, the process finishes the running requests and
+ * exits with code 0.
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
@@ -62,8 +62,8 @@ async function serve(options: Options): Promise<Serving> {
 }
 
 /**
- * Prints a warning that there is no demo, because the database contains other customers. The service then starts
- * without the demo. Throws every other error.
+ * Prints a warning if an error means that the demo was not loaded because the database contains other customers. Throws
+ * every other error.
  */
 function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;

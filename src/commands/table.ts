@@ -2,7 +2,7 @@ import { lengthOf } from '../text/code-points.ts';
 
 /**
  * Returns rows as a text table with aligned columns, or `none` if there are no rows.
- * @param columns for each heading, a function that returns the row's cell
+ * @param columns for each column heading, a function that returns the text of a row in this column
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';
@@ -20,8 +20,8 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
 }
 
 /**
- * Returns the text of a table cell, with each control character replaced by a space: text from users must not control
- * the terminal.
+ * Returns the text of a table cell, `-` for null. Control characters become spaces, so that text from users cannot
+ * control the terminal.
  */
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/\p{Cc}/gu, ' ');
 

@@ -11,7 +11,7 @@ import { withDatabase } from './database.ts';
 import { readPassword } from './password.ts';
 import { table } from './table.ts';
 
-/** Defines the command `user` with the verbs `create`, `list`, `deactivate` and `reset-password`. */
+/** Defines the subcommands of the command `user`: `create`, `list`, `deactivate` and `reset-password`. */
 export function define(command: Command): void {
   command
     .command('create')
@@ -75,7 +75,7 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-/** Changes a user of any customer, and returns the changed user. */
+/** Finds the customer of a user, calls `change` for the user, and returns the changed user. */
 const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,

@@ -10,11 +10,11 @@ import { Shutdown } from './shutdown.ts';
 
 interface Working {
   working: true;
-  /** The URL of health and metrics, or null if they are not served. */
+  /** The URL of the server for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
 }
 
-/** Defines the command `work`. */
+/** Defines the options and the action of the command `work` on the command line. */
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
@@ -22,8 +22,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Processes jobs until SIGTERM or SIGINT. Then finishes the work in progress, closes all connections and exits with
- * code 0.
+ * Starts the workers that process jobs. On SIGTERM or SIGINT, the process ends the work in progress and exits with code
+ * 0.
  */
 async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();
