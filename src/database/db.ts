@@ -7,64 +7,76 @@ import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
- * A database connection or pool. Its rows have the types of the API's JSON: timestamps are ISO strings, and decimals
- * are numbers.
+ * One or more connections of the PostgreSQL driver. Queries return timestamps as ISO strings and decimals as numbers,
+ * as in the JSON of the API.
  */
 export type Sql = postgres.Sql<WireTypes>;
 
-/** The connection of an open transaction. */
+/** An open database transaction. The queries of the transaction must run through it. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database, in three groups of connections: for look-ups, searches and transactions. Each group has its own limits,
- * so slow work in one does not block the others. Customers share the connections fairly. Every failure of the
- * connection or the server (a timeout, a deadlock, a lost connection, no free connection) becomes a DomainError
- * `unavailable` within a bounded time.
+ * The database, with separate connections for look-ups, searches and transactions, so that slow work of one sort does
+ * not block the others. Temporary failures (a timeout, a deadlock, a lost connection) become a DomainError
+ * `unavailable`.
  */
 export interface Database {
-  /** Runs short reads of a fixed shape. They share a few connections and use prepared statements. */
+  /**
+   * Runs short reads whose SQL does not depend on the request. They share a few connections and use prepared
+   * statements.
+   */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs reads whose shape and cost depend on the caller, such as searches. Each one has its own connection, and
-   * PostgreSQL plans it for its actual values.
+   * Runs reads whose SQL and cost depend on the request, such as searches. Each call has its own connection, and
+   * PostgreSQL plans each query for its actual values.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Runs `work` in a transaction on one connection. Rolls back when `work` rejects. */
+  /** Runs `work` in a transaction. Rolls the transaction back if `work` throws. */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
 /**
- * The database for all customers. Its own methods run work of the service itself; use `for` to work for one customer.
+ * The database for the whole service. Its own methods run the work of the service itself; `for` returns the methods
+ * that run the work of one customer.
  */
 export interface SharedDatabase extends Database {
   /**
-   * Returns the database for one requester (a customer, with an abort signal). When the signal aborts, the pending call
-   * rejects at once. Its search or transaction is cancelled on the server. Exception: if the caller hung up, a
-   * transaction continues until it commits or the requester's time is up.
+   * Returns the database for the work of one customer. When the abort signal of `requester` aborts, the running call
+   * rejects, and its search or transaction is cancelled. If the caller only closed the connection, a transaction still
+   * continues.
    */
   for(requester: Requester): Database;
-  /** Reads the records that authenticate callers. It has its own connections, so customers' work cannot delay it. */
+  /**
+   * Runs reads of API keys and sessions, to authenticate callers. They have their own connections, so that the work of
+   * customers cannot delay them.
+   */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** The limiter of each connection group. Metrics show their state. */
+  /**
+   * For each group of connections, the object that limits how many operations use it at the same time. Metrics show
+   * their numbers.
+   */
   readonly gates: readonly Gate[];
   /** Whether the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
-  /** Rejects new work, waits for running work, then closes all connections. */
+  /** Rejects new calls, waits for running ones, then closes all connections. */
   close(): Promise<void>;
 }
 
-/** The PostgreSQL role with which the service runs its statements, whatever user logs in (see migration 0001). */
+/** The PostgreSQL role that runs all statements of the service, whatever user logs in. Migration 0001 creates it. */
 const serviceRole = 'sales_data_api';
 
-/** Timeout for opening a database connection, up to its first statement (seconds). */
+/** Maximum time to open a database connection, until it can run its first statement (seconds). */
 const connectTimeout = 5;
-/** A connection counts as lost if an answer takes longer than the statement timeout plus this margin (seconds). */
+/**
+ * Seconds that are added to the statement timeout. If the server has not answered by then, the connection counts as
+ * lost.
+ */
 const silenceMargin = 2;
-/** Maximum number of queries in flight on one shared connection. */
+/** Maximum number of queries that wait for their results on one shared connection. */
 const pipelineDepth = 64;
 /**
- * How often the PostgreSQL server checks whether the client of a running statement is still connected. If not, the
- * server ends the statement.
+ * How often the PostgreSQL server checks whether the client of a running statement is still connected. The server ends
+ * the statement of a lost client.
  */
 const clientCheckInterval = '250ms';
 
@@ -127,7 +139,7 @@ async function hasChanges(sql: Transaction): Promise<boolean> {
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
-/** Runs `work` in a transaction. After the commit, runs the actions that `work` registered with `afterCommit`. */
+/** Runs `work` in a transaction. After the commit, calls the functions that `work` registered with `afterCommit`. */
 async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
   const result = await sql.begin((transaction) => work((opened = transaction)));
@@ -136,18 +148,19 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
 }
 
 /**
- * Returns whether an aborted request cancels its transaction. Returns false if the caller hung up: the caller may still
- * want the write that it sent.
+ * Returns true if the transaction of an aborted request must be cancelled. Returns false if the caller only closed the
+ * connection: the transaction then continues.
+ * @param reason the reason of the abort
  */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
 /**
- * Connection options that differ between the groups of connections. `describe_first` comes with our patch of the
- * driver.
+ * Connection options that differ between the groups of connections. Our patch of the database driver adds
+ * `describe_first`.
  */
 interface LaneOptions {
   max: number;
-  /** Settings for PostgreSQL's query planner, by name. */
+  /** Settings for the query planner of PostgreSQL: name and value. */
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
@@ -156,17 +169,17 @@ interface LaneOptions {
 }
 
 /**
- * Planner settings for prepared statements: generic plans without sequential scans.
- *
- * Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
- * may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
- * settings needs a full scan.
+ * Settings of the query planner for prepared statements: PostgreSQL makes one plan for all parameter values, without
+ * sequential scans.
  */
+// Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
+// may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
+// settings needs a full scan.
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Planner settings for searches. PostgreSQL plans each search for its actual values and does not keep the plan.
- * Parallel workers are off, so that one search uses one processor.
+ * Settings of the query planner for searches: PostgreSQL plans each search for its actual values. Parallel workers are
+ * off, so that one search uses one processor.
  */
 const plannedAnew = {
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0' },
@@ -175,8 +188,8 @@ const plannedAnew = {
 };
 
 /**
- * Driver options that are missing in the driver's type declarations. `silence_timeout` comes with our patch of the
- * driver.
+ * Options of the database driver, with those that its type declarations lack. Our patch of the driver adds
+ * `silence_timeout`.
  */
 type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
 
@@ -209,7 +222,8 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
 }
 
 /**
- * Returns the delay before the next connection attempt, in seconds: 0 after the first failure, then 0.25. So the
- * service reconnects soon after the server is back.
+ * Returns the delay before the next attempt to connect (seconds): first 0, then 0.25. So the service reconnects soon
+ * after the server is back.
+ * @param failures the number of failed attempts
  */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

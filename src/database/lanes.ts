@@ -10,15 +10,12 @@ interface Connections {
 
 /** How long `close` waits for running operations (seconds). */
 const closeTimeout = 10;
-/**
- * How long an operation that was cancelled by closing its connection still counts as running, if the server does not
- * confirm the close (seconds).
- */
+/** Maximum time to wait until the server has closed the connection of a cancelled operation (seconds). */
 const cutTimeout = 15;
 
 /**
- * A group of database connections (a "lane") that its operations share. Running statements are never cancelled: the
- * connection is shared, so a cancel request could hit a statement of another operation.
+ * A group of database connections that many operations use at the same time. A running statement is never cancelled,
+ * because the cancel request could hit a statement of another operation.
  */
 export class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
@@ -33,7 +30,10 @@ export class SharedLane<Sql extends Connections> {
     return this.#gate;
   }
 
-  /** Runs `work` for a requester on the shared connections. Waits first if too many operations are running. */
+  /**
+   * Runs `work` for one customer (the requester) on the shared connections. Waits first if too many operations are
+   * running.
+   */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => work(this.#sql)));
   }
@@ -51,19 +51,16 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** An instance of the database driver with a single connection. */
+/** One database connection: an instance of the driver that is limited to a single connection. */
 interface Line<Sql> {
   sql: Sql;
-  /** Called when this database connection has closed. */
+  /** Called when the database connection has closed. */
   closed: () => void;
 }
 
 /**
- * A group of database connections (a "lane") that gives each operation its own connection. It uses one driver instance
- * per connection, because the driver's own pool can hand one connection to two transactions under load.
- *
- * To cancel an operation, its connection is closed. A cancel request could arrive late and hit the next statement on
- * the connection.
+ * A group of database connections in which each operation has a connection of its own. It creates one driver instance
+ * per connection, because the driver's own pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -82,9 +79,10 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for a requester on its own connection. Waits first if too many operations are running.
-   * @param isToEnd called with the reason when the requester's signal aborts; returns whether `work` is cancelled at
-   *   once. If false, the caller stops waiting, but `work` continues until the requester's time is up.
+   * Runs `work` for one customer (the requester) on a connection of its own. Waits first if too many operations are
+   * running.
+   * @param isToEnd decides what happens when the requester's signal aborts, from the reason: true cancels `work` at
+   *   once; false lets it continue until the requester's time is up
    */
   run<T>(
     requester: Requester,
@@ -129,10 +127,12 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Cancels the running statement by closing its connection. Waits until the server has closed it too, at most
-   * `cutTimeout`. Until then the operation counts as running.
+   * Cancels an operation by closing its connection. Resolves when the server has closed the connection too, or after
+   * `cutTimeout`.
    */
   async #cut(line: Line<Sql>): Promise<void> {
+    // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
+    // the connection, the operation counts as running.
     this.#all.delete(line);
     const { promise: isClosed, resolve } = Promise.withResolvers<void>();
     line.closed = resolve;
@@ -141,12 +141,15 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 }
 
-/** Rejects new operations and waits until the running ones have ended, at most `closeTimeout`. */
+/**
+ * Makes a gate (a limiter) reject new operations, and waits until the running ones have ended, at most `closeTimeout`.
+ */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
 /**
- * Runs an operation. Converts errors of the connection or the server to `unavailable`; throws other errors unchanged.
+ * Runs a database operation. If the connection or the server fails, throws `unavailable`; all other errors are thrown
+ * unchanged.
  */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
@@ -157,7 +160,7 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Error codes of the database driver and the operating system that mean: the connection was lost or could not be
+ * Error codes (of the database driver or the operating system) which mean that the connection was lost or could not be
  * opened.
  */
 const connectionCodes = new Set(
@@ -168,11 +171,12 @@ const connectionCodes = new Set(
 );
 
 /**
- * Matches the SQLSTATE codes of temporary failures, after which a retry can succeed: connection errors (08),
- * insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled statements, timeouts of
- * locks, statements and transactions, serialisation failures and deadlocks.
+ * Matches the PostgreSQL error codes (SQLSTATE) of temporary failures, after which a retry can succeed, e.g. a
+ * deadlock, a timeout or a restart of the server.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
+// Connection errors (08), insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled
+// statements, timeouts of locks, statements and transactions, serialisation failures, deadlocks.
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
 function isConnectionFailure(error: unknown): boolean {

@@ -18,19 +18,16 @@ export class MigrationError extends Error {
 }
 
 /**
- * Key of the PostgreSQL advisory lock with which only one process at a time migrates a database. The number stands for
- * the letters `sales-da`.
+ * Key of the PostgreSQL advisory lock that lets only one process at a time migrate a database. Its bytes are the
+ * letters `sales-da`.
  */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 
 /**
- * Applies the missing migrations in order, each file in its own transaction. Any number of processes may call it at the
- * same time.
- *
- * A file whose first line is `-- no-transaction` runs without a transaction, statement by statement (for `create index
- * concurrently`). Each of its statements must end with a semicolon at the end of a line.
+ * Applies the missing migrations to the database in order, each SQL file in its own transaction. Several processes may
+ * call it at the same time; each waits for the others.
  * @throws MigrationError if an applied file was edited, the database is newer than this program, or the server is older
  *   than PostgreSQL 18
  */
@@ -64,11 +61,12 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Takes the migration lock and returns the id of the database session that holds it. Tries again and again instead of
- * waiting in `pg_advisory_lock()`: a waiting session holds a snapshot, and a `create index concurrently` in another
- * process would wait for that snapshot forever.
+ * Waits for the lock that lets only one process migrate the database. Returns the id of the database session that holds
+ * the lock.
  */
 async function lock(sql: postgres.Sql): Promise<number> {
+  // A session that waits in `pg_advisory_lock()` holds a snapshot. A `create index concurrently` in another process would
+  // wait for that snapshot forever.
   for (;;) {
     const [row] = await sql<{ locked: boolean; session: number }[]>`
       select pg_try_advisory_lock(${lockKey}) as locked, pg_backend_pid() as session`;
@@ -108,6 +106,8 @@ function compare(migrations: Migration[], applied: Map<string, string>): Migrati
 }
 
 async function apply(sql: postgres.Sql, migration: Migration, session: number): Promise<void> {
+  // A file with this first line runs without a transaction, statement by statement (for `create index concurrently`).
+  // Each of its statements must end with a semicolon at the end of a line.
   if (/^-- no-transaction\s/.test(migration.text)) {
     for (const statement of migration.text.split(/;[^\S\n]*\n/).filter(isStatement)) await sql.unsafe(statement);
     await sql.begin((tx) => record(tx, migration, session));
@@ -122,8 +122,8 @@ async function apply(sql: postgres.Sql, migration: Migration, session: number): 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
 /**
- * Records a migration as applied. First checks that the database session still holds the migration lock: the driver
- * reconnects silently, and a new session has no lock.
+ * Records a migration as applied, if the database session is still the one with the id `session`. A new session, after
+ * a lost connection, does not hold the migration lock.
  * @throws MigrationError if the session has changed
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {

@@ -9,18 +9,18 @@ import type { Sql } from './db.ts';
  */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** A migration: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
+/** A change of the database schema: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
 }
 
-/** The folder with the migrations of this program. */
+/** Path of the folder with the SQL migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 /**
- * Compares the migrations applied to a database with those of this program. Needs only the rights of the service's
- * login.
+ * Compares the migrations that a database has applied with those of this program. The login of the service has enough
+ * rights for this.
  */
 export async function checkSchema(sql: Sql): Promise<SchemaState> {
   const known = new Set((await readMigrations(ourMigrations)).map(({ name }) => name));

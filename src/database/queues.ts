@@ -2,12 +2,12 @@ import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
 import { jobTypes, type JobType } from '../schemas/jobs.ts';
 
-/** The database schema that holds pg-boss's tables. */
+/** Name of the database schema that contains the tables of the job queue (pg-boss). */
 export const queueSchema = 'pgboss';
 
 /**
- * Queue options for jobs that are retried until they succeed, with growing delays. A worker sends heartbeats; if they
- * stop, the worker counts as dead and the job is retried.
+ * Options of queues whose jobs are retried until they succeed, with growing delays. A worker must send heartbeats; if
+ * they stop, its job is retried.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -19,15 +19,16 @@ const persistent = {
 };
 
 /**
- * Options for queues whose messages each stand for one customer with waiting jobs. Policy `short` allows one waiting
- * message per customer, so that customers are served in a fair order. Processing a message takes little time, and
- * finished messages have no use, so both expire soon.
+ * Options of queues with at most one waiting message per customer (policy `short`). A message means that the customer
+ * has jobs to process.
  */
+// So customers are served in a fair order. Processing a message takes little time, and finished messages have no use, so
+// both expire soon.
 const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
 
 /**
- * The options of each queue. There is one queue for each kind of job. With `notify: true`, idle workers are notified of
- * a new job; otherwise they only poll.
+ * The options of each job queue, by its name. With `notify: true`, idle workers learn of a new job at once; otherwise
+ * they only poll.
  */
 export const queues = {
   unlock: turns,
@@ -42,7 +43,7 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** The queue that processes jobs of each type. */
+/** For each type of job, the name of the queue that processes it. */
 const queueOfType = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -50,16 +51,16 @@ const queueOfType = {
   verify_list: 'verify',
 } as const satisfies Record<JobType, JobKind>;
 
-/** The name of a queue that processes rows of the table `jobs`. */
+/** The name of a job queue that processes rows of the table `jobs`. */
 export type TurnQueue = (typeof queueOfType)[JobType];
 
-/** Returns the name of the queue that processes jobs of this type. */
+/** Returns the name of the queue that processes jobs of the given type. */
 export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 
-/** The job types that each queue processes. */
+/** For each job queue, the types of jobs that it processes. */
 export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
 
-/** Cron schedules (UTC) on which pg-boss enqueues jobs, by kind of job. Null if only the service enqueues this kind. */
+/** For each job queue, the cron schedule (UTC) on which pg-boss adds a job, or null if only the service adds jobs. */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
   unlock: null,
@@ -70,9 +71,9 @@ const schedules: Record<JobKind, string | null> = {
 };
 
 /**
- * Installs or updates the job queue in the database: pg-boss's tables, and the queues and schedules of this file. Run
- * by the database owner, like migrations, so that the service needs no right to create tables. May be called again at
- * any time.
+ * Creates or updates the job queues in the database: the tables of pg-boss, the queues and their schedules. It may be
+ * called again at any time.
+ * @param ownerUrl logs in as the owner of the database, because the service itself may not create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({

@@ -2,15 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
-/**
- * How long an import retries an operation while the database is unavailable (ms). An import waits equally long for a
- * search cluster.
- */
+/** How long a database operation is retried by default while the database is unavailable (ms). */
+// An import waits equally long for a search cluster.
 const defaultPatienceMs = 300_000;
 
 /**
- * Wraps a database so that it retries operations while the database is unavailable. For background work such as an
- * import. Each operation must be safe to repeat: a transaction that failed without an answer may have committed.
+ * Returns a database that retries each operation while the given database is unavailable. Each operation must be safe
+ * to repeat, because a transaction that failed may still have committed.
  * @param patienceMs how long one operation is retried before its error is thrown (ms)
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {

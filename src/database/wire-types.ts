@@ -13,7 +13,7 @@ export type WireTypes = { instant: string };
 /** The number by which PostgreSQL identifies a type (object id). */
 type Oid = number;
 
-/** Object ids of PostgreSQL's built-in types. They are equal on every server. */
+/** PostgreSQL's ids (object ids) of its built-in types. They are the same on every server. */
 const oid = {
   boolean: 16,
   bytea: 17,
@@ -33,7 +33,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Object ids in pairs: a type, and the type of arrays of it. */
+/** Pairs of PostgreSQL object ids: the id of a type, and the id of the array type with elements of that type. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -56,10 +56,14 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
 /** Converts a value to the text that is sent to PostgreSQL. A date becomes ISO text. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/** The `types` option of the database driver: how values of each PostgreSQL type are parsed and serialised. */
+/**
+ * The `types` option of the database driver: how values of each PostgreSQL type are parsed and serialised. Decimals and
+ * 64-bit integers become numbers.
+ */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
   calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
+  // The API keeps these numbers within JavaScript's range.
   decimal: { to: oid.numeric, from: [oid.numeric, oid.bigint], serialize: asText, parse: Number },
 } satisfies Record<string, postgres.PostgresType>;
 
@@ -74,7 +78,7 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The database driver's internal parsers and serialisers, by type. */
+/** The internal parsers and serialisers of the database driver, by the id of the PostgreSQL type. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
@@ -82,11 +86,11 @@ interface Codecs {
 }
 
 /**
- * Tells a driver instance how to parse and serialise arrays. By default (`fetch_types`) the driver reads the array
- * types from the server on every new connection. That costs a round trip, and a connection lost at that moment ends the
- * process with an unhandled rejection.
+ * Tells a driver instance how to parse and serialise arrays. It replaces the driver option `fetch_types`, which reads
+ * the array types from the server on every new connection.
  */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
+  // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.
   const codecs = sql.options as unknown as Codecs;
   for (const [element, array] of arrays) {
     const parse = codecs.parsers[element] ?? ((text: string) => text);
@@ -98,7 +102,8 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
 }
 
 /**
- * Formats values as a PostgreSQL array literal. Quotes every element, so that none is read as `NULL` or as punctuation.
+ * Formats values as a PostgreSQL array literal. Every element except null is quoted, so that none is read as `NULL` or
+ * as punctuation.
  */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
