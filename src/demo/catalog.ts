@@ -9,17 +9,19 @@ import { generatePeople } from './generate-people.ts';
 
 const count = 5_000;
 const seed = 1;
-/** Source name of the demo's import. An interrupted import is recognised by it. */
+/**
+ * Name under which the database stores the progress of the demo's import. An interrupted import is found by this name.
+ */
 const source = 'people of the demo';
-/** The longest wait for the import of another process, and the pause between two attempts (both in ms). */
+/** The longest wait for an import of another process, and the pause between two attempts (both in ms). */
 const patienceMs = 120_000;
 const pollMs = 250;
 
 /**
- * Imports generated people into the catalog, unless it already has people. If another process is importing, waits for
- * the end of a demo import, or for the first people of any other import.
+ * Imports generated people into the prospect catalog, unless it already contains people. While another process imports,
+ * waits and tries again.
  * @returns the number of people in the catalog
- * @throws DomainError `unavailable`, or `conflict` if another import takes too long
+ * @throws DomainError `unavailable`, or `conflict` if the import of another process takes too long
  */
 export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
   for (const start = performance.now(); ; await sleep(pollMs)) {
@@ -46,7 +48,7 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
   return catalog.count({ criteria: [] });
 }
 
-/** Yields the generated people as NDJSON, like `catalog generate`, 100 lines at a time. */
+/** Yields generated people as NDJSON text, 100 lines at a time. */
 function* lines(): Generator<Buffer> {
   let text = '';
   let made = 0;

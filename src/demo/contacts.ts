@@ -1,7 +1,7 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { ContactCreate } from '../schemas/contacts.ts';
 
-/** A company of the demo, with the details that its contacts share. */
+/** An invented company of the demo, with the data that its contacts share. */
 interface DemoCompany {
   company_name: string;
   industry: string;
@@ -35,8 +35,8 @@ const places = [
 ];
 
 /**
- * Returns contacts like those of a real sales team: several work for the same company, with its mail domain and
- * country. Every call returns the same contacts, so the README's examples are exact.
+ * Generates invented contacts for the demo; several of them work for the same company. Every call with the same count
+ * returns the same contacts.
  * @param count number of contacts
  */
 export function demoContacts(count: number): ContactCreate[] {

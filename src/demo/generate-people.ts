@@ -2,7 +2,10 @@ import { de, en, en_GB, es, Faker, fr, it, ja, nl, pl, pt_BR, sv, tr, type Local
 import type { Prospect } from '../schemas/prospects.ts';
 import { seeded, type Random } from './random.ts';
 
-/** The countries of generated people. The first ones are the most frequent. */
+/**
+ * The countries of generated people, the most frequent first. Each has the locale for names, an internet domain and a
+ * dialling code.
+ */
 const countries: [name: string, locale: LocaleDefinition, domain: string, dialling: string][] = [
   ['United States', en, 'com', '+1'],
   ['United Kingdom', en_GB, 'co.uk', '+44'],
@@ -77,10 +80,10 @@ interface Company {
 
 /**
  * Generates fictional people with a realistic distribution: a few names, titles, companies and places are frequent,
- * many are rare. The same count and seed give the same people. All domains end with `.example`, so none of their
- * addresses can exist (RFC 2606, section 2).
+ * many are rare. The same count and seed give the same people.
  */
 export function* generatePeople(count: number, seed: number): Generator<Prospect> {
+  // All domains end with `.example`, so none of the addresses can exist (RFC 2606, section 2).
   const random = seeded(seed);
   const world = countries.map((country, i) => makeCountry(random, country, seed + i));
   const companies = makeCompanies(random, world, Math.min(Math.max(Math.ceil(count / 20), 50), 100_000));
@@ -116,7 +119,7 @@ function makeCompanies(random: Random, world: Country[], count: number): Company
 
 const slugs = new Map<string, string>();
 
-/** Reduces a text to Latin letters and digits, for e-mail addresses and URLs. */
+/** Converts a text to lower-case Latin letters and digits, for e-mail addresses and URLs. */
 function slug(text: string): string {
   const known = slugs.get(text);
   if (known !== undefined) return known;
@@ -174,7 +177,7 @@ function makePerson(random: Random, world: Country[], companies: Company[]): Pro
 /** The latest possible `date_verified` of a generated person (ms since 1970). */
 const newest = Date.parse('2026-06-30T12:00:00Z');
 
-/** Returns a UUID in the form of version 4, made of seeded random numbers. */
+/** Returns a UUID (version 4) made of seeded random numbers, so that the same seed gives the same UUID. */
 function uuid(random: Random): string {
   const hex = (digits: number): string =>
     random

@@ -20,18 +20,23 @@ import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './contacts.ts';
 import { makeDemoSales } from './sales.ts';
 
-/** Login, API key and size of the demo, as a new user needs them. */
+/** The result of `loadDemo`: the login, the API key and the size of the demo. */
 export interface Demo {
   customerId: string;
-  /** True if `loadDemo` created the customer. False if the customer already existed; its data is kept then. */
+  /**
+   * True if this call of `loadDemo` created the customer. False if the customer already existed; its data is then kept.
+   */
   created: boolean;
   email: string;
-  /** The new password of the demo login. Null if `loadDemo` changed nothing: a stored password cannot be read back. */
+  /**
+   * The new password of the demo login. Null if this call of `loadDemo` changed nothing: a stored password cannot be
+   * read back.
+   */
   password: string | null;
   key: string | null;
   /**
-   * Number of people in the prospect catalog. Null if the catalog is unavailable (the next call of `loadDemo` fills
-   * it then), or if this call changed nothing.
+   * Number of people in the prospect catalog. Null if the catalog is unavailable, or if this call of `loadDemo` changed
+   * nothing.
    */
   prospects: number | null;
 }
@@ -39,7 +44,7 @@ export interface Demo {
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
 /**
- * The first job of the demo customer: it unlocks 60 contacts, so that a new user sees progress, charges and results.
+ * The first job of the demo customer. It unlocks 60 contacts, so that a new user sees progress, charges and results.
  */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
@@ -51,8 +56,8 @@ interface Services {
 }
 
 /**
- * Thrown if the database holds a customer other than the demo customer. The demo would add invented people to the prospect
- * catalog, and that customer could pay credits for them.
+ * Thrown if the database contains a customer other than the demo customer. That customer could pay credits for invented
+ * people, which the demo adds to the prospect catalog.
  */
 export class OtherCustomerError extends Error {
   constructor() {
@@ -62,12 +67,11 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and fills the prospect catalog, each only if missing. Several processes may call it at
- * once. Secrets cannot be read back, so every call sets a new password and creates another API key that is valid for a
- * week. Earlier keys stay valid until they expire.
- * @param force load the demo beside other customers too. It then leaves the catalog as it is, and changes nothing if the
- *   demo customer exists.
- * @throws OtherCustomerError without `force`, if the database holds another customer
+ * Creates the demo customer and imports invented people into the prospect catalog, unless they already exist. Every
+ * call sets a new password and creates another API key, which is valid for a week.
+ * @param force creates the demo customer although the database contains other customers; the catalog then stays
+ *   unchanged, and so does an existing demo customer
+ * @throws OtherCustomerError without `force`, if the database contains another customer
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
@@ -99,15 +103,18 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
   });
 }
 
-/** Key of the advisory lock. Any number works that no other lock of this program uses. */
+/**
+ * Key of the PostgreSQL advisory lock that lets only one process at a time create the demo. The number has no meaning.
+ */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 
 /**
- * Waits until no other process creates the demo customer. It polls, because a blocked statement would end at the
- * statement timeout.
+ * Waits for the lock that lets only one process at a time create the demo customer. The lock is released at the end of
+ * the transaction.
  */
 async function lockDemo(sql: Transaction): Promise<void> {
+  // A statement that waits for the lock would end at the statement timeout.
   for (;;) {
     const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
     if (lock.taken) return;
@@ -116,8 +123,8 @@ async function lockDemo(sql: Transaction): Promise<void> {
 }
 
 /**
- * Returns null if the error says that the catalog is unavailable; rethrows all other errors. The demo works without the
- * catalog.
+ * Returns null if an error says that the prospect catalog is unavailable: the demo works without it. Throws all other
+ * errors.
  */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;

@@ -7,7 +7,7 @@ export interface Random {
   /** Returns one of the items, all with the same probability. */
   pick<T>(among: readonly T[]): T;
   /**
-   * Returns one of the items. The n-th is about n times rarer than the first (Zipf's law), like names, titles and
+   * Returns one of the items. The n-th item is about n times rarer than the first (Zipf's law), as with real names and
    * cities.
    */
   pickZipf<T>(among: readonly T[]): T;
@@ -18,7 +18,10 @@ export interface Random {
   zipf(below: number): number;
 }
 
-/** Creates a random number generator from a seed. It is sfc32 of PractRand, by Chris Doty-Humphrey: small and fast. */
+/**
+ * Creates a random number generator from a seed. The algorithm is sfc32 (from PractRand, by Chris Doty-Humphrey), which
+ * is small and fast.
+ */
 export function seeded(seed: number): Random {
   let [a, b, c, d] = [0x9e3779b9, 0x243f6a88, seed | 0, 1];
   const next = (): number => {

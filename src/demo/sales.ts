@@ -10,7 +10,7 @@ import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';
 
-/** The demo customer with its users and contacts. */
+/** The demo customer, with the ids of its users and contacts. */
 interface Team {
   customerId: string;
   /** Ids of the users. The first user owns the lists. */
@@ -52,8 +52,8 @@ const products: ProductCreate[] = [
 ];
 
 /**
- * Creates lists with rules and a list with contacts added by hand, products, and opportunities in every stage of the
- * pipeline. The data is the same every time, except for dates.
+ * Creates the sales data of the demo customer: contact lists, products, and opportunities in every stage of the
+ * pipeline. Apart from dates, every call creates the same data.
  */
 export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
