@@ -1,28 +1,29 @@
-/** An open connection, which takes one of the limited connection slots. */
+/** An open connection, which counts toward the maximum number of connections. */
 export interface Holder {
   /**
-   * Connections of the same group (usually the same IP address) share a limit. Undefined: only the limit for all
-   * connections applies.
+   * The group of the connection, usually its IP address. Connections of one group share a limit. Undefined: only the
+   * limit for all connections applies.
    */
   readonly group: string | undefined;
 }
 
-/** Tells whether a new connection was admitted, and which idle connection must be closed for it, if any. */
+/**
+ * The result of `admit`: whether the new connection is accepted, and the idle connection (`evicted`) that must be
+ * closed for it, if any.
+ */
 export interface Admission<T> {
   admitted: boolean;
   evicted?: T;
 }
 
 /**
- * Limits the number of open connections and shares them fairly between groups (usually IP addresses). When all slots
- * are taken, a new connection replaces the one that has been idle longest. A group may hold at most as many slots as
- * remain free; its first connection may take any free slot. Above that, a new connection of the group replaces an idle
- * one of the same group.
+ * Limits the number of open connections and shares them fairly between groups (usually IP addresses). At the limit, a
+ * new connection replaces the one that has been idle longest.
  */
 export class ConnectionSlots<T extends Holder> {
   readonly #limit: number;
   #taken = 0;
-  /** Idle connections, ordered by how long they have been idle, longest first. */
+  /** The idle connections; the one that has been idle longest comes first. */
   readonly #idle = new Set<T>();
   readonly #groups = new Map<string, { held: number; idle: Set<T> }>();
 
@@ -30,9 +31,14 @@ export class ConnectionSlots<T extends Holder> {
     this.#limit = limit;
   }
 
-  /** Admits a new connection as idle, if a slot is free or an idle connection can be replaced. */
+  /**
+   * Accepts a new connection if the limits allow it, or if an idle connection can be closed for it. The new connection
+   * starts as idle.
+   */
   admit(newcomer: T): Admission<T> {
     const { held, idle } = this.#groupOf(newcomer) ?? { held: 0, idle: this.#idle };
+    // A group may hold at most as many slots as remain free; its first connection may take any free slot. Above that, a
+    // new connection of the group replaces an idle one of the same group.
     const exceedsShare = held > 0 && held + 1 > this.#limit - this.#taken - 1;
     const evicted = exceedsShare ? first(idle) : this.#taken >= this.#limit ? first(this.#idle) : undefined;
     if (!evicted && (exceedsShare || this.#taken >= this.#limit)) return { admitted: false };
@@ -41,19 +47,19 @@ export class ConnectionSlots<T extends Holder> {
     return evicted ? { admitted: true, evicted } : { admitted: true };
   }
 
-  /** Marks a connection as busy, so that it is not replaced by a new one. */
+  /** Marks a connection as busy. A busy connection is never closed to accept a new one. */
   setBusy(holder: T): void {
     this.#idle.delete(holder);
     this.#groupOf(holder)?.idle.delete(holder);
   }
 
-  /** Marks a connection as idle, so that a new one may replace it. */
+  /** Marks a connection as idle. An idle connection may be closed to accept a new one. */
   setIdle(holder: T): void {
     this.#idle.add(holder);
     this.#groupOf(holder)?.idle.add(holder);
   }
 
-  /** Releases the slot of a closed connection. */
+  /** Removes a closed connection, so that a new one can be accepted. */
   release(holder: T): void {
     this.setBusy(holder);
     this.#taken -= 1;

@@ -2,13 +2,15 @@ import { unavailable } from '../errors.ts';
 import { gateRefusals, gateWait } from '../metrics.ts';
 import { unlessAborted, type Requester } from '../requester.ts';
 
-/** Who takes a slot of a limited resource: a customer (its id), or one operation without a customer (a symbol). */
+/**
+ * Identifies the user of a limited resource: the id of a customer, or a symbol for one operation that belongs to no
+ * customer.
+ */
 export type SlotHolder = string | symbol;
 
 /**
- * A fixed number of slots, shared fairly between customers. A customer without a slot may take any free slot. A
- * customer with slots may take another one only if at least as many slots then remain free as it holds. So one customer
- * alone gets half of the slots, and two get a third each.
+ * A fixed number of permits ("slots") to use a resource, shared fairly between customers. One customer alone gets at
+ * most half of them; two get at most a third each.
  */
 export class FairSlots {
   readonly #count: number;
@@ -19,30 +21,32 @@ export class FairSlots {
     this.#count = count;
   }
 
-  /** Number of slots that are taken now. */
+  /** Number of slots that are in use now. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** Returns the number of slots that a customer has. */
+  /** Returns the number of slots that a customer (the `holder`) uses now. */
   heldBy(holder: SlotHolder): number {
     return this.#held.get(holder) ?? 0;
   }
 
-  /** Returns whether a customer may take a slot now. */
+  /** Returns true if a customer (the `holder`) may take one more slot now. */
   admits(holder: SlotHolder): boolean {
+    // A customer without a slot may take any free slot. A customer with slots may take another one only if at least as
+    // many slots then remain free as it holds.
     const free = this.#count - this.#taken;
     const held = this.heldBy(holder);
     return free > 0 && (held === 0 || held + 1 <= free - 1);
   }
 
-  /** Takes a slot for a customer. Call `admits` first. */
+  /** Takes a slot for a customer (the `holder`). It does not check the limit: call `admits` first. */
   take(holder: SlotHolder): void {
     this.#held.set(holder, this.heldBy(holder) + 1);
     this.#taken += 1;
   }
 
-  /** Releases one slot of a customer. */
+  /** Gives back one slot of a customer (the `holder`), so that others can use it. */
   release(holder: SlotHolder): void {
     const left = this.heldBy(holder) - 1;
     if (left === 0) this.#held.delete(holder);
@@ -52,8 +56,8 @@ export class FairSlots {
 }
 
 /**
- * The limits of a `Gate`: how many operations may run at once (`limit`), how many may wait (`maxWaiting`), and how long
- * each may wait (`maxWaitMs`).
+ * The limits of a `Gate`: how many operations may run at the same time (`limit`), how many may wait (`maxWaiting`), and
+ * how long each may wait (`maxWaitMs`).
  */
 export interface GateLimits {
   /** The name of this gate in the metrics. */
@@ -68,22 +72,19 @@ interface Waiter {
 }
 
 /**
- * Limits how many operations use a resource (such as the database) at once, how many wait for it, and how long. Both
- * are shared fairly between customers. When an operation ends, the next customer in the round is served; operations of
- * one customer are served in order of arrival. An operation that may not wait is rejected at once with `unavailable`.
+ * Limits how many operations use a resource (such as the database) at the same time, and how many wait for it. Both are
+ * shared fairly between customers. An operation is rejected with `unavailable` if too many wait, or if it has waited
+ * too long.
  */
 export class Gate {
   readonly name: string;
-  /** Maximum number of operations running at once. */
+  /** Maximum number of operations that run at the same time. */
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
   readonly #inside: FairSlots;
   readonly #queue: FairSlots;
-  /**
-   * The waiting operations of each customer. The first customer in the map is served next. An operation can leave the
-   * middle of its set, when its wait ends.
-   */
+  /** The waiting operations of each customer, in order of arrival. The first customer in the map is served next. */
   readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
   #closed = false;
   #emptied: (() => void) | undefined;
@@ -97,19 +98,19 @@ export class Gate {
     this.#queue = new FairSlots(maxWaiting);
   }
 
-  /** Number of operations running now. */
+  /** Number of operations that are running now. */
   get inside(): number {
     return this.#inside.taken;
   }
 
-  /** Number of operations that wait until they may run. */
+  /** Number of operations that wait now until they may run. */
   get waiting(): number {
     return this.#queue.taken;
   }
 
   /**
-   * Runs `work` for the requester's customer. Waits first if all slots, or those of this customer, are taken. Rejects
-   * at once when the requester's signal aborts. Work that has already started then keeps its slot until it ends.
+   * Runs `work` for a customer (the requester). Waits first if too many operations are running. When the requester's
+   * signal aborts, rejects at once; work that has already started then continues.
    * @throws DomainError `unavailable` when the wait takes too long, too many operations wait, or the gate is closed
    * @throws the signal's reason when the signal aborts
    */
@@ -121,8 +122,8 @@ export class Gate {
   }
 
   /**
-   * Runs `work` that belongs to no customer. It counts as a separate customer, so such operations are served in order
-   * of arrival.
+   * Runs `work` that belongs to no customer. Waits first if too many operations are running. Each call counts as a
+   * customer of its own.
    */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const holder = Symbol('work');
@@ -131,7 +132,7 @@ export class Gate {
     return this.#runInside(holder, work);
   }
 
-  /** Rejects new operations from now on. Resolves when the last running or waiting operation has ended. */
+  /** Rejects new operations from now on. Resolves when all running and waiting operations have ended. */
   close(): Promise<void> {
     this.#closed = true;
     if (this.inside === 0) return Promise.resolve();
@@ -147,8 +148,8 @@ export class Gate {
   }
 
   /**
-   * Admits an operation at once and returns undefined. If the operation must wait, returns a promise that resolves when
-   * it may run.
+   * Lets an operation start at once and returns undefined, or returns a promise that resolves when the operation may
+   * start.
    */
   #enter(holder: SlotHolder, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
@@ -194,7 +195,7 @@ export class Gate {
     return line;
   }
 
-  /** Removes an operation from the queue of waiting ones. Returns false if it was not in the queue any more. */
+  /** Removes a waiting operation from the queue. Returns false if it was not in the queue any more. */
   #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
     const line = this.#waiting.get(holder);
     if (!line?.delete(waiter)) return false;
@@ -209,7 +210,7 @@ export class Gate {
     if (this.inside === 0) this.#emptied?.();
   }
 
-  /** Starts waiting operations, until no slot is free or each waiting customer already has its share. */
+  /** Starts as many waiting operations as the limits allow now. */
   #admitWaiters(): void {
     for (let holder = this.#nextInTurn(); holder !== undefined; holder = this.#nextInTurn()) {
       const line = this.#waiting.get(holder)!;

@@ -5,8 +5,8 @@ import { fold } from '../text/fold.ts';
 import { refuseIfPast, type Limit, type RateLimits, type Use } from './rate-limits.ts';
 
 /**
- * Limits failed logins in two ways: for each pair of IP address and account, and, three times as high, for each
- * address. There is no limit for an account from all addresses together, because anybody could then lock out its owner.
+ * Limits failed logins: for each account and IP address together, and for each IP address. An account alone has no
+ * limit, because anybody could use it to lock out the owner.
  */
 export class LoginAttempts {
   readonly #perAccount: Limit | undefined;
@@ -18,7 +18,7 @@ export class LoginAttempts {
   }
 
   /**
-   * Checks whether an address has login attempts left. Does not count an attempt. Called before the body is read.
+   * Throws if an IP address has no login attempts left. Does not count an attempt.
    * @throws DomainError `rate_limited` when no attempt is left
    */
   async check(address: string): Promise<void> {
@@ -27,12 +27,13 @@ export class LoginAttempts {
   }
 
   /**
-   * Runs a login attempt. Counts it as failed before it runs, so that concurrent attempts count too. Reverts the count
-   * unless the attempt throws `Unauthorized`.
+   * Calls `attempt`, which checks a login. If `attempt` throws `Unauthorized`, a failed login is counted for the IP
+   * address and the account.
    * @param email the e-mail address of the account, whether or not the account exists
    * @throws DomainError `rate_limited` when no attempt is left; `attempt` is then not called
    */
   async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
+    // Counted as failed before it runs, so that concurrent attempts count too. A successful attempt is subtracted again.
     const slots = await this.#take(address, email);
     const giveBack = () => Promise.all(slots.map(({ limit, key, use }) => limit.giveBack(key, use)));
     try {
@@ -58,7 +59,7 @@ export class LoginAttempts {
 }
 
 /**
- * Hashes the name of an account for use in a counter's key. The key then has a fixed length and does not reveal the
- * e-mail address.
+ * Hashes the e-mail address of an account for the key of a counter. So the key has a fixed length and does not reveal
+ * the address.
  */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');

@@ -1,32 +1,32 @@
 import { unavailable } from '../errors.ts';
 
-/** Maximum number of database look-ups in flight for one IP address that is above its rate limit. */
+/** Maximum number of database look-ups that run at the same time for one IP address above its rate limit. */
 export const maxInFlight = 8;
-/** Maximum number of look-ups of one IP address that wait for others to end. More are rejected. */
+/** Maximum number of look-ups of one IP address that wait until others have ended. Further ones are rejected. */
 const maxWaiting = 2_000;
-/** Maximum time that a look-up waits for others to end (ms). */
+/** Maximum time that a look-up waits until others have ended (ms). */
 const waitMs = 10_000;
 
 interface Address {
-  /** Look-ups of this address that are waiting or in flight. */
+  /** Number of look-ups of this IP address that are waiting or running. */
   present: number;
   inFlight: number;
-  /** Waiting look-ups in order of arrival. Calling a function starts its look-up. */
+  /** The waiting look-ups in order of arrival, each as a function that starts it. */
   waiting: Set<() => void>;
 }
 
 /**
- * Limits how many credentials (API keys, session tokens) of one IP address are looked up at once, if the address is
- * above its rate limit. Somebody who guesses keys then causes little database load, and a valid key from the same
- * address is still looked up after a wait.
+ * Limits how many API keys and session tokens of one IP address are looked up at the same time, if the address is above
+ * its rate limit. So somebody who guesses keys causes little database load.
  */
 export class LookupSlots {
+  // A valid key from such an address is not rejected, only delayed.
   readonly #addresses = new Map<string, Address>();
 
   /**
-   * Runs a look-up. If the address is above its rate limit and `maxInFlight` of its look-ups are running, waits until
-   * one ends.
-   * @param name the address
+   * Runs the look-up of a credential. If the IP address is above its rate limit and `maxInFlight` look-ups of it are
+   * running, waits until one has ended.
+   * @param name the IP address
    * @param isPast returns whether the address is above its rate limit; called only when `maxInFlight` look-ups of the
    *   address are running
    * @throws DomainError `unavailable` when the wait takes too long or too many look-ups are waiting
@@ -71,7 +71,7 @@ function turnOf({ waiting }: Address): Promise<void> {
   });
 }
 
-/** Called when a look-up has ended. Starts the look-up that has waited longest, if any. */
+/** Must be called when a look-up has ended. Starts the look-up that has waited longest, if any. */
 function leave(address: Address): void {
   const [next] = address.waiting;
   if (next && address.inFlight <= maxInFlight) {

@@ -6,8 +6,8 @@ import { limitedRequests } from '../metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /**
- * For each rate limit policy, the configuration variable that sets its requests per minute. The policies are checked in
- * this order.
+ * For each rate limit, the environment variable that sets its maximum number of requests per minute. The limits are
+ * checked in this order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -18,16 +18,19 @@ const variables = {
   unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
 } as const satisfies Record<string, keyof Config>;
 
-/** Name of a rate limit policy. */
+/** The name of a rate limit, e.g. `default` or `login`. */
 export type Policy = keyof typeof variables;
 
-/** All policies, in the order in which they are checked. */
+/** The names of all rate limits, in the order in which they are checked. */
 export const policies = Object.keys(variables) as Policy[];
 
-/** Length of a rate limit window (seconds). A window begins with the first request that it counts. */
+/**
+ * Length of the time window in which a rate limit counts requests (seconds). A window begins with the first request
+ * that it counts.
+ */
 export const windowSeconds = 60;
 
-/** How many requests of a limit a key has used in its current window of one minute. */
+/** How much of a rate limit one key (e.g. an API key or an IP address) has used in its current window of one minute. */
 export interface Use {
   limit: Limit;
   /** Requests counted in this window, including the current one. */
@@ -36,13 +39,13 @@ export interface Use {
   msLeft: number;
   /** When the current window ends, as a `performance.now()` time. */
   endsAt: number;
-  /** Whether Redis counted the request. If not, this process counted it. */
+  /** True if Redis counted the request, false if this process counted it. */
   isShared: boolean;
 }
 
 /**
  * Throws if a request exceeds one of its rate limits.
- * @param uses the state of each limit that counts the request, in the order of checking
+ * @param uses for each rate limit of the request, how much of it is used; in the order of checking
  * @throws DomainError `rate_limited`, naming the first exceeded limit
  */
 export function refuseIfPast(uses: Use[]): void {
@@ -54,9 +57,8 @@ export function refuseIfPast(uses: Use[]): void {
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
- * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an address or an account).
- * Counts in Redis while it responds, otherwise in this process. It does not use the library's own fallback, because
- * that does not report where a request was counted. A count must be reverted where it was made.
+ * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an IP address or an account).
+ * Requests are counted in Redis while it responds, otherwise in this process.
  */
 export class Limit {
   readonly policy: Policy;
@@ -65,10 +67,13 @@ export class Limit {
   readonly #allowed: ReturnType<typeof limitedRequests.labels>;
   readonly #refused: ReturnType<typeof limitedRequests.labels>;
   readonly #server: RedisServer | undefined;
+  // The library's own fallback is not used, because it does not report where a request was counted. A count must be
+  // reverted where it was made.
   readonly #shared: RateLimiterRedis | undefined;
 
   /**
    * Creates a rate limit.
+   * @param quota maximum number of requests per minute
    * @param server the Redis server that counts; undefined to count in this process only
    * @param name distinguishes this limit from others on the same Redis server
    */
@@ -83,7 +88,7 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /** Counts one request of a key. Returns how much of the limit the key has used. */
+  /** Counts one request of a key (e.g. an API key or an IP address). Returns how much of the limit the key has used. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -92,13 +97,15 @@ export class Limit {
     return use;
   }
 
-  /** Returns how much of the limit a key has used, without counting a request. */
+  /** Returns how much of the limit a key has used. Does not count a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
-  /** Reverts the count of one request. Does nothing if the window in which it was counted has ended. */
+  /**
+   * Subtracts one counted request of a key. Does nothing if the time window in which the request was counted has ended.
+   */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
     if (isShared) await this.#server!.ask(() => this.#shared!.reward(key));
@@ -111,22 +118,21 @@ export class Limit {
   }
 }
 
-/** The request count of a key, in the form that the rate limit library returns. */
+/** The number of requests of a key and the time left in its window, as the rate limit library returns them. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
-/** The request count of a key that has no current window. */
+/** The request count of a key without requests in the last minute. */
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Maximum number of keys that one rate limit counts in one process. They take about 20 MB of memory. */
+/** Maximum number of keys that one rate limit counts in the memory of this process (about 20 MB). */
 export const maxKeys = 50_000;
 
 /**
- * An in-memory request counter that holds at most `maxKeys` keys. Above that, it drops the keys with the oldest
- * windows. Without this bound, a caller that owns a whole network could fill the memory with millions of addresses
- * within a minute.
+ * A request counter in memory that holds at most `maxKeys` keys; beyond that, it forgets the oldest keys. Otherwise
+ * requests from millions of IP addresses could fill the memory.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** The latest windows, as a ring buffer. `#next` is the index of the oldest one. */
+  /** The newest time windows and their keys, as a ring buffer. `#next` is the index of the oldest one. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -144,16 +150,21 @@ class BoundedMemory extends RateLimiterMemory {
   }
 }
 
-/** The rate limits that are switched on, by policy name. */
+/** The rate limits that are switched on, by name. A limit that is switched off is undefined. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
-  /** Limits the failed logins of one address, for all accounts together. Three times the limit for one account. */
+  /**
+   * Limits the failed logins of one IP address to all accounts together. It is three times the limit for one account.
+   */
   loginAddress?: Limit;
   /** Returns false if a Redis server is configured and does not respond, otherwise true. */
   isUp(): Promise<boolean>;
   close(): void;
 }
 
-/** Creates the rate limits of the configuration. Waits at most one second for the connection to Redis. */
+/**
+ * Creates the rate limits that the configuration switches on. Connects to Redis first, and waits at most one second for
+ * it.
+ */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';
   const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;

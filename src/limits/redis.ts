@@ -2,21 +2,21 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { Redis } from 'ioredis';
 
-/** Timeout of one Redis command (ms). Callers wait 100 ms at most, so some time is left for their fallback. */
+// Callers wait 100 ms at most, so some time is left for their fallback.
+/** Maximum time to wait for the result of one Redis command (ms). */
 const answerMs = 75;
-/** Maximum time that the start waits for the first connection to Redis (ms). */
+/** Maximum time that the start of the service waits for the connection to Redis (ms). */
 const openMs = 1_000;
 /** Delay before a reconnect to Redis (ms). */
 const reconnectMs = 250;
 /**
- * A connection to Redis that sends nothing for this time while an answer is due is closed and reopened (ms). The time
- * includes the handshake.
+ * How long a connection to Redis may be silent while an answer is expected (ms). After that it is closed and reopened.
  */
 const silenceMs = 2_000;
 
 /**
- * Client of a Redis or Valkey server that may be down, frozen or read-only at any time. After a command fails or times
- * out, further commands fail at once until a new connection is ready. So an outage does not delay every caller.
+ * A client for a Redis or Valkey server that may fail at any time. After a command fails or times out, further commands
+ * fail at once until a new connection is ready, so that they do not delay their callers.
  */
 export class RedisServer {
   readonly client: Redis;
@@ -25,7 +25,7 @@ export class RedisServer {
   /** Whether the connection to Redis is ready and no command has failed on it. */
   #isUsable = false;
   #isWorking = true;
-  /** The last known reason why no connection is ready. */
+  /** The last error that explains why there is no connection to Redis. */
   #connectionFault = 'no connection yet';
 
   private constructor(url: string, purpose: string, log: FastifyBaseLogger) {
@@ -58,7 +58,7 @@ export class RedisServer {
     return server;
   }
 
-  /** Runs a Redis command. Returns undefined if it fails or gives no result within 100 ms. */
+  /** Runs a Redis command. Returns undefined if it fails or takes longer than `answerMs`. */
   async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
@@ -75,7 +75,7 @@ export class RedisServer {
     this.client.disconnect();
   }
 
-  /** Reconnects after a failed command. Logs the reason once per outage, not once per command. */
+  /** Reconnects to Redis after a failed command. Logs the reason once per outage, not once per command. */
   #fail(reason: string): undefined {
     if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
     this.#isWorking = false;
@@ -85,12 +85,11 @@ export class RedisServer {
   }
 }
 
-/**
- * Rejects if a server's answer does not arrive in time. After the timeout it waits one more event loop round: if this
- * process was stalled, the answer may have arrived unread.
- */
+/** Returns the answer of a server, or rejects if it does not arrive within `answerMs`. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();
+  // After the timeout it waits one more round of the event loop: if this process was stalled, the answer may have
+  // arrived unread.
   const timer = setTimeout(() => setImmediate(() => reject(new Error(`no answer in ${answerMs} ms`))), answerMs);
   answer.then(resolve, reject);
   return promise.finally(() => clearTimeout(timer));

@@ -4,16 +4,16 @@ import { LookupSlots } from './lookup-slots.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
 /**
- * How long this process remembers that an address is not above its rate limit (ms). Short, because other instances may
- * count more requests of the address.
+ * How long this process remembers that an IP address is below its rate limit (ms). The time is short, because other
+ * processes of the service count requests of the address too.
  */
 const trustMs = 1_000;
 
-/** Limits the requests of each IP address that have no valid credential (API key or session token). */
+/** Limits the number of requests without a valid API key or session token, for each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #slots = new LookupSlots();
-  /** Whether an address is above its rate limit, as this process last saw it. */
+  /** For each IP address, whether it was above its rate limit when this process checked last. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
   /**
@@ -25,8 +25,8 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Counts a request that is about to be answered with 401.
-   * @throws DomainError `rate_limited` when its address is above the limit; the answer is then 429
+   * Counts a request that has no valid API key or session token and will get the response 401.
+   * @throws DomainError `rate_limited` if its IP address is above the limit; the response is then 429
    */
   async count(address: string): Promise<void> {
     if (!this.#limit) return;
@@ -37,8 +37,8 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Looks up a credential in the database. If the address is above its rate limit, the look-up is not rejected, but may
-   * wait: only a few look-ups of the address run at once.
+   * Looks up an API key or session token in the database. If the IP address is above its rate limit, only a few
+   * look-ups run at the same time; the others wait.
    * @param find the look-up
    */
   lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
