@@ -2,20 +2,18 @@ import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
-/**
- * Cache of address groups by address. A caller sends many requests, and parsing an IPv6 address takes longer than a
- * look-up here.
- */
+// A caller sends many requests, and parsing an IPv6 address takes longer than a look-up here.
+/** For each of the last 1000 IPv6 addresses, the name under which its requests are counted. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the name under which the requests of an IP address are counted. For IPv4 it is the address itself, also if it
- * is written as IPv6 (`::ffff:192.0.2.1`). For IPv6 it is the /64 prefix, because one subscriber has at least that many
- * addresses. For any other text it is `unknown`.
+ * Returns the name under which the requests of an IP address are counted: an IPv4 address itself, but only the /64
+ * prefix of an IPv6 address. For any other text the name is `unknown`.
  * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
   if (address === undefined) return 'unknown';
+  // IPv4 can be written as IPv6 (`::ffff:192.0.2.1`). One subscriber has at least a /64 of IPv6 addresses.
   if (isIPv4(address)) return address;
   const known = recent.get(address);
   if (known !== undefined) return known;

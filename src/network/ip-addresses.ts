@@ -1,17 +1,20 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** IP address ranges. They are parsed from the variable `TRUST_PROXY`. */
+/**
+ * A list of IP address ranges. A range is an address and the number of leading bits that all addresses of the range
+ * share with it.
+ */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Names for address ranges that a configuration can use instead of the ranges. */
+/** Names that a configuration may use instead of these IP address ranges. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],
   uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 };
 
-/** Says what an element of a list of address ranges must be, for error messages. */
+/** Text for error messages: what an element of a list of IP address ranges must be. */
 export const rangeSyntax = `an IP address, a range such as 10.0.0.0/8 (not /0), or one of ${Object.keys(named).join(', ')}`;
 
 /**
@@ -30,8 +33,8 @@ export function parseRanges(list: string): { ranges: AddressRanges; faults: numb
 }
 
 /**
- * Parses an IP address or a CIDR range. A single address is a range of one address. Returns undefined if the text is
- * invalid. /0 is invalid too: it would trust every machine, and callers could then forge their address.
+ * Parses an IP address or a CIDR range; a single address is a range of one. Returns undefined if the text is invalid,
+ * or if the range is /0, which contains every address.
  */
 function parseRange(text: string): AddressRanges[number] | undefined {
   const [, address, bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
@@ -39,6 +42,7 @@ function parseRange(text: string): AddressRanges[number] | undefined {
   const base = ipaddr.parse(address);
   const max = base.kind() === 'ipv4' ? 32 : 128;
   const length = bits === undefined ? max : Number(bits);
+  // A trusted range /0 would let every caller forge its address.
   if (length < 1 || length > max) return undefined;
   // IPv4-mapped IPv6 addresses are compared as IPv4.
   if (base instanceof ipaddr.IPv6 && base.isIPv4MappedAddress())
@@ -47,8 +51,8 @@ function parseRange(text: string): AddressRanges[number] | undefined {
 }
 
 /**
- * Normalises an IP address. An IPv4 address in IPv6 form becomes IPv4. IPv6 is written as in RFC 5952, without a zone.
- * A port is removed, because some load balancers send `address:port`.
+ * Converts an IP address to its standard spelling (RFC 5952) and removes a port and a zone. An IPv4 address that is
+ * written as IPv6 becomes IPv4.
  * @returns undefined if the text is not an IP address
  */
 export function normaliseAddress(text: string): string | undefined {
@@ -61,24 +65,25 @@ export function normaliseAddress(text: string): string | undefined {
 }
 
 /**
- * Returns the IP address of the caller behind trusted proxies. It reads the header `X-Forwarded-For` from right to left
- * and returns the first address that is not a trusted proxy. An element that is not an IP address ends the search; the
- * result is then the proxy that added it.
+ * Returns the IP address of the caller behind trusted proxies. Reads `X-Forwarded-For` from right to left and returns
+ * the first address that is not a trusted proxy.
  * @param peer the address at the other end of the connection
  * @param forwarded the value of the header `X-Forwarded-For`
+ * @param trusted the addresses of the trusted proxies
  */
 export function callerAddress(peer: string | undefined, forwarded: string | undefined, trusted: AddressRanges): string {
   let caller = normaliseAddress(peer ?? '') ?? unknownAddress;
   const chain = trusted.length > 0 && forwarded ? forwarded.split(',') : [];
   while (chain.length > 0 && isWithin(trusted, caller)) {
     const next = normaliseAddress(chain.pop()!.trim());
+    // An element that is not an IP address ends the search: the result is the proxy that added it.
     if (next === undefined) break;
     caller = next;
   }
   return caller;
 }
 
-/** The address that is recorded for a caller whose connection is already closed. */
+/** The address that is used for a caller whose connection is already closed. */
 const unknownAddress = '0.0.0.0';
 
 /**

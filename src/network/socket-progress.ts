@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
 /**
- * For each TCP connection, by the inode of its socket: the number of sent bytes that the peer has not acknowledged
- * (hexadecimal).
+ * For each TCP connection, the number of sent bytes that the peer has not acknowledged (as a hexadecimal text). The key
+ * is the inode of the socket.
  */
 export type Unacknowledged = ReadonlyMap<string, string>;
 
@@ -30,12 +30,13 @@ async function readTable(path: string): Promise<string[][]> {
 
 /**
  * Returns a text that changes whenever the peer receives data from a socket. Compare two of these texts to detect a
- * peer that has stopped reading. Unacknowledged bytes are included, because they change in smaller steps than the
- * socket's own counters.
+ * peer that has stopped reading.
+ * @param unacknowledged the result of `readUnacknowledged`
  */
 export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
   const finishedWrites = socket.bytesWritten - socket.writableLength;
   const { writeQueueSize } = handleOf(socket);
+  // The unacknowledged bytes change in smaller steps than the socket's own counters.
   return `${finishedWrites} ${writeQueueSize} ${unacknowledged.get(inodeOf(socket) ?? '')}`;
 }
 
@@ -48,8 +49,8 @@ function inodeOf(socket: Socket): string | undefined {
 }
 
 /**
- * Returns Node's internal handle of a socket. `writeQueueSize` is how many bytes of the current write the kernel has
- * not accepted yet; `fd` is the file descriptor.
+ * Returns the internal object of a Node socket. `writeQueueSize` is the number of bytes that the kernel has not
+ * accepted yet; `fd` is the file descriptor.
  */
 const handleOf = (socket: Socket): { writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};
