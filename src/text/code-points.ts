@@ -11,10 +11,11 @@ export const isStorable = (text: string): boolean => !text.includes('\0') && tex
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
 /**
- * Compares two texts by code points, as PostgreSQL's `collate "C"` does. Returns a negative number if `a` comes first.
- * JavaScript's `<` gives another order, because it compares UTF-16 units. Lone surrogates are not allowed.
+ * Compares two texts by Unicode code points, as PostgreSQL's `collate "C"` does; JavaScript's `<` compares UTF-16
+ * units. Returns a negative number if `a` comes first, 0 if both are equal.
  */
 export function compareTexts(a: string, b: string): number {
+  // Surrogates stand for code points above all others. Lone surrogates are not allowed.
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i += 1) {
     const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];

@@ -1,21 +1,20 @@
 /**
- * Returns the folded form of a text: lower case, without accents, with single spaces. Texts are compared in this form
- * wherever case does not matter. Folding a folded text does not change it.
- *
- * Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
- * letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
- *
- * The database stores folded texts and compares them as bytes. They must all be folded again if this function changes,
- * or if a new version of Node folds an existing letter differently (Unicode promises that none will).
+ * Converts a text to the form in which texts are compared: lower case, without accents, with single spaces. A second
+ * conversion does not change the result.
  */
 export function fold(text: string): string {
+  // Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
+  // letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
+  //
+  // The database stores folded texts and compares them as bytes. They must all be folded again if this function changes,
+  // or if a new version of Node folds an existing letter differently (Unicode promises that none will).
   const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
 /**
- * Returns the words of a text in their order, folded (lower case, no accents). A word is a longest run of letters,
- * marks and digits.
+ * Returns the words of a text in their order, in lower case and without accents. A word is a run of letters, marks and
+ * digits.
  */
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
@@ -36,8 +35,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters whose Unicode case folding cannot be computed by upper-casing and then lower-casing, with their folded form.
- * Examples: sigma has two lower-case forms, and Cherokee folds to capitals.
+ * Letters for which upper-casing and then lower-casing does not give the case folding of Unicode, each with its correct
+ * result. Examples: sigma has two lower-case forms, and Cherokee folds to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -54,9 +53,10 @@ function cherokee(first: number, last: number, capital: number): [string, string
   return Array.from({ length: last - first + 1 }, pair);
 }
 
+// Ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
 /**
- * Latin letters that Unicode does not decompose, with the letters that people type instead: `ae` for `æ`. They are
- * ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
+ * Latin letters that Unicode does not split into a base letter and an accent, with the letters that people type
+ * instead, e.g. `ae` for `æ`.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],

@@ -1,13 +1,13 @@
-/**
- * Maximum length of a property name or a JSON pointer (UTF-16 units). The rest is cut. Error responses show even less
- * (src/plugins/fault-list.ts).
- */
+/** Maximum length of a property name or a JSON pointer (UTF-16 units). Longer ones are cut. */
 const maxLength = 1_000;
 
-/** Escapes a property name for a JSON pointer (RFC 6901). A very long name is cut first. */
+/** Escapes a property name for use in a JSON pointer (RFC 6901). A very long name is cut first. */
 export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** Returns the beginning of a property name. The result is a copy: a slice would keep the whole name in memory. */
+/**
+ * Returns the first `maxLength` units of a property name as a copy, because a slice would keep the whole name in
+ * memory.
+ */
 const beginningOf = (name: string): string =>
   name.length > maxLength ? Array.from(name.slice(0, maxLength)).join('') : name;
 

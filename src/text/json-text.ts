@@ -1,6 +1,6 @@
-/** Size of a JSON text: its depth and its number of property names. `JSON.parse` does not report them. */
+/** How deeply a JSON text is nested, and how many property names it contains. */
 export interface JsonShape {
-  /** Nesting depth of arrays and objects, counting the outermost. */
+  /** The maximum nesting depth of arrays and objects: 0 for a single number, 1 for `[]`, 2 for `[[]]`. */
   depth: number;
   /** Number of property names in the text. A name that occurs twice in one object counts twice. */
   names: number;
@@ -9,8 +9,8 @@ export interface JsonShape {
 const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
 
 /**
- * Measures the depth and the number of property names of a JSON text. It reads the text once and without recursion. For
- * text that is not JSON the result is meaningless.
+ * Returns the nesting depth and the number of property names of a JSON text. If the text is not JSON, the numbers are
+ * meaningless.
  */
 export function shapeOf(text: Buffer): JsonShape {
   let depth = 0;
@@ -28,7 +28,10 @@ export function shapeOf(text: Buffer): JsonShape {
   return shape;
 }
 
-/** Returns the index of the quote that ends a string in a JSON text. */
+/**
+ * Returns the index of the quote that ends a string in a JSON text.
+ * @param start the index after the opening quote
+ */
 function endOfString(text: Buffer, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== quote) i += text[i] === backslash ? 2 : 1;

@@ -1,4 +1,4 @@
-/** Names of fields whose value is stored without white space around it. */
+/** Names of fields whose value is stored without white space at its start and end. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
 /** Names of fields whose value is stored in upper case: codes of countries and currencies. */
 const codes = new Set(['location_country', 'currency']);
@@ -18,5 +18,5 @@ function normaliseField(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-/** Returns the form in which e-mail addresses are compared: trimmed and in lower case. */
+/** Returns an e-mail address in the form in which addresses are compared: trimmed and in lower case. */
 export const emailKey = (address: string): string => address.trim().toLowerCase();
