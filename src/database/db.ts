@@ -7,8 +7,8 @@ import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
- * One or more connections of the PostgreSQL driver. Queries return timestamps as ISO strings and decimals as numbers,
- * as in the JSON of the API.
+ * The PostgreSQL driver with one or more connections. Its queries return timestamps as ISO strings and decimals as
+ * numbers, as in the JSON of the API.
  */
 export type Sql = postgres.Sql<WireTypes>;
 
@@ -16,9 +16,8 @@ export type Sql = postgres.Sql<WireTypes>;
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database, with separate connections for look-ups, searches and transactions, so that slow work of one sort does
- * not block the others. Temporary failures (a timeout, a deadlock, a lost connection) become a DomainError
- * `unavailable`.
+ * The database, with separate connections for look-ups, searches and transactions, so that slow searches do not delay
+ * the others. Temporary failures (a timeout, a deadlock, a lost connection) become a DomainError `unavailable`.
  */
 export interface Database {
   /**
@@ -42,8 +41,8 @@ export interface Database {
 export interface SharedDatabase extends Database {
   /**
    * Returns the database for the work of one customer. When the abort signal of `requester` aborts, the running call
-   * rejects, and its search or transaction is cancelled. If the caller only closed the connection, a transaction still
-   * continues.
+   * rejects, and its search or transaction is cancelled. Exception: if the caller only closed the HTTP connection, a
+   * transaction continues.
    */
   for(requester: Requester): Database;
   /**
@@ -52,8 +51,8 @@ export interface SharedDatabase extends Database {
    */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * For each group of connections, the object that limits how many operations use it at the same time. Metrics show
-   * their numbers.
+   * For each group of connections, the object that limits how many operations use it at the same time. Used by the
+   * metrics.
    */
   readonly gates: readonly Gate[];
   /** Whether the last transaction failed because the disk of the database is full. */
@@ -149,7 +148,7 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
 
 /**
  * Returns true if the transaction of an aborted request must be cancelled. Returns false if the caller only closed the
- * connection: the transaction then continues.
+ * HTTP connection: the transaction then continues.
  * @param reason the reason of the abort
  */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
@@ -168,13 +167,13 @@ interface LaneOptions {
   onclose?: () => void;
 }
 
+// Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
+// may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
+// settings needs a full scan.
 /**
  * Settings of the query planner for prepared statements: PostgreSQL makes one plan for all parameter values, without
  * sequential scans.
  */
-// Statistics can be out of date. For a customer added after the last `analyze`, the planner expects at most one row and
-// may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
-// settings needs a full scan.
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**

@@ -81,8 +81,8 @@ export class ExclusiveLane<Sql extends Connections> {
   /**
    * Runs `work` for one customer (the requester) on a connection of its own. Waits first if too many operations are
    * running.
-   * @param isToEnd decides what happens when the requester's signal aborts, from the reason: true cancels `work` at
-   *   once; false lets it continue until the requester's time is up
+   * @param isToEnd called with the reason when the requester's signal aborts: true cancels `work` at once, false lets
+   *   it continue until the requester's time is up
    */
   run<T>(
     requester: Requester,
@@ -170,13 +170,13 @@ const connectionCodes = new Set(
   ).split(' '),
 );
 
+// Connection errors (08), insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled
+// statements, timeouts of locks, statements and transactions, serialisation failures, deadlocks.
 /**
  * Matches the PostgreSQL error codes (SQLSTATE) of temporary failures, after which a retry can succeed, e.g. a
  * deadlock, a timeout or a restart of the server.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
-// Connection errors (08), insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled
-// statements, timeouts of locks, statements and transactions, serialisation failures, deadlocks.
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
 function isConnectionFailure(error: unknown): boolean {

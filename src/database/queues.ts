@@ -18,12 +18,12 @@ const persistent = {
   heartbeatSeconds: 10,
 };
 
+// One waiting message per customer gives a fair order. Processing a message takes little time, and finished messages have
+// no use, so both expire soon.
 /**
  * Options of queues with at most one waiting message per customer (policy `short`). A message means that the customer
  * has jobs to process.
  */
-// So customers are served in a fair order. Processing a message takes little time, and finished messages have no use, so
-// both expire soon.
 const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
 
 /**

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
-/** How long a database operation is retried by default while the database is unavailable (ms). */
 // An import waits equally long for a search cluster.
+/** How long a database operation is retried by default while the database is unavailable (ms). */
 const defaultPatienceMs = 300_000;
 
 /**
