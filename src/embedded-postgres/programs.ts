@@ -15,8 +15,8 @@ export class EmbeddedPostgresError extends Error {
 }
 
 /**
- * A system user, by its ids. If this process runs as root, the PostgreSQL server runs as this user, because it refuses
- * to run as root.
+ * A system user, by its ids. If this process runs as root, the server runs as this user, because PostgreSQL refuses to
+ * run as root.
  */
 export interface User {
   uid: number;
@@ -31,8 +31,8 @@ const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server, or undefined if the user of this process can run it. Root cannot:
- * it needs the owner of the data or the user `postgres`, which is created if it is missing.
+ * Returns the system user that must run the server, or undefined if the user of this process can run it. If this
+ * process is root, it is the owner of the data or the user `postgres`, which is created if it is missing.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;

@@ -15,7 +15,7 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** URL of the database `postgres`, with the login of the superuser. */
   superuserUrl: string;
-  /** Ends the use of the server by this process. The server stops when the last process has called this. */
+  /** Ends this process's use of the server. The server stops when all processes that used it have called `close`. */
   close(): Promise<void>;
 }
 
@@ -41,8 +41,8 @@ export const logins: Record<keyof Passwords, string> = {
   service: 'sales_service',
 };
 /**
- * Key of the PostgreSQL advisory lock that prevents a stop of the server while it is used. Each process that uses the
- * server takes the lock in shared mode; the process that stops the server takes it in exclusive mode.
+ * Key of the PostgreSQL advisory lock that protects the server from being stopped while it is used. Each process that
+ * uses the server takes the lock in shared mode; the process that stops the server takes it in exclusive mode.
  */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
@@ -243,9 +243,7 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
   await superuser`select pg_advisory_unlock(${presenceLock + 1})`;
 }
 
-/**
- * Ends the use of the server by this process. Stops the server if no other process uses it and no client is connected.
- */
+/** Ends this process's use of the server. Stops the server if no other process uses it and no client is connected. */
 async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
   try {
     await presence`select pg_advisory_unlock_shared(${presenceLock})`;
