@@ -56,8 +56,8 @@ interface Services {
 }
 
 /**
- * Thrown if the database contains a customer other than the demo customer. That customer could pay credits for invented
- * people, which the demo adds to the prospect catalog.
+ * Thrown if the database contains a customer other than the demo customer. The demo adds invented people to the
+ * prospect catalog, and that customer could pay credits for them.
  */
 export class OtherCustomerError extends Error {
   constructor() {
