@@ -126,7 +126,6 @@ async function importFile(file: string, options: ImportOptions): Promise<ImportR
   }
 }
 
-/** What `runImport` needs: the input, the progress display, the format of the input and the options of the command. */
 interface Importing {
   input: Input;
   progress: Progress;

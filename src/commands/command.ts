@@ -28,8 +28,8 @@ export function addJson(command: Command): void {
 }
 
 /**
- * Returns the exit code for an error: 0 if it only ended the program after the help text, 2 for wrong usage, 1 for a
- * failure.
+ * Returns the exit code of the program for an error: 0 if commander only printed its help or version, 2 for wrong
+ * usage, 1 for any other error.
  */
 export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;

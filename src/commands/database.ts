@@ -61,8 +61,8 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
 }
 
 /**
- * Runs `work` with the URLs of the configured PostgreSQL server. Without one, starts the embedded server and closes it
- * afterwards.
+ * Runs `work` with the URLs of the PostgreSQL server. If `DATABASE_URL` is not set, opens the embedded server first,
+ * and closes it afterwards.
  */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());

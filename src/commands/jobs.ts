@@ -39,8 +39,8 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns a function that calls `change` for the job in `--job` and returns the resulting job. `change` returns the id
- * of that job, because a retry creates a new one.
+ * Returns a function that calls `change` for the job that the option `--job` names, and then returns the resulting job.
+ * `change` returns the id of that job, because a retry creates a new one.
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

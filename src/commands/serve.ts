@@ -19,7 +19,7 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
-  /** The URL of the server for health checks and metrics, or null if it has no port of its own. */
+  /** The URL of the server for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
   demo: Demo | null;
 }
