@@ -2,7 +2,7 @@ let last: Promise<void> = Promise.resolve();
 
 /**
  * Resolves after the event loop has handled waiting requests and responses. A long computation awaits it from time to
- * time, so that it does not block them.
+ * time, so that it does not block requests.
  */
 export function yieldToEventLoop(): Promise<void> {
   // Calls are queued: one computation resumes per round of the loop, so many together delay a request by one time slice.
