@@ -159,10 +159,7 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
   return run(join(cluster.programs, name), args, options);
 }
 
-/**
- * Returns true if a process is the server of this data folder. It is recognised by its working folder, which is the
- * data folder.
- */
+/** Returns true if a process is the server of this data folder. The working folder of a server is its data folder. */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
   if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
