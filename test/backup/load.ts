@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto';
+import { contactBody } from '../setup/factories.ts';
+
+/** A request that the service has answered with 2xx. */
+export interface Acknowledged {
+  path: string;
+  body: object;
+  /** Its Idempotency-Key. */
+  key: string;
+  status: number;
+  /** Id of the created contact or of the started job. */
+  id: string;
+  /** Time at which the request was sent, as `performance.now()`. */
+  sentAt: number;
+}
+
+interface Reply {
+  pagination?: { total_records: number };
+  id?: string;
+  data?: { id: string };
+}
+
+/** Clients that create contacts and start unlock jobs, one request after another, until `stop` is called. */
+export class Load {
+  readonly #url: string;
+  readonly #apiKey: string;
+  readonly #clients: Promise<void>[];
+  readonly #stopping = new AbortController();
+  /** Every acknowledged request, in the order of the answers. */
+  readonly acknowledged: Acknowledged[] = [];
+  /** Answers other than 2xx. */
+  readonly surprises: string[] = [];
+
+  constructor(url: string, apiKey: string, clients: number) {
+    this.#url = url;
+    this.#apiKey = apiKey;
+    this.#clients = Array.from({ length: clients }, () => this.#work());
+  }
+
+  async #work(): Promise<void> {
+    for (let turn = 0; !this.#stopping.signal.aborted; turn += 1) {
+      const { path, body } = turn % 20 === 19 ? unlock : createContact();
+      const key = randomUUID();
+      const sentAt = performance.now();
+      const { status, reply } = await this.send(path, body, key);
+      const id = reply.data?.id ?? reply.id;
+      if (status < 300 && id !== undefined) this.acknowledged.push({ path, body, key, status, id, sentAt });
+      else this.surprises.push(`${status} ${JSON.stringify(reply)}`);
+    }
+  }
+
+  /** Sends one request with an Idempotency-Key to the service at `url`. */
+  async send(
+    path: string,
+    body: object,
+    key: string,
+    url = this.#url,
+  ): Promise<{ status: number; reply: Reply; isReplayed: boolean }> {
+    const answer = await fetch(`${url}/api/ext${path}`, {
+      method: 'POST',
+      headers: {
+        authorization: `X-API-Key ${this.#apiKey}`,
+        'content-type': 'application/json',
+        'idempotency-key': key,
+      },
+      body: JSON.stringify(body),
+    });
+    const isReplayed = answer.headers.get('idempotency-replayed') === 'true';
+    return { status: answer.status, reply: (await answer.json()) as Reply, isReplayed };
+  }
+
+  /** Returns when `count` more requests are acknowledged. */
+  async more(count: number): Promise<void> {
+    const enough = this.acknowledged.length + count;
+    while (this.acknowledged.length < enough) {
+      if (this.surprises.length > 0) throw new Error(this.surprises[0]);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  /** Ends after the requests in flight. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#clients);
+  }
+}
+
+const createContact = () => ({
+  path: '/contacts',
+  body: contactBody({ work_email: `${randomUUID()}@example.com`, company: { name: 'Analytical Engines' } }),
+});
+const unlock = {
+  path: '/service-handler/unlock-contacts',
+  body: { filters: {}, total_records: 20, sync_crm: true },
+};
