@@ -14,7 +14,7 @@ import {
   stopServer,
   type Cluster,
 } from '../../src/embedded-postgres/cluster.ts';
-import { commandsOf } from '../setup/handbook.ts';
+import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms } from '../setup/postgres-programs.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -135,7 +135,7 @@ async function follow(
   { cluster, environment }: Server,
   { more, show, ...options }: { more: Record<string, string>; show: string; cwd: string; uid?: number; gid?: number },
 ): Promise<string> {
-  const script = [...names.map(commandsOf), `printf '\\n%s' "${show}"`].join('\n');
+  const script = [...names.map(blockOf), `printf '\\n%s' "${show}"`].join('\n');
   const path = [cluster.programs, backupPrograms, process.env['PATH']].filter(Boolean).join(delimiter);
   const child = spawn('sh', ['-eu'], { ...options, env: { ...environment, ...more, PATH: path, LC_ALL: 'C' } });
   let [shown, all] = ['', ''];

@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
@@ -7,7 +8,9 @@ import { freePort } from './free-port.ts';
 /** Whether nginx is installed. */
 export const hasNginx = spawnSync('nginx', ['-v'], { stdio: 'ignore' }).status === 0;
 
-const supplied = join(import.meta.dirname, '..', '..', 'deploy', 'nginx.conf');
+/** Returns `deploy/nginx.conf`. */
+export const suppliedNginx = (): string =>
+  readFileSync(join(import.meta.dirname, '..', '..', 'deploy', 'nginx.conf'), 'utf8');
 
 /** A running nginx. */
 export interface Nginx {
@@ -23,13 +26,10 @@ export interface Nginx {
 export async function startNginx(target: string, edit = (conf: string): string => conf): Promise<Nginx> {
   const folder = await mkdtemp(join(tmpdir(), 'nginx-'));
   const port = await freePort();
-  const conf = edit(await readFile(supplied, 'utf8'))
+  const conf = edit(suppliedNginx())
     .replace('server api:3000;', `server ${target};`)
     .replace('listen 80;', `listen 127.0.0.1:${port};`);
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${folder};`);
-  const main = `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr error; events {}
-    http { access_log off; ${temporary.join(' ')} ${conf} }`;
-  await writeFile(join(folder, 'nginx.conf'), main);
+  await writeFile(join(folder, 'nginx.conf'), nginxMain(folder, conf));
   const child = spawn('nginx', ['-p', folder, '-c', join(folder, 'nginx.conf')], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
@@ -51,4 +51,11 @@ export async function startNginx(target: string, edit = (conf: string): string =
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return { url, stop };
+}
+
+/** Returns a complete configuration for nginx in the foreground, with `conf` in its `http` block. */
+export function nginxMain(folder: string, conf: string): string {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${folder};`);
+  return `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr error; events {}
+    http { access_log off; ${temporary.join(' ')} ${conf} }`;
 }
