@@ -7,6 +7,7 @@ import { benchUnlock } from './jobs-unlock.ts';
 import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
+import { benchSizing } from './sizing.ts';
 
 // `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
 const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);
@@ -15,6 +16,7 @@ const suites: Record<string, () => Promise<void>> = {
   lists: () => benchLists(1_000_000, 5),
   fair: () => benchFair(800_000, 30),
   overload: () => benchOverload(60),
+  sizing: () => benchSizing(20),
   companies: () => benchCompanies(200_000),
   dependants: () => benchDependants(1_000_000, 200_000),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
