@@ -1,3 +1,5 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from './setup/app.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
@@ -41,3 +43,42 @@ describe.runIf(hasBrowser)('/docs in a browser (needs Chromium: apt-get install 
     expect(browser.refused).toEqual([]);
   });
 });
+
+test('every test that SECURITY.md names exists', () => {
+  const root = join(import.meta.dirname, '..');
+  const named = readFileSync(join(root, 'SECURITY.md'), 'utf8').match(/test\/[\w/.-]+\.ts/g) ?? [];
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+});
+
+test('every link within the documentation leads to a file and a heading', () => {
+  const root = join(import.meta.dirname, '..');
+  const pages = [
+    'README.md',
+    'SECURITY.md',
+    ...['architecture', 'catalog', 'contributing', 'operating'].map((name) => `docs/${name}.md`),
+  ];
+  const broken = pages.flatMap((page) => {
+    const text = readFileSync(join(root, page), 'utf8');
+    const links = [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)];
+    return links.filter(
+      ([, file, heading]) => !leadsSomewhere(join(root, file ? join(page, '..', file) : page), heading),
+    );
+  });
+  expect(broken.map(([link]) => link)).toEqual([]);
+});
+
+/** Returns whether a page exists and has a heading with this anchor, as GitHub forms it. */
+function leadsSomewhere(file: string, anchor: string | undefined): boolean {
+  if (!existsSync(file)) return false;
+  if (anchor === undefined) return true;
+  const headings = readFileSync(file, 'utf8').match(/^#+ .*$/gm) ?? [];
+  const anchors = headings.map((one) =>
+    one
+      .replace(/^#+ /, '')
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+  return anchors.includes(anchor);
+}

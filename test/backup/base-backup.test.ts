@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { cp, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
@@ -82,9 +82,16 @@ describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken und
     expect(await people(restored)).toBe(await people(server));
   });
 
-  test('restores everything in the archive, and old backups can be removed', async () => {
+  test('restores everything in the archive, also after old backups and their WAL were removed', async () => {
     await archiveAll();
+    const older = [1, 2, 3, 4, 5, 6].map((day) => `base-2001010${day}T000000Z`);
+    for (const name of older)
+      await cp(BACKUP, await newFolder(server.cluster.user, join(BACKUPS, name)), { recursive: true });
+    const [firstWal] = (await readdir(join(BACKUPS, 'wal'))).sort();
     await followAsServer(['base-backup', 'prune'], server, { ...asBackup, BACKUPS });
+    expect(await readdir(BACKUPS)).not.toContain(older[0]);
+    expect(await readdir(BACKUPS)).toEqual(expect.arrayContaining(older.slice(1)));
+    expect(await readdir(join(BACKUPS, 'wal'))).not.toContain(firstWal);
     const restored = await restoreBase(server, { BACKUPS, BACKUP });
     expect(await missingFrom(restored, production.load.acknowledged)).toEqual([]);
   });

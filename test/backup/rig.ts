@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -79,9 +79,13 @@ export async function restart({ cluster }: Server): Promise<void> {
   await startServer(cluster);
 }
 
-/** Creates a temporary folder for the user that the servers run as. It is removed after the tests of the file. */
-export async function newFolder(user: Cluster['user']): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'backup-test-'));
+/**
+ * Creates a folder for the user that the servers run as. It is removed after the tests of the file.
+ * @param path default: a new temporary folder
+ */
+export async function newFolder(user: Cluster['user'], path?: string): Promise<string> {
+  const folder = path ?? (await mkdtemp(join(tmpdir(), 'backup-test-')));
+  if (path) await mkdir(path);
   opened.folders.push(folder);
   await chmod(folder, 0o755);
   if (user) await chown(folder, user.uid, user.gid);

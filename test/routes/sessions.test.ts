@@ -291,6 +291,21 @@ describe('the audit log', () => {
     expect(kept!.text).not.toContain('example.com');
   });
 
+  test('cannot be changed or emptied by the service; failed logins can only be added and counted', async () => {
+    const forbidden = [
+      "update audit_events set event = 'user.logged_in'",
+      'delete from audit_events',
+      'truncate audit_events',
+      'delete from failed_logins',
+      'truncate failed_logins',
+    ];
+    for (const text of forbidden)
+      await expect(
+        db.transaction((sql) => sql.unsafe(text)),
+        text,
+      ).rejects.toThrow(/permission denied/);
+  });
+
   test('contains no password, not even a wrong one', async () => {
     const { email } = await makeLogin(app, (await customer()).id);
     await login(app, email, 'a wrong secret of somebody');
