@@ -8,5 +8,5 @@ create role sales_data_api nologin;
 create role sales_owner login password :'owner_password';
 create role sales_service login password :'service_password' in role sales_data_api;
 grant sales_data_api to sales_owner;
-create database sales_data_api owner sales_owner;
+create database sales_data_api owner sales_owner encoding 'UTF8' template template0;
 SQL

@@ -36,11 +36,16 @@ function meaningOf(error: NodeJS.ErrnoException): string | undefined {
   if (error.syscall === 'listen') return listening[code]?.(error);
   // The server rejected a setting of the connection: the role sales_data_api, which migrations create, is missing.
   if (code === '22023' && error.message.includes('sales_data_api')) return notMigrated;
+  // A PostgreSQL server without TLS declines it, and the driver then closes the connection.
+  if (code === 'ECONNRESET' && error.message.includes('before secure TLS connection')) return withoutTls;
   const file = files[code];
   return file && error.path ? `${error.path}: ${file}` : meanings[code];
 }
 
 const notMigrated = 'The database is not migrated yet. Run: sales-data-api migrate, or start with --migrate.';
+
+const withoutTls =
+  'The database has no TLS although `sslmode` asks for it. Turn on its TLS, or remove `sslmode` from DATABASE_URL.';
 
 /** Messages for a server that cannot listen on its port, by the operating system's error code. */
 const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number }) => string> = {

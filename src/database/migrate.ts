@@ -28,8 +28,8 @@ const oldestServer = 18;
 /**
  * Applies the missing migrations to the database in order, each SQL file in its own transaction. Several processes may
  * call it at the same time; each waits for the others.
- * @throws MigrationError if an applied file was edited, the database is newer than this program, or the server is older
- *   than PostgreSQL 18
+ * @throws MigrationError if an applied file was edited, the database is newer than this program, its encoding is not UTF8,
+ *   or the server is older than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -54,10 +54,17 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
 }
 
 async function requireServer(sql: postgres.Sql): Promise<void> {
-  const [server] = await sql<{ number: number; version: string }[]>`
-    select current_setting('server_version_num')::integer as number, current_setting('server_version') as version`;
+  const [server] = await sql<{ number: number; version: string; encoding: string }[]>`
+    select
+      current_setting('server_version_num')::integer as number,
+      current_setting('server_version') as version,
+      current_setting('server_encoding') as encoding`;
   if (server!.number < oldestServer * 10_000)
     throw new MigrationError(`PostgreSQL ${oldestServer} or newer is needed; this server is ${server!.version}`);
+  if (server!.encoding !== 'UTF8')
+    throw new MigrationError(
+      `The database must have the encoding UTF8, this one has ${server!.encoding}. Create it again: create database … encoding 'UTF8' template template0`,
+    );
 }
 
 /**

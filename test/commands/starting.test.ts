@@ -63,6 +63,11 @@ describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do'
     expect(failed).toEqual(failsWith(/no server listens on the host and port in DATABASE_URL/));
   });
 
+  test('if the database has no TLS although sslmode asks for it', async () => {
+    const failed = await failedStart(verb, { DATABASE_URL: `${url}?sslmode=require` });
+    expect(failed).toEqual(failsWith(/^error: The database has no TLS although `sslmode` asks for it/));
+  });
+
   test('if the database is not migrated', async () => {
     const { url: empty, drop } = await createDatabase('nothing');
     const failed = await failedStart(verb, { DATABASE_URL: empty });

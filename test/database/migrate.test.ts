@@ -9,7 +9,7 @@ import { parseConfig } from '../../src/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { migrate, type Migrated } from '../../src/database/migrate.ts';
 import { checkSchema } from '../../src/database/migrations.ts';
-import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 
 const ours = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 
@@ -88,6 +88,20 @@ describe('a schema', () => {
     await owner`delete from schema_migrations where name <> '0001_accounts.sql'`;
     expect(await db.lookup(checkSchema)).toBe('behind');
   });
+});
+
+test('a database in another encoding than UTF8 is refused before anything is created', async () => {
+  const name = `${new URL(database.ownerUrl).pathname.slice(1)}_ascii`;
+  await asSuperuser(
+    (sql) => sql`
+      create database ${sql(name)} owner sales_owner template template0 encoding 'SQL_ASCII' locale_provider libc locale 'C'`,
+  );
+  const url = new URL(name, database.ownerUrl).href;
+  await expect(migrate(url)).rejects.toThrow(/must have the encoding UTF8, this one has SQL_ASCII/);
+  const ascii = postgres(url, { max: 1, fetch_types: false });
+  expect(await ascii`select from pg_tables where schemaname = 'public'`).toHaveLength(0);
+  await ascii.end();
+  await asSuperuser((sql) => sql`drop database ${sql(name)}`);
 });
 
 describe('a folder of migrations', () => {
