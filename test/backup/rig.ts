@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chmod, chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import postgres from 'postgres';
@@ -16,6 +15,7 @@ import {
 } from '../../src/embedded-postgres/cluster.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms } from '../setup/postgres-programs.ts';
+import { freePort } from '../setup/free-port.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const secret = (): string => randomBytes(12).toString('hex');
@@ -162,12 +162,4 @@ export async function restoreBase(from: Server, more: Record<string, string>): P
   opened.clusters.push(cluster);
   await followAsServer(['restore-base'], from, { ...more, PGDATA: data, PGPORT: String(await freePort()) });
   return reach(cluster);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
