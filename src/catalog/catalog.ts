@@ -74,7 +74,7 @@ export interface CatalogReads {
  */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
-  /** The name of this catalog in Postgres, where its imports are recorded. */
+  /** The name under which Postgres stores the state of this catalog, such as the time of its last import. */
   readonly name: string;
   /** The limiters of concurrent reads of the catalog, with the queues of waiting reads. Used for metrics. */
   readonly gates: readonly Gate[];
@@ -88,8 +88,9 @@ export interface Catalog extends CatalogReads {
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies from Postgres into the catalog which customers have unlocked these prospects. Includes all unlocks that were
-   * committed before the call. Searches see them after `refresh`.
+   * Copies the unlocks of these prospects from Postgres into the catalog: for each prospect, the ids of the customers
+   * who have unlocked it. Includes all unlocks that were committed before the call. Searches see the copied unlocks
+   * after `refresh`.
    */
   syncUnlocks(ids: string[]): Promise<void>;
   /** Makes all earlier writes visible to later searches. */
@@ -118,7 +119,8 @@ export interface Catalog extends CatalogReads {
    * Ends an import: makes all its writes visible to searches, and counts again how many people have each suggested
    * value.
    * @returns the number of people in the catalog
-   * @throws DomainError `unavailable`, also if searches use another index than the one that was written to
+   * @throws DomainError `unavailable` if the database or cluster does not respond in time, or if the catalog was
+   *   replaced during the import
    */
   finish(): Promise<number>;
   /**

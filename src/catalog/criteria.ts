@@ -15,13 +15,13 @@ import { fold, words } from '../text/fold.ts';
  * lower case and without accents.
  */
 export type Criterion =
-  /** The field `member` equals one of the values. The value `""` also matches people without this field. */
+  /** Condition: the field `member` equals one of the values. The value `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /** The text field `member` contains all words of at least one of the alternatives. */
+  /** Condition: the text field `member` contains all words of at least one of the alternatives. */
   | { kind: 'words'; member: WordField; alternatives: string[][] }
-  /** The prospect's score is in this range, both ends included. */
+  /** Condition: the score is in this range, both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
-  /** `date_verified` is in this range, both ends included. The ends are ISO 8601 texts in UTC. */
+  /** Condition: `date_verified` is in this range, both ends included. The ends are ISO 8601 texts in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
 
@@ -67,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns false for a condition that every prospect meets: a range without ends, or alternatives of which one is an
- * empty list of words. Returns true for all others.
+ * Returns true if a condition can exclude prospects. A range without ends excludes none. A `words` condition with an
+ * empty alternative excludes none either.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'

@@ -102,10 +102,8 @@ interface Folded {
   words?: string[];
 }
 
-/**
- * Returns a lower-case text with a capital letter at the start of each word. Its results must never change, because the
- * catalog does not store spellings that this function can compute.
- */
+// The results of this function must never change: the catalog does not store spellings that it can compute.
+/** Returns a lower-case text with the first letter of each word capitalised. */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 // A fixed list of letters, so that the result does not depend on the version of Unicode.
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;

@@ -1,6 +1,6 @@
 /**
- * The limits of each cache. When it is full, it keeps between `most` and 2 × `most` results. It stores none for texts
- * longer than `longest` (UTF-16 units).
+ * The limits of a cache that `memoize` creates. A full cache holds between `most` and 2 × `most` results. Results for
+ * texts longer than `longest` (UTF-16 units) are not cached.
  */
 const limits = { most: 10_000, longest: 64 };
 

@@ -28,7 +28,8 @@ export interface ProspectServices {
 /**
  * Returns one page of prospects and the cursor for the next page. Masks contact data that the customer has not
  * unlocked, unless masking is switched off. `nextCursor` is undefined if the page is not full.
- * @throws DomainError `validation_failed`, `unavailable`
+ * @throws DomainError `validation_failed` if the request is invalid, `unavailable` if the catalog does not respond in
+ *   time
  */
 export async function listProspects(
   services: ProspectServices,
@@ -54,7 +55,8 @@ export async function listProspects(
 /**
  * Returns the number of prospects that match a request, and the number of pages. `total_pages` counts only pages that a
  * client can request by number, without a cursor.
- * @throws DomainError `validation_failed`, `unavailable`
+ * @throws DomainError `validation_failed` if the request is invalid, `unavailable` if the catalog does not respond in
+ *   time
  */
 export async function countProspects(
   services: ProspectServices,

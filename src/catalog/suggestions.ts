@@ -21,9 +21,9 @@ export interface SuggestedValue extends Spelling {
 }
 
 /**
- * Splits a search text into its distinct words, in lower case and without accents. A suggested value matches if each
- * word is the beginning of one of the value's words. Returns an empty array for an empty text, which matches every
- * value, and undefined for a text without words (such as `'*`), which matches none.
+ * Splits a search text into its distinct words, in lower case and without accents.
+ * @returns the words; an empty array if the text is empty and so matches every suggested value; undefined if the text
+ *   has characters but no words (such as `'*`) and so matches no value
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -59,8 +59,8 @@ export async function* groupSpellings(
 }
 
 /**
- * Returns whether to show the spelling `one` rather than `other`: more people have it, or as many people and it comes
- * first in code point order.
+ * Returns true if the spelling `one` is shown instead of the spelling `other`: `one` is used by more people, or by as
+ * many people and is first in code point order.
  */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);

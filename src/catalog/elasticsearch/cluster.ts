@@ -91,7 +91,7 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** The number of reads that have failed since the last successful call. */
+  /** The number of consecutive failed reads. A successful call sets it to 0. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;

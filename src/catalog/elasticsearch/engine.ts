@@ -23,10 +23,8 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, names, config };
-  /**
-   * The index of people that writes go to. It is kept until the next `prepare` or `reindex`: if the index is lost,
-   * later writes must fail instead of going to another index.
-   */
+  // Kept, because later writes must fail if the index is lost, instead of going to another index.
+  /** The index into which people are written. It is kept until the next `prepare` or `reindex`. */
   let target: WriteTarget | undefined;
   const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
   const requireTarget = async (): Promise<WriteTarget> => {
@@ -81,9 +79,9 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 const silent: Notify = () => undefined;
 
 /**
- * Ends an import into this index: makes its writes visible to searches and computes the suggestions. If the index
+ * Ends an import into this index: makes its writes visible to searches and computes the suggested values. If the index
  * replaces a lost catalog, searches use it from now on. Returns the number of people.
- * @throws DomainError `unavailable` if searches use another index at the end
+ * @throws DomainError `unavailable` if searches use another index than this one at the end
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;

@@ -9,8 +9,8 @@ export interface Names {
   /** The alias through which searches find the index of people. */
   people: string;
   /**
-   * The alias of all indexes of people into which unlocks are written: the one that searches use, and one that is being
-   * built.
+   * The alias of all indexes of people that receive unlocks: the index that searches use, and during a reindex also the
+   * new index.
    */
   everywhere: string;
   /** The alias through which searches find the index of suggested values. */
@@ -48,20 +48,21 @@ export const writeAlias = (index: string): string => `${index}-writes`;
 type Properties = Record<string, estypes.MappingProperty>;
 
 /**
- * An index field for a text to search and sort by. Elasticsearch compares its bytes, because the service stores the
- * text in lower case and without accents.
+ * The mapping of an index field that holds a text to search and sort by. Elasticsearch compares its bytes, because the
+ * service stores the text in lower case and without accents.
  */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** An index field for a text to search by, but not to sort or count by. */
+/** The mapping of an index field that holds a text to search by, but not to sort or count by. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** An index field for a text to sort or count by, but not to search by. */
+/** The mapping of an index field that holds a text to sort or count by, but not to search by. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
-/** An index field for one half of a UUID, as a 64-bit number. People can be sorted by it, but not searched. */
-const half: estypes.MappingProperty = { type: 'long', index: false };
 /**
- * An index field for a small number. It is not indexed for searches, because that would slow imports; searches scan the
- * values instead.
+ * The mapping of an index field that holds one half of a UUID, as a 64-bit number. It is for sorting, not for
+ * searching.
  */
+const half: estypes.MappingProperty = { type: 'long', index: false };
+// Not indexed, because that would slow imports.
+/** The mapping of an index field that holds a small number. Searches that filter by it scan its values. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 /** Returns the name of the index field that holds a prospect's text field in lower case and without accents. */

@@ -6,7 +6,10 @@ import type { SearchNodes } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
-/** The cluster, the database, the alias names and the configuration, which functions on the catalog's indexes need. */
+/**
+ * What every function on the catalog's indexes needs: the search cluster, the database, the aliases of the indexes, and
+ * the configuration.
+ */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
@@ -14,7 +17,10 @@ export interface Indexes {
   config: Config;
 }
 
-/** An Elasticsearch index whose name or alias is one of the catalog's, or whose name begins with one of them. */
+/**
+ * An Elasticsearch index that was found by an alias of the catalog: the alias is its name, the beginning of its name,
+ * or one of its aliases.
+ */
 export interface FoundIndex {
   name: string;
   uuid: string;
@@ -44,8 +50,8 @@ export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Throws `unavailable` if this error means that an index is missing, otherwise throws the error unchanged. Pass it to
- * `catch`.
+ * Handles the error of a rejected promise: throws `unavailable` if an index is missing, otherwise throws the same error
+ * again. Use it as `promise.catch(whenIndexMissing)`.
  * @throws DomainError `unavailable` if the index is missing, otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
@@ -104,11 +110,11 @@ export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>):
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Runs a read of the catalog. If the index is missing, returns `nothing` if no import into the catalog has ever
- * finished, otherwise throws.
+ * Runs a read of the catalog and returns its result. If the index is missing because no import has ever finished,
+ * returns `nothing`.
  * @param alias the alias that the read uses
  * @param nothing the result for a catalog without any import
- * @throws DomainError `unavailable`
+ * @throws DomainError `unavailable` if the cluster cannot respond, or the index of an imported catalog is missing
  * @throws ClusterRefusal if the request itself is wrong
  */
 export async function readCatalog<T>(indexes: Indexes, alias: string, read: () => Promise<T>, nothing: T): Promise<T> {

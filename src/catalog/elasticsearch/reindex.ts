@@ -11,8 +11,11 @@ import { encode, writePeople } from './write.ts';
 
 /**
  * Copies all people into a new index, then atomically switches searches to the new index and deletes the old one.
+ * @param old the index to copy from
+ * @param progress called and awaited after each batch; an error that it throws ends the reindex
  * @returns the number of people in the new index, and the index
- * @throws DomainError `unavailable`, also if searches do not use the old index
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches use another index than
+ *   `old`
  */
 export async function reindex(
   indexes: Indexes,
@@ -49,8 +52,9 @@ export async function reindex(
 }
 
 /**
- * Copies all people from one index to another, and adds which customers have unlocked them now, read from Postgres.
- * Returns the number of people.
+ * Copies all people from one index to another, and adds their current unlocks from Postgres. Returns the number of
+ * people.
+ * @param progress called and awaited after each batch with the number of people read so far
  */
 async function copyPeople(
   indexes: Indexes,

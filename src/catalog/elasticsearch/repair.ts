@@ -4,7 +4,7 @@ import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
-/** The index of people that writes go to. It is open, not blocked, and has an alias for writes. */
+/** The index into which people are written. It is open, not blocked, and has an alias for writes. */
 export interface WriteTarget extends FoundIndex {
   /**
    * Whether searches use this index. If the index replaces a lost catalog, they use it only from the end of its import.
@@ -149,8 +149,8 @@ export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promis
 }
 
 /**
- * Creates an empty index of people to write to. Searches use it at once; if it replaces a lost catalog, only from the
- * end of the import.
+ * Creates an empty index of people and makes it the target of all writes. For a first import, searches use the new
+ * index at once. For an import that replaces a lost catalog, searches use it when the import has ended.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -173,7 +173,7 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Stores in Postgres which index writes go to, and whether searches use it. */
+/** Saves in Postgres the id of the index into which people are written, and whether searches use this index. */
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 

@@ -64,8 +64,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * A sort order by id, through two fields that only the service's own indexes have. So if a wrong index has the alias,
- * the cluster rejects the read instead of returning wrong results.
+ * The sort order by id, which is stored in two fields. Only indexes that the service created have these fields, so the
+ * cluster rejects a read from any other index.
  */
 const indexGuardOrder = sortBy([]);
 

@@ -66,8 +66,8 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
 }
 
 /**
- * The index behind an alias: the result of the look-up, its name or `none`, its number of documents and its size
- * (bytes).
+ * Details of the index that an alias leads to. `index` is its name, or `none` if there is no index; `count` is its
+ * number of documents and `bytes` its size.
  */
 interface Counted {
   standing: Standing;
@@ -89,7 +89,10 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
-/** Returns the text that the command `catalog status` prints as `state`. */
+/**
+ * Returns a text that describes the index behind an alias, e.g. `found`, `closed` or `not imported yet`. The command
+ * `catalog status` prints it.
+ */
 function stateOf(standing: Standing, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its name; run an import to repair it';
   if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';

@@ -26,16 +26,16 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Whether unlocks can be copied only while an index for searches exists. `searched`: yes. `any`: no, as during an
- * import that replaces a lost catalog.
+ * What a copy of unlocks requires. `searched`: an imported catalog must have an index for searches, otherwise the copy
+ * fails. `any`: this index may be missing, as during an import that replaces a lost catalog.
  */
 type Demand = 'searched' | 'any';
 
 // A document is written only if no other process has changed it since it was read; otherwise it is read and written
 // again.
 /**
- * Copies from Postgres into every index of people which customers have unlocked these people, and marks these unlocks
- * as indexed. Concurrent calls cannot overwrite newer unlocks with older ones.
+ * Copies the unlocks of these people from Postgres into every index of people, and marks the unlocks as indexed.
+ * Concurrent calls cannot overwrite newer unlocks with older ones.
  * @param demand `any` for an import that replaces a lost catalog, while searches have no index
  * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
  */
@@ -54,8 +54,8 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Copies from Postgres into the indexes which customers have unlocked these people, with one attempt. Returns the ids
- * to retry: their document could not be read, or another process has changed it meanwhile.
+ * Copies the unlocks of these people from Postgres into the indexes, with one attempt. Returns the ids of the people to
+ * retry, whose document could not be read or was changed by another process at the same time.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -76,7 +76,7 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 /**
  * Returns the indexes into which unlocks must be written. Asks the cluster each time, because a reindex may have just
  * created another index.
- * @throws DomainError `unavailable` if an alias leads to an index that the service did not create. Also if `demand` is
+ * @throws DomainError `unavailable` if an alias leads to an index that the service did not create, or if `demand` is
  *   `searched` and the index of an imported catalog is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
@@ -139,8 +139,8 @@ async function writeUnlocks(
 }
 
 /**
- * Returns an error handler for a bulk write. If the index is missing, the handler returns all ids as conflicts, so that
- * they are retried; it rethrows other errors.
+ * Returns an error handler for a bulk write of these ids. If the index is missing, the handler returns a conflict
+ * (status 409) for every id, so that the caller retries all of them. It throws every other error again.
  */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof ClusterRefusal && error.meaning === 'missing')

@@ -13,8 +13,8 @@ export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, with the ids of the customers who have unlocked them, from Postgres. If these change
- * during the write, writes the people concerned once more.
+ * Writes people into an index, with their unlocks (the ids of the customers who have unlocked them) from Postgres. If
+ * the unlocks of some people change during the write, writes these people a second time.
  * @throws DomainError `unavailable`, also if the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
@@ -28,7 +28,8 @@ export async function writePeople(catalog: Indexes, index: string, people: Opera
 }
 
 /**
- * Returns the operation for a person with the ids of the customers who have unlocked the person, appended to the JSON.
+ * Returns the bulk operation for a person with the field `unlocked_by` added to its document.
+ * @param customers the ids of the customers who have unlocked the person; undefined if there are none
  */
 function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
   if (!customers) return person;

@@ -8,7 +8,7 @@ export class Arena {
 
   /**
    * Allocates the buffer.
-   * @param size in bytes; `keep` puts a text that does not fit into a buffer of its own
+   * @param size the size of the buffer (bytes); when it is full, `keep` allocates a separate buffer for each text
    */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafeSlow(size);

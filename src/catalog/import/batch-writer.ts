@@ -94,8 +94,8 @@ export class BatchWriter {
   }
 
   /**
-   * Starts to write the current batch. Before that, waits until fewer batches are being written and none of them
-   * contains a person with an id of this batch.
+   * Starts to write the current batch. First waits while the maximum number of batches is being written, or while a
+   * person with the same id as one in this batch is being written.
    */
   async #send(): Promise<void> {
     const people = this.#people;
@@ -129,8 +129,8 @@ export class BatchWriter {
   }
 
   /**
-   * Saves the position up to which all people of the input are stored, at most once in `saveEveryMs`. If a write has
-   * failed, first waits for the other writes, and throws the error at the end.
+   * Saves the position in the input up to which all people are stored, at most once in `saveEveryMs`. After a failed
+   * write, first waits for all running writes, saves the position, and then throws the error of the failed write.
    */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));

@@ -27,9 +27,12 @@ export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
   }
 };
 
+// Two quotes in a row stand for one quote in the text. So a quote at the end of the bytes may be the first of two,
+// unless the bytes are the last ones.
 /**
- * Returns the index of the quote that ends a quoted field, or undefined if it is not in these bytes. Two quotes in a
- * row are one quote of the text. So a quote at the end of the bytes ends the field only if no bytes follow (`isLast`).
+ * Returns the index of the quote that ends a quoted field, or undefined if the field continues after these bytes.
+ * @param from the index of the first byte of the field's text
+ * @param isLast whether the bytes are the last ones of the file
  */
 function closingQuote(bytes: Buffer, from: number, isLast: boolean): number | undefined {
   let at = bytes.indexOf(quote, from);

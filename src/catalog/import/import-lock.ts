@@ -19,8 +19,8 @@ const maxIdleMs = 600_000;
 const regainMs = 60_000;
 
 /**
- * Resolves when this process holds the import lock; at once if it holds the lock now. After a lost connection, waits
- * until the lock is taken again, and rejects if that fails.
+ * A function that waits until this process holds the import lock. Its promise resolves at once while the lock is held.
+ * After a lost connection, the promise resolves when the lock is taken again, and rejects if that fails.
  */
 export type StillHeld = () => Promise<void>;
 
@@ -91,8 +91,9 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock for this transaction, until the transaction ends. Waits only if this process has held the
-   * lock before and lost it.
+   * Takes the import lock for this transaction, until the transaction ends. If another process holds the lock, retries
+   * only if this process has held the lock before and lost it. Returns the promise for callers of `held`, which is
+   * resolved now.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -109,7 +110,10 @@ class ImportLock {
     return holding;
   }
 
-  /** Makes `held` reject with this error, for callers that wait already and for later callers. */
+  /**
+   * Makes the import lock fail: the promise that `held` has returned, and every promise that it returns later, rejects
+   * with this error.
+   */
   #fail(error: unknown): void {
     this.#held.reject(error);
     this.#held = pending();
@@ -129,8 +133,8 @@ class ImportLock {
   // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
   // `holding`.
   /**
-   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, marks the
-   * lock as not held, unless a new transaction has taken it already, and throws.
+   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, throws.
+   * Before that, marks the lock as not held, unless a new transaction already holds it.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;

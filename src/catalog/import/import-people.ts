@@ -83,7 +83,13 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 /** A position in the input of an import, and the numbers of lines imported and rejected before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** Returns the saved state of an interrupted import of the input with the id `source`, or the state of a new import. */
+/**
+ * Starts or resumes an import and returns its progress: the saved progress if an import of the same input was
+ * interrupted, otherwise the progress of a new import.
+ * @param source the id of the input; undefined if the import cannot be resumed
+ * @param incarnation the id of the index or table that is written to
+ * @param onNote receives a message if an interrupted import cannot be resumed
+ */
 async function begin(
   db: Database,
   source: string | undefined,

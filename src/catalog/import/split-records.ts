@@ -107,8 +107,9 @@ class Splitter {
   }
 
   /**
-   * Removes the first `length` bytes from the buffer and counts their lines. Returns them as a record, or undefined if
-   * `found` is undefined.
+   * Removes the first `length` bytes from the buffer and returns them as a record.
+   * @param found `{}` for a valid record, `{ fault }` for an invalid record, or undefined to drop the bytes and return
+   *   undefined
    */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);

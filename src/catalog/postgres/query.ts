@@ -94,7 +94,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** The SQL types in which the sort fields that are not text are compared. */
+/** For each sort field that is not a text, the SQL type in which its values are compared. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -102,7 +102,7 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** The SQL expressions to sort by for the Boolean fields, which are sorted as 0 and 1. */
+/** For each Boolean sort field, the SQL expression to sort by: 0 for false, 1 for true. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
 /** Returns the SQL for `order by`: the fields of the sort order, then the id of the prospect. */
@@ -153,9 +153,10 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
   return nullable ? sql`(${beyond} or ${column} is null)` : beyond;
 }
 
+// Postgres does not derive this condition from the whole condition, because that contains `or`.
 /**
- * Returns the SQL condition that the first sort field is not before the given value, so that an index scan can start at
- * this value. Postgres does not derive this from the whole condition, which contains `or`.
+ * Returns the SQL condition that the first sort field equals the given value or comes after it in the sort order. An
+ * index scan can start at this value.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

@@ -152,7 +152,7 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
 }
 
 /**
- * Inserts suggested values into Postgres. Skips rows that exist already, so that it can be repeated after a lost
+ * Inserts suggested values into Postgres. Skips rows that already exist, so the call can be repeated after a lost
  * connection.
  */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
