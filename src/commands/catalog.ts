@@ -87,8 +87,8 @@ const maxStatementMs = 3_600_000;
 
 /**
  * Opens the database and the catalog, runs `work` with them, and always closes them.
- * @param overrides returns the database to use instead of the opened one, e.g. one that waits while the database is
- *   unavailable
+ * @param overrides a function that receives the opened database and returns the database to use, e.g. a wrapper that
+ *   waits while the database is unavailable
  */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
@@ -151,8 +151,8 @@ async function runImport(
 }
 
 /**
- * Deletes the stored progress of imports that will not be resumed: those of earlier versions of this file and, with
- * `--restart`, that of the file itself.
+ * Deletes the saved progress of imports of earlier versions of a file. With the option `--restart`, also deletes the
+ * saved progress of the file's current version.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;

@@ -24,7 +24,8 @@ export interface OpenServices {
 /**
  * Opens the database and the prospect catalog. If `DATABASE_URL` is not set, uses the embedded PostgreSQL in
  * `DATA_DIR`, which is started if it is not running.
- * @param overrides returns the database to use instead of the opened one, e.g. one that retries
+ * @param overrides a function that receives the opened database and returns the database to use, e.g. a wrapper that
+ *   retries
  */
 export async function openServices(
   config: Config = readConfig(),

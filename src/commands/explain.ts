@@ -20,8 +20,8 @@ const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
 /**
- * Returns the message for the first error with a known meaning, among an error and its chain of causes. Returns
- * undefined if there is none.
+ * Returns a message for an error, or for the first of its causes that has a known meaning. Returns undefined if no
+ * meaning is known.
  */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {

@@ -39,8 +39,9 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns a function that calls `change` for the job that the option `--job` names, and then returns the resulting job.
- * `change` returns the id of that job, because a retry creates a new one.
+ * Returns the action of a subcommand that changes the job named by the option `--job`. The action returns the job after
+ * the change.
+ * @param change changes the job, and returns the id of the job to show: a retry creates a new job
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
