@@ -26,8 +26,8 @@ const elsewhereMs = 5_000;
 const width = 24;
 
 /**
- * Creates a progress display for a long task that writes to the given stream.
- * @param total the final value of the progress, if it is known from the start
+ * Creates a progress display for a long task. The display is written to the given stream.
+ * @param total the final value of the progress, or undefined if it is unknown at the start
  */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
   const startedAt = performance.now();
@@ -83,7 +83,8 @@ function drawn(share: number): string {
 }
 
 /**
- * Returns the estimated remaining time as one text such as `1:30 left`, or an empty array if it is unknown.
+ * Returns the estimated remaining time as an array with one text such as `1:30 left`. The array is empty if the time
+ * cannot be estimated yet.
  * @param seconds the time since the start
  */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {

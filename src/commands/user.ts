@@ -75,7 +75,9 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-/** Finds the customer of a user, calls `change` for the user, and returns the changed user. */
+/**
+ * Changes a user with the function `change`, and returns the changed user. `change` gets the id of the user's customer.
+ */
 const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,
