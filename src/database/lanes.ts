@@ -81,8 +81,8 @@ export class ExclusiveLane<Sql extends Connections> {
   /**
    * Runs `work` for one customer (the requester) on a connection of its own. Waits first if too many operations are
    * running.
-   * @param isToEnd called with the reason when the requester's signal aborts: true cancels `work` at once, false lets
-   *   it continue until the requester's time is up
+   * @param isToEnd Called with the reason when the requester's signal aborts. If it returns true, `work` is cancelled
+   *   at once; if false, `work` continues until the requester's time is up.
    */
   run<T>(
     requester: Requester,

@@ -4,9 +4,8 @@ import type postgres from 'postgres';
 export const lowestId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * The value types that this project adds to the database driver. The driver parses values into the form that the API
- * sends: a timestamp becomes ISO text, a decimal or 64-bit integer becomes a number. The contract keeps these numbers
- * within JavaScript's range.
+ * The value types that this project adds to the database driver, in addition to the driver's own types. `instant` is a
+ * timestamp, parsed into ISO text.
  */
 export type WireTypes = { instant: string };
 
