@@ -67,11 +67,11 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and imports invented people into the prospect catalog, unless they already exist. Every
+ * Creates the demo customer and imports invented people into the prospect catalog. Skips what already exists. Every
  * call sets a new password and creates another API key, which is valid for a week.
- * @param force creates the demo customer although the database contains other customers; the catalog then stays
- *   unchanged, and so does an existing demo customer
- * @throws OtherCustomerError without `force`, if the database contains another customer
+ * @param force If true, the demo customer is created even if the database contains other customers; the catalog stays
+ *   unchanged then. If the demo customer already exists, nothing is changed.
+ * @throws OtherCustomerError if the database contains another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
