@@ -127,8 +127,8 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
 }
 
 /**
- * Returns a path for the data folder that the server's user can enter. If this is not `folder` itself, `folder` becomes
- * a symbolic link to it.
+ * Returns the path of the data folder. It is `folder` if the server's user can enter it; otherwise it is a new path in
+ * `publicData`, and `folder` becomes a symbolic link to this path.
  */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
   await mkdir(dirname(folder), { recursive: true });

@@ -31,8 +31,9 @@ const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server, or undefined if the user of this process can run it. If this
- * process is root, it is the owner of the data or the user `postgres`, which is created if it is missing.
+ * Returns the system user that must run the server. Returns undefined if this process is not root: it can then run the
+ * server itself. Otherwise returns the owner of the data folder, or the user `postgres` if the folder is missing or
+ * belongs to root. Creates the user `postgres` if it is missing.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -125,7 +126,7 @@ async function packagedPrograms(): Promise<string> {
 export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/** Renames a folder to `to`. Does nothing if `to` is a folder with files, because another process was faster. */
+/** Renames the folder `from` to `to`. Does nothing if another process has already created the folder `to`. */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
