@@ -4,7 +4,10 @@ import { columnsOf } from './record-query.ts';
 import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
-/** SQL for one kind of ascending page: sorted by creation time, or by an indexed field. */
+/**
+ * The SQL expressions and conditions for a page in ascending order. There are two kinds of such pages: sorted by
+ * creation time, or by an indexed field.
+ */
 interface Ascent {
   value: Fragment;
   /** Sort order of the index scan: value ascending, then id ascending. */
@@ -12,7 +15,8 @@ interface Ascent {
   /** Returns the SQL condition that a record has this sort value. */
   equals: (value: Fragment) => Fragment;
   /**
-   * Returns the SQL condition that a record has a greater sort value than `after`, the last row of the previous page.
+   * Returns an SQL condition: the record's sort value is greater than the one of `after`, which is the last row of the
+   * previous page.
    */
   above: (after: Position) => Fragment;
   /**
@@ -87,8 +91,9 @@ function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragmen
 const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
- * Returns two common table expressions for an ascending page. `scan` reads the skipped records and those of the page.
- * `edge` is the last sort value in `scan`; it has no row if `scan` found fewer records than its limit.
+ * Returns the SQL of two CTEs (common table expressions) for a page in ascending order. `scan` contains the records to
+ * skip and the records of the page, as ids and sort values. `edge` contains the last sort value of `scan`; it is empty
+ * if `scan` found fewer records than its limit.
  */
 const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -101,8 +106,8 @@ const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, 
     edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
 /**
- * Returns SQL that selects the records of `scan` (a CTE with an ascending index scan). Records with the last sort
- * value, `edge`, are read again, because they must be in descending order of id.
+ * Returns SQL that selects the records found by the CTE `scan`. The records with the last sort value (`edge`) are read
+ * from the table again, in descending order of id.
  */
 const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
@@ -111,8 +116,8 @@ const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
 /**
- * Returns SQL that selects the filtered records that meet `condition`, highest ids first. `condition` must allow only
- * one sort value.
+ * Returns SQL that selects the filtered records that meet `condition`, in descending order of id.
+ * @param condition SQL condition; all records that meet it must have the same sort value
  */
 const descent = (
   { sql, listing, from, id, matches }: PageContext,

@@ -58,7 +58,8 @@ const ofCompany = (name: string): Column => ({
 const withoutColumn = new Set(['list_id', 'search']);
 
 /**
- * Returns the columns of all filter fields whose database column has the same name as the field.
+ * Returns the SQL columns of the filter fields whose database column has the same name as the field.
+ * @param alias SQL alias of the table
  * @param required names of the fields whose value is never null
  */
 function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
@@ -90,8 +91,8 @@ const requiredOfCompanies = 'id type company_name size industry location_country
 /**
  * The tables and columns for filtering contacts, each joined with its company.
  *
- * Use `co.id` as the id of the contact's company, never `c.company_id`: after a company is deleted, its contacts still
- * contain its id until a background job has updated them. Until then, their `updated_at` is out of date too.
+ * The id of the contact's company is `co.id`. Do not use `c.company_id`: it still contains the id of a deleted company
+ * until a background job has updated the contact. Until then, `c.updated_at` is out of date too.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -126,8 +127,8 @@ export const updatedAtOf = (alias: 'c' | 'o'): string => `
   end`;
 
 /**
- * The tables and columns for filtering contacts by an exact `updated_at`. The deletion of a contact's company counts as
- * an update of the contact. This `updated_at` has no index.
+ * The tables and columns for filtering contacts when `updated_at` must be exact: if the contact's company was deleted
+ * later than the contact was changed, `updated_at` is the time of the deletion. There is no index on this value.
  */
 export const exactContactSource: Source = {
   ...contactSource,

@@ -9,8 +9,8 @@ import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
- * The last row's value of one sort key, as stored in a cursor. For a text too long for a cursor, `ofRow` is stored
- * instead; the SQL statement then reads the text from that row.
+ * One sort value of the last row of a page, as stored in a cursor. If the value is a long text, the cursor contains
+ * `ofRow` instead, and the SQL statement for the next page reads the text from the row.
  */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
@@ -18,7 +18,7 @@ export const ofRow = true;
 /** The last row of a page: its id and the values it was sorted by. The next page starts after it. */
 export interface Position {
   id: string;
-  /** The last row's values, one for each sort key. */
+  /** The sort values of the row, one for each sort key. */
   values: KeyValue[];
 }
 

@@ -44,8 +44,8 @@ function pickStrategy({ source, order, offset, filter, changing }: RecordQuery):
 }
 
 /**
- * Returns a strategy whose SQL first selects the ids of the page, then reads only the records with these ids. So
- * skipped records are not read completely.
+ * Wraps the function `way`, which returns the SQL clauses for a page. The new SQL first selects only the ids of the
+ * page, then reads the records with these ids, so that skipped records are not read completely.
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>
@@ -58,14 +58,20 @@ const skipping =
 
 const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
 
-/** Reads a page of the newest records: scans the primary key backwards, because ids contain the time of creation. */
+/**
+ * Returns the SQL clauses for a page sorted by creation time, newest first. PostgreSQL scans the primary key backwards,
+ * because an id starts with the time of creation.
+ */
 const newestFirst: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
   return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(paging) };
 };
 
-/** Reads a page of the newest members of one list: scans the primary key of the table list_members backwards. */
+/**
+ * Returns the SQL clauses for a page of the members of one list, newest first. PostgreSQL scans the primary key of the
+ * table `list_members` backwards.
+ */
 const membersFirst: PageStrategy = (paging) => {
   const { sql, listing, id, owned } = paging;
   // With a join, Postgres might scan all contacts until it finds members.
@@ -85,8 +91,9 @@ const membersFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Reads a page of the newest members of one list while some stored memberships are out of date, because companies of
- * contacts have changed. For the contacts of these companies, the SQL evaluates the list's rules instead.
+ * Returns the SQL clauses for a page of the members of one list, newest first, while companies of contacts have
+ * changed. The stored members are out of date for the contacts of these companies, so the SQL applies the list's rules
+ * to these contacts.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
@@ -123,8 +130,8 @@ const membersOfChanging =
   };
 
 /**
- * Reads a page in descending order of an indexed field: scans the index backwards, starting after the last row of the
- * previous page.
+ * Returns the SQL clauses for a page in descending order of an indexed field. PostgreSQL scans the index backwards,
+ * starting after the last row of the previous page.
  */
 const indexDescending: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
@@ -137,7 +144,7 @@ const indexDescending: PageStrategy = (paging) => {
   };
 };
 
-/** Reads a page by sorting all filtered records. It is used for an order that no index has. */
+/** Returns the SQL clauses for a page in an order that no index has. PostgreSQL sorts all filtered records. */
 const bySorting: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const keys = columnsOf(listing.source, listing.order).map((column, i) => {

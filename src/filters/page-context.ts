@@ -7,7 +7,7 @@ import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** The number of rows, followed by an SQL offset if rows are skipped. */
+  /** The number of rows of the page. If rows are skipped, `offset` and their number follow. */
   limit: Fragment;
 }
 

@@ -57,8 +57,8 @@ const nothing = any([]);
 const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
 
 /**
- * Converts each given element to a condition with the function `read`. Stops when there are more faults than an error
- * response lists.
+ * Converts each of the given elements to a condition with the function `read`, and returns the conditions. Stops early
+ * if there are more faults than an error response can list.
  */
 function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];

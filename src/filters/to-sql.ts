@@ -142,15 +142,15 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
 }
 
 /**
- * Returns the SQL condition that the contact is a copied member of one of the lists and waits in the table
- * copied_members. For each list, only the row that can contain the contact is read.
+ * Returns an SQL condition: the contact was copied to one of the lists, and a background job still has to store it as a
+ * member. Such contacts are in the table `copied_members`.
  */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /**
- * Returns the SQL condition that the contact's company was changed or deleted and a background job may not have updated
- * the contact yet.
+ * Returns an SQL condition: the contact's company was changed or deleted, and the background job that updates the
+ * contact may still be waiting or running.
  */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;

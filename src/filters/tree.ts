@@ -25,8 +25,9 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a member of one of `lists`, or of any list. `unsettled`, `changing` and `deleted` are lists whose
-   * stored memberships are out of date and therefore do not count, all or in part.
+   * The contact is a member of one of `lists`, or of any list. Some stored memberships are out of date and do not
+   * count: memberships by rule in the lists `unsettled`, memberships by rule in the lists `changing` of contacts whose
+   * company has changed, and all memberships in the lists `deleted`.
    */
   | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing; deleted?: string[] }
   /**
@@ -34,16 +35,16 @@ export type Filter =
    */
   | { kind: 'copied'; customerId: string; lists: string[] }
   /**
-   * The contact's company was changed or deleted, and a background job may not have updated the contact's list
-   * memberships yet.
+   * The contact's company was changed or deleted, and the background job that updates the contact's list memberships
+   * may still be waiting or running.
    */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
   | { kind: 'search'; field: string; words: string[] };
 
 /**
- * Lists whose stored memberships can be out of date for contacts whose company has just changed. Members that were
- * added by hand are not affected.
+ * Lists whose rules depend on companies, while companies of the customer have just changed. The members that the rules
+ * give a list are out of date for the contacts of these companies; manually added members are always right.
  */
 export interface Changing {
   customerId: string;
