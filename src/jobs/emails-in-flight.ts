@@ -10,15 +10,14 @@ const maxInFlight = 1_000;
  */
 const maxPerDomain = 50;
 /**
- * Maximum number of verifications that are started at once. Each verification first looks up its email's domain in the
- * DNS.
+ * Maximum number of verifications to start in one step. Each verification first looks up the email's domain in the DNS.
  */
 const maxStarts = 200;
 /** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
 /**
- * Milliseconds between two writes of finished verifications to the database. Short, so that after a crash few emails
- * are checked again.
+ * Milliseconds between two writes of finished verifications to the database. After a crash, only the verifications
+ * since the last write are repeated.
  */
 const settleMs = 500;
 
@@ -40,8 +39,8 @@ export class EmailsInFlight {
   readonly #verified = new Map<number, VerifiedEmail>();
   readonly #closed = new AbortController();
   /**
-   * Aborted when no more mailbox checks may begin. Emails whose check has not begun are then dropped, and a later batch
-   * verifies them.
+   * Signal that aborts when the time to begin mailbox checks is over. Emails still waiting for their check are then
+   * removed from the set, and a later batch verifies them.
    */
   readonly #late: AbortSignal;
   #isAbandoned = false;
@@ -49,7 +48,11 @@ export class EmailsInFlight {
   /** Makes a running call of `sleep` return at once. */
   #resume = () => undefined as void;
 
-  /** @param signal aborted when the batch must end: the worker is asked to stop, or it lost its lease on the job */
+  /**
+   * Creates an empty set of emails in flight for one batch.
+   * @param customerId the customer of the job
+   * @param signal aborts when the batch must end, because the worker is asked to stop or has lost its lease on the job
+   */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
     this.#customerId = customerId;
@@ -81,7 +84,7 @@ export class EmailsInFlight {
     return [...this.#verified.values()];
   }
 
-  /** True if the batch can end: it expects no more results, and none wait to be stored. */
+  /** True if the batch can end: no more verifications start, and every result is stored or abandoned. */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inFlight.size === 0;
   }
@@ -122,9 +125,7 @@ export class EmailsInFlight {
     await this.sleep();
   }
 
-  /**
-   * Waits 500 ms. Returns earlier when no verification is running any more, or when the batch stops waiting for them.
-   */
+  /** Waits 500 ms. Returns earlier when the last running verification ends, or when the batch is abandoned. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -135,12 +136,12 @@ export class EmailsInFlight {
     });
   }
 
-  /** Removes these emails from the set of emails in flight, after their results were stored. */
+  /** Removes emails from the set after their results were stored. */
   release(settled: readonly VerifiedEmail[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Begins no more mailbox checks, and drops the emails whose check has not begun. */
+  /** Ends the time to begin mailbox checks. Emails still waiting for their check are removed from the set. */
   end(): void {
     this.#closed.abort();
   }

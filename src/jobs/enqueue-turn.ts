@@ -5,9 +5,10 @@ import type { Fill } from '../queries/list-fills.ts';
 import { sendTurn, type Delay, type TurnKind } from './enqueue.ts';
 
 /**
- * Enqueues work for a customer. A worker starts after the transaction commits, so it sees everything that the
- * transaction wrote. Does nothing if such a message is already waiting: one message covers all work of the customer in
- * this queue. Call this at the end of the transaction.
+ * Enqueues a message that makes a worker process the customer's work of one kind. Does nothing if the queue already
+ * contains a message for the customer, because one message covers all work of the kind. Workers see the message only
+ * after the transaction commits. Call this at the end of the transaction.
+ * @param delay if absent, a worker may start at once
  */
 export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
   await blockTurns(sql, customerId, queue);
@@ -27,8 +28,8 @@ export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, custom
 }
 
 /**
- * Enqueues the background work that writes a list's members after its rules changed. Does nothing without `fill`. Call
- * this at the end of the transaction.
+ * Enqueues the background work that writes or removes members of a list. Call this at the end of the transaction.
+ * @param fill the work to do; if undefined, nothing is enqueued
  */
 export async function enqueueListFill(sql: Transaction, fill: Fill | undefined): Promise<void> {
   if (fill) await enqueueTurn(sql, 'fill-lists', fill.customerId);

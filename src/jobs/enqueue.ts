@@ -24,15 +24,15 @@ export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never
 /** A delay before a turn may start. */
 export interface Delay {
   seconds: number;
-  /** At most one delayed turn waits for each customer and name. */
+  /** A name for this delay. The queue keeps at most one delayed turn for each customer and name. */
   name: string;
 }
 
 /**
- * Enqueues a turn (a short period of work for one customer) in the caller's transaction. Workers see the message after
- * the transaction commits. A rollback removes it.
- * @param delay without it, a worker may start at once
- * @returns false if such a message already waits for this customer; then nothing is enqueued
+ * Enqueues a turn (a short period of work for one customer), as part of the caller's transaction: workers see the
+ * message only after the commit, and a rollback removes it.
+ * @param delay if absent, a worker may start at once
+ * @returns false if the queue already contains a message for the customer; then nothing is enqueued
  */
 export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
   // A delayed turn has another key, so that it does not block a turn that may start at once.

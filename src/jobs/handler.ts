@@ -13,7 +13,10 @@ export interface JobContext {
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /** Aborted when the worker is asked to stop. A long job then ends early, and its remaining work is done later. */
+  /**
+   * Signal that aborts when the worker is asked to stop. A long job then ends early, and its remaining work is done
+   * later.
+   */
   stopping: AbortSignal;
   /**
    * Work that continues after its handler has returned. The worker waits for these promises before it stops. They never

@@ -50,8 +50,8 @@ interface Remaining {
 }
 
 /**
- * Counts the items of a job that have no result. If the job has stored inputs, also copies the remaining ones to the
- * new job `to`.
+ * A function that counts the items of a job that have no result. If the job has stored inputs, it also copies the
+ * inputs of these items to a new job, whose id is `to`.
  */
 type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
 

@@ -31,8 +31,10 @@ export const settleCompanies =
   };
 
 /**
- * Returns how many contacts the next batch should update, so that it takes about `batchMs`. The number at most doubles,
- * and never exceeds `maxSize`.
+ * Returns the number of contacts for the next batch, so that the batch takes about `batchMs`. The result is at most
+ * twice `size`, and at most `maxSize`.
+ * @param size number of contacts in the last batch
+ * @param tookMs duration of the last batch
  */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

@@ -9,7 +9,10 @@ import type { JobContext } from './handler.ts';
 export interface Delivery {
   /** The new results. A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
-  /** Where the next batch continues. If undefined, the stored progress stays unchanged. */
+  /**
+   * The position from which the next batch continues, in a form that depends on the job type. Undefined keeps the
+   * stored position.
+   */
   progress?: object;
   /**
    * Whether this is the job's last work. If true, the job becomes COMPLETED, provided that every input has its result.
@@ -17,7 +20,7 @@ export interface Delivery {
   isLast: boolean;
 }
 
-/** A job's row after finished work of the job was stored. */
+/** The row of a job, as it is after a call of `settle` has stored results. */
 export interface Settled extends JobRow {
   /** Whether the job is COMPLETED. */
   isCompleted: boolean;
@@ -35,12 +38,11 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Stores finished work of a job in one transaction: results, counts, charged credits, and everything that `deliver`
- * writes.
- * @param deliver gets the locked job and returns its results. It may write anything that must commit together with
- *   them. It must not charge more than `reserved - charged`.
+ * Stores finished work of a job in one transaction: the results, the number of finished items and the charged credits.
+ * @param deliver returns the results to store. It is called in the transaction, with the locked row of the job. It may
+ *   write other data in the transaction. The results must not cost more than `reserved - charged` of the job.
  * @returns the job after this transaction
- * @throws LeaseLost when the job has ended or another worker has leased it; nothing is written
+ * @throws LeaseLost if the job has ended or another worker has leased it; nothing is written
  */
 export const settle = (
   { db }: Pick<JobContext, 'db'>,
@@ -61,8 +63,8 @@ export const settle = (
   });
 
 /**
- * Returns the position up to which every input of a job has its result, as stored in the job's row. Later inputs may
- * also have results.
+ * Returns a position in the list of the job's inputs, as stored in the job's row: all inputs up to it have results.
+ * Some later inputs may have results too.
  */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
@@ -70,9 +72,9 @@ const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await findFirstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
- * Ends a job, charges credits for its last work and releases the unspent ones.
- * @param charge credits to charge, for work that is stored in the same transaction
- * @returns false when the job had already ended; then nothing is written
+ * Ends a job: sets its final status, charges credits and releases the reserved credits that were not spent.
+ * @param charge number of credits to charge, for results that are stored in the same transaction
+ * @returns false if the job had already ended; then nothing is written
  */
 export async function endJob(
   sql: Transaction,

@@ -12,8 +12,8 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the catalog search for an unlock request with filters. The search finds matching prospects that the customer
- * has not unlocked.
+ * Returns the search of the prospect catalog for an unlock request with filters. It finds the prospects that match the
+ * filters and are not yet unlocked by the customer.
  * @throws DomainError `validation_failed` if the request is not valid
  */
 export const searchOf = (

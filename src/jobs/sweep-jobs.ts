@@ -12,8 +12,8 @@ import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
 
 /**
- * Repairs what failed workers left behind; runs once a minute. For example, it enqueues waiting work that has no queue
- * message. It also deletes the inputs and results of jobs that ended long ago.
+ * Repairs the data of failed workers, and deletes the inputs and results of jobs that ended long ago. Runs once a
+ * minute. For example, it enqueues a message for waiting work that has none in the queue.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -60,17 +60,17 @@ async function purgeEndedJobs({ db, stopping }: JobContext): Promise<number> {
 }
 
 /**
- * Number of unlocked prospects that one request writes to the search index. If one of them cannot be written, all of
- * them wait for the next sweep.
+ * Number of unlocked prospects that one request writes to the search index. If the request fails, all of them are
+ * written again in the next run of `sweepJobs`.
  */
 const unlocksAtOnce = 500;
 
-/** Maximum time that one sweep spends on failed attempts to write unlocks to the search index (milliseconds). */
+/** Maximum time that one run of `sweepJobs` spends on failed attempts to write to the search index (milliseconds). */
 const maxStuckMs = 30_000;
 
 /**
- * Writes unlocks to the search index that are stored in the database but not in the index. Skips prospects that cannot
- * be written now; the next sweep retries them.
+ * Writes those unlocks to the search index that are stored only in the database. Skips prospects that cannot be written
+ * now; the next run of `sweepJobs` tries them again.
  * @returns the number of prospects written
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {

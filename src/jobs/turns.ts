@@ -60,8 +60,9 @@ export const takeTurn =
   };
 
 /**
- * Leases the customer's next job, if any, and runs one batch of it. Returns true if the worker may run another batch
- * for this customer now. Otherwise enqueues the remaining work and returns false.
+ * Runs one batch of the customer's next job, if there is one, under a lease (a time-limited claim on the job). Returns
+ * true if the worker may run another batch for this customer now. Otherwise enqueues the remaining work and returns
+ * false.
  */
 async function runNextBatch(
   context: JobContext,
@@ -86,8 +87,8 @@ async function runNextBatch(
 }
 
 /**
- * Runs a batch until it ends or only waits for outside work. Returns true if the batch has ended, false if it continues
- * in the background.
+ * Runs a batch. Returns true when the batch has ended. Returns false as soon as the batch only waits for other systems,
+ * such as mail servers; the batch then continues in the background.
  */
 async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJob, batch: JobBatch): Promise<boolean> {
   const left = Promise.withResolvers<false>();

@@ -41,8 +41,8 @@ export const unlockResult = (
 });
 
 /**
- * Completes a job that has no prospect left to unlock. First writes the job's unlocks to the search index that are
- * still missing there, for example after a crash.
+ * Completes a job whose prospects are all unlocked. Before that, writes unlocks of the job to the search index if the
+ * index lacks them, for example after a crash.
  * @throws unavailable while the catalog does not respond; the job is retried then
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {

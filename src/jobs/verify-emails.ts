@@ -72,7 +72,7 @@ function stepOf(
   };
 }
 
-/** Reads a job's emails that have no result yet. */
+/** Finds the emails of a job that have no result yet, and starts to verify them. */
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
@@ -137,13 +137,14 @@ class Duplicates {
 /** An input of a job, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** Undefined if the input's email occurs in an earlier input. */
+  /** The outcome. Undefined if the input is a duplicate: its email occurs in an earlier input. */
   verification?: Verification;
 }
 
 /**
- * Returns results for the items that have none yet. If the job syncs to the CRM, also writes the outcomes of these
- * items to their contacts.
+ * Returns the results to store for those items that have none in the database. If the job syncs to the CRM, also writes
+ * the outcomes to the contacts.
+ * @param duplicates the inputs of the job whose email occurs in an earlier input
  */
 async function deliver(
   sql: Transaction,
@@ -165,8 +166,9 @@ async function deliver(
 }
 
 /**
- * Returns a function that converts an item to the outcome for all contacts with this email. That function returns an
- * empty list if the email occurs in an earlier input.
+ * Returns a function that takes an item (an input with its verification) and returns the data to write to all contacts
+ * with the item's email. For a duplicate input, the function returns an empty list.
+ * @param duplicates the inputs of the job whose email occurs in an earlier input
  */
 const forContacts =
   (duplicates: Duplicates) =>

@@ -21,7 +21,7 @@ const releaseRetryMs = 1_000;
 export interface WorkerSlotsContext {
   db: Database;
   log: FastifyBaseLogger;
-  /** Aborted when the process is asked to stop. */
+  /** Signal that aborts when the process is asked to stop. */
   stopping: AbortSignal;
 }
 
@@ -35,7 +35,10 @@ export class WorkerSlots {
   readonly #slots: WorkerSlot[];
   #heartbeat: NodeJS.Timeout | undefined;
 
-  /** @param atOnce for each kind of job, how many jobs may run at once in this process */
+  /**
+   * Creates the worker slots of this process.
+   * @param atOnce for each kind of job, how many jobs may run at once in this process
+   */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
     this.#context = context;
     this.#slots = atOnce.flatMap(([kind, slots]) =>
@@ -44,8 +47,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Registers this process's slots in the database, so that all processes count them. Renews the registration until
-   * `close`.
+   * Registers the worker slots of this process in the database, so that the shares of customers are computed over all
+   * processes. Renews the registration regularly until `close` is called.
    */
   async open(): Promise<void> {
     const { db, log } = this.#context;
@@ -56,7 +59,10 @@ export class WorkerSlots {
     }, heartbeatSeconds * 1000);
   }
 
-  /** Removes this process's slots from the database. Call this only after all its jobs have ended. */
+  /**
+   * Removes the worker slots of this process from the database. Call this only after all jobs of the process have
+   * ended.
+   */
   async close(): Promise<void> {
     if (!this.#heartbeat) return;
     clearInterval(this.#heartbeat);
