@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import fastify, {
   LogController,
   type FastifyBaseLogger,
@@ -7,6 +8,7 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify';
 import { pino } from 'pino';
+import packageJson from '../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
 import { LogOutput } from './log-output.ts';
 import auth from './plugins/auth.ts';
@@ -28,6 +30,7 @@ import rateLimits from './plugins/rate-limits.ts';
 import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
 import requester from './plugins/requester.ts';
 import services, { type Services } from './plugins/services.ts';
+import traces from './plugins/traces.ts';
 import validation from './plugins/validation.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
@@ -57,6 +60,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(errorHandler);
   void app.register(connections);
   void app.register(gracefulClose);
+  void app.register(traces);
   void app.register(requestLog);
   void app.register(httpRules);
   void app.register(callerAddress);
@@ -137,6 +141,11 @@ function options(config: Config) {
  * row values.
  */
 export function logger(config: Config): FastifyBaseLogger {
-  // Not to stdout, because that is for the result of a command. Keys and tokens print as `[redacted]`.
-  return pino({ level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());
+  const base = {
+    pid: process.pid,
+    hostname: hostname(),
+    service: config.OTEL_SERVICE_NAME,
+    version: packageJson.version,
+  };
+  return pino({ base, level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());
 }

@@ -205,6 +205,29 @@ export const ConfigSchema = Type.Object({
     'Redis or Valkey server where all instances count requests together; if not set, each process counts its own requests',
     '^rediss?://[^\\s]+$',
   ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: url(
+    'OpenTelemetry collector that gets traces, at `/v1/traces` below this URL; if not set, tracing is off',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url(
+    'full URL that gets traces, instead of `OTEL_EXPORTER_OTLP_ENDPOINT`',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_PROTOCOL: Type.Union([Type.Literal('http/protobuf'), Type.Literal('http/json')], {
+    default: 'http/protobuf',
+    description: 'encoding of the traces',
+  }),
+  OTEL_EXPORTER_OTLP_HEADERS: Type.Optional(
+    Type.String({
+      pattern: '^[^=,\\s]+=[^,]*(,[^=,\\s]+=[^,]*)*$',
+      description: 'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
+    }),
+  ),
+  OTEL_SERVICE_NAME: Type.String({
+    minLength: 1,
+    default: 'sales-data-api',
+    description: 'name of this service in logs and traces',
+  }),
   KEY_PREFIX: Type.String({
     pattern: '^[a-z][a-z0-9]{1,15}$',
     default: 'sda',
@@ -264,6 +287,9 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
   MIGRATION_DATABASE_URL: databaseUrlFaults,
   PUBLIC_URL: (value) => (URL.canParse(value) ? [] : ['must be a URL such as https://api.example.com']),
   ELASTICSEARCH_URL: (value) => elementFaults(value, URL.canParse, 'a URL such as http://search:9200'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: (value) => (URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318']),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: (value) =>
+    URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
   TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
   CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
   VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),

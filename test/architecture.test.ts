@@ -21,7 +21,7 @@ const rooms = [
   ['caller.ts'],
   ['schemas'],
   ['text'],
-  ['network', 'leaf'],
+  ['network', 'tracing', 'leaf'],
 ];
 
 /** Packages that only the named modules may import. Any module may import their types. */
@@ -34,6 +34,8 @@ const keepers: Record<string, RegExp> = {
   commander: /^(cli\.ts|commands\/)/,
   'rate-limiter-flexible': /^limits\/rate-limits\.ts$/,
   '@prometheus-io/client': /^(metrics|plugins\/service-metrics)\.ts$/,
+  '@opentelemetry/api': /^tracing\/opentelemetry\.ts$/,
+  '@opentelemetry/sdk-trace-base': /^tracing\/opentelemetry\.ts$/,
   ioredis: /^limits\/redis\.ts$/,
   'structured-headers': /^plugins\/rate-limits\.ts$/,
 };

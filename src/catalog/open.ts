@@ -1,12 +1,16 @@
 import type { Config } from '../config.ts';
 import type { SharedDatabase } from '../database/db.ts';
+import { isTracing } from '../tracing/tracing.ts';
 import type { Catalog } from './catalog.ts';
 import { elasticsearchCatalog } from './elasticsearch/engine.ts';
 import { postgresCatalog } from './postgres/engine.ts';
+import { traceCatalog } from './trace.ts';
 
 /**
  * Returns the prospect catalog: in Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise in Postgres. It connects at
  * the first read or write.
  */
-export const openCatalog = (config: Config, db: SharedDatabase): Catalog =>
-  config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);
+export function openCatalog(config: Config, db: SharedDatabase): Catalog {
+  const catalog = config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);
+  return isTracing() ? traceCatalog(catalog) : catalog;
+}

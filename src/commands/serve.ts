@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
-import { buildApp } from '../app.ts';
+import { buildApp, logger } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
+import { startTracing } from '../tracing/tracing.ts';
 import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { describeDemo } from './demo.ts';
@@ -39,6 +40,7 @@ export function define(command: Command): void {
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
+  await startTracing(config, logger(config));
   const services = await openServices(config);
   const shutdown = new Shutdown(services);
   try {

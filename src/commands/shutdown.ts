@@ -1,5 +1,6 @@
 import closeWithGrace from 'close-with-grace';
 import type { FastifyBaseLogger } from 'fastify';
+import { stopTracing } from '../tracing/tracing.ts';
 import type { OpenServices } from './database.ts';
 
 /** Stops everything that `serve` or `work` has started, when the start fails or the process gets a signal. */
@@ -21,7 +22,7 @@ export class Shutdown {
     try {
       await Promise.all(this.#stops.map((stop) => stop()));
     } finally {
-      await this.#services.close();
+      await Promise.all([this.#services.close(), stopTracing()]);
     }
   }
 

@@ -3,6 +3,7 @@ import { logger } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
+import { startTracing } from '../tracing/tracing.ts';
 import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { listenMonitor } from './monitor.ts';
@@ -27,12 +28,13 @@ export function define(command: Command): void {
  */
 async function work(options: { migrate?: true }): Promise<Working> {
   const config = readConfig();
+  const log = logger(config);
+  await startTracing(config, log);
   const services = await openServices(config);
   const shutdown = new Shutdown(services);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
-    const log = logger(config);
     const workers = await startWorkers({ ...services, log });
     shutdown.add(() => workers.stop());
     const monitor = await listenMonitor(services, shutdown);

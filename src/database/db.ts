@@ -3,6 +3,7 @@ import { runAfterCommit } from '../after-commit.ts';
 import type { Config } from '../config.ts';
 import type { Gate } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
+import { isTracing, watchStatements } from '../tracing/tracing.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
@@ -217,6 +218,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
   const sql = postgres(url, options) as unknown as Sql;
   if (!('describe_first' in sql.options)) throw new Error('The PostgreSQL driver lacks its patch: run `npm ci` again');
   registerArrays(sql);
+  if (isTracing()) watchStatements(sql``.constructor);
   return sql;
 }
 

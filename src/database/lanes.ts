@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../errors.ts';
 import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../requester.ts';
+import { inLane } from '../tracing/tracing.ts';
 
 /** An instance of the database driver, with one or more connections. */
 interface Connections {
@@ -35,19 +36,23 @@ export class SharedLane<Sql extends Connections> {
    * running.
    */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#gate.run(requester, () => work(this.#sql)));
+    return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
   }
 
   /**
    * Runs `work` that belongs to no customer on the shared connections. Waits first if too many operations are running.
    */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return translateErrors(() => this.#gate.runAlone(() => work(this.#sql)));
+    return translateErrors(() => this.#gate.runAlone(() => this.#traced(work)));
   }
 
   async close(): Promise<void> {
     await emptied(this.#gate);
     await this.#sql.end({ timeout: 1 });
+  }
+
+  #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return inLane(this.#gate.name, () => work(this.#sql));
   }
 }
 
@@ -111,7 +116,7 @@ export class ExclusiveLane<Sql extends Connections> {
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
     try {
-      return await work(line.sql);
+      return await inLane(this.#gate.name, () => work(line.sql));
     } finally {
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);

@@ -2,9 +2,14 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../database/db.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
+import type { TraceContext } from '../tracing/spans.ts';
+import { currentTrace } from '../tracing/tracing.ts';
 
-/** The queue message that starts a turn: a short period in which one worker works on one customer's jobs. */
-export interface Turn {
+/**
+ * The queue message of a turn. A turn is a short period in which one worker works on one customer's jobs. If tracing is
+ * on, the message also has the trace context of the request or turn that enqueued it.
+ */
+export interface Turn extends TraceContext {
   customerId: string;
 }
 
@@ -39,7 +44,7 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
   const options = delay
     ? { singletonKey: `${customerId} ${delay.name}`, startAfter: delay.seconds }
     : { singletonKey: customerId };
-  return (await asking.run(sql, () => sender.send(queue, { customerId }, options))) !== null;
+  return (await asking.run(sql, () => sender.send(queue, { customerId, ...currentTrace() }, options))) !== null;
 }
 
 /**
@@ -48,7 +53,10 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
  * @returns the number of turns enqueued
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
-  const messages = customerIds.map((customerId) => ({ data: { customerId }, singletonKey: customerId }));
+  const messages = customerIds.map((customerId) => ({
+    data: { customerId, ...currentTrace() },
+    singletonKey: customerId,
+  }));
   const ids = await asking.run(sql, () => sender.insert(queue, messages, { returnId: true }));
   return ids?.length ?? 0;
 }

@@ -44,23 +44,32 @@ export class LeaseLost extends Error {
  * @returns the job after this transaction
  * @throws LeaseLost if the job has ended or another worker has leased it; nothing is written
  */
-export const settle = (
-  { db }: Pick<JobContext, 'db'>,
+export async function settle(
+  { db, log }: Pick<JobContext, 'db' | 'log'>,
   leased: LeasedJob,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
-): Promise<Settled> =>
-  db.transaction(async (sql) => {
-    // Locks the job's row first and the customer's balance last.
-    const held = await lockLeasedJob(sql, leased.customer_id, leased);
-    if (!held) throw new LeaseLost();
-    const { isLast, ...delivered } = await deliver(sql, held);
-    const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
-    // The rows decide, not the number of results sent: a job must not end while an input has no result.
-    const isCompleted = isLast && !(await hasOpenInput(sql, job));
-    if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
-    else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
-    return { ...job, isCompleted };
-  });
+): Promise<Settled> {
+  const settled = await db.transaction((sql) => settleIn(sql, leased, deliver));
+  const { isCompleted, succeeded, failed, skipped, charged } = settled;
+  if (isCompleted) log.info({ succeeded, failed, skipped, charged }, 'a job is completed');
+  return settled;
+}
+
+async function settleIn(
+  sql: Transaction,
+  leased: LeasedJob,
+  deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
+): Promise<Settled> {
+  const held = await lockLeasedJob(sql, leased.customer_id, leased);
+  if (!held) throw new LeaseLost();
+  const { isLast, ...delivered } = await deliver(sql, held);
+  const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
+  // The rows decide, not the number of results sent: a job must not end while an input has no result.
+  const isCompleted = isLast && !(await hasOpenInput(sql, job));
+  if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
+  else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
+  return { ...job, isCompleted };
+}
 
 /**
  * Returns a position in the list of the job's inputs, as stored in the job's row: all inputs up to it have results.

@@ -10,6 +10,8 @@ import {
   type LeasedJob,
 } from '../queries/job-leases.ts';
 import type { JobType } from '../schemas/jobs.ts';
+import type { TraceContext } from '../tracing/spans.ts';
+import { inSpan } from '../tracing/tracing.ts';
 import { enqueueNextTurn } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
@@ -77,7 +79,7 @@ async function runNextBatch(
     const [, leased] = await Promise.all([waitForJobStarts(sql, customerId, queue), leaseJob(sql, customerId, types)]);
     return leased;
   });
-  const hasEnded = job && (await runUntilYield(context, queue, job, batches[job.type]));
+  const hasEnded = job && (await runUntilYield(contextOf(context, job), queue, job, batches[job.type]));
   return context.db.transaction(async (sql) => {
     if (job && hasEnded) await releaseLease(sql, customerId, job);
     if (job && isInTime() && !(await areOthersWaiting(sql, customerId, types))) return true;
@@ -85,6 +87,12 @@ async function runNextBatch(
     return false;
   });
 }
+
+/** Returns the services for one job: its log lines name the job, by the id that the API shows. */
+const contextOf = (context: JobContext, { id, type }: LeasedJob): JobContext => ({
+  ...context,
+  log: context.log.child({ job_id: id, type }),
+});
 
 /**
  * Runs a batch. Returns true when the batch has ended. Returns false as soon as the batch only waits for other systems,
@@ -119,14 +127,21 @@ async function endInBackground(
     });
   } catch (err) {
     // When the turn ended, it enqueued a turn for the time at which this lease expires.
-    log.warn({ err, job: job.id }, 'the lease of a background batch could not be released; it expires by itself');
+    log.warn({ err }, 'the lease of a background batch could not be released; it expires by itself');
   }
 }
 
 async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yieldTurn: () => void): Promise<void> {
   const lease = keepLease(context, job);
+  const signal = AbortSignal.any([context.stopping, lease.lost]);
+  const span = {
+    name: `job ${job.type}`,
+    attributes: { 'sales_data.job_id': job.id, 'sales_data.customer': job.customer_id },
+    cause: job.request as TraceContext,
+  };
   try {
-    await batch(context, job, AbortSignal.any([context.stopping, lease.lost]), yieldTurn);
+    await inSpan(span, () => batch(context, job, signal, yieldTurn));
+    context.log.debug('a batch of a job ended');
   } catch (error) {
     await handleBatchError(context, job, error);
   } finally {
@@ -144,7 +159,7 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
     if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lost.abort();
   };
   const timer = setInterval(() => {
-    renew().catch((err: unknown) => log.warn({ err, job: job.id }, 'a lease could not be renewed; retrying'));
+    renew().catch((err: unknown) => log.warn({ err }, 'a lease could not be renewed; retrying'));
   }, renewalMs);
   return { lost: lost.signal, stop: () => clearInterval(timer) };
 }
@@ -154,11 +169,10 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
  * is unavailable, the batch is retried without limit.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
-  const { customer_id: customerId, id, type, failures } = job;
-  if (error instanceof LeaseLost)
-    return log.info({ job: id, type }, 'the lease is lost: the job has ended or another turn has it');
+  const { customer_id: customerId, id, failures } = job;
+  if (error instanceof LeaseLost) return log.info('the lease is lost: the job has ended or another turn has it');
   const isPassing = isUnavailable(error);
-  log[isPassing ? 'warn' : 'error']({ err: error, job: id, type, failures }, 'a batch of a job failed');
+  log[isPassing ? 'warn' : 'error']({ err: error, failures }, 'a batch of a job failed');
   await db.transaction(async (sql) => {
     if (isPassing) return backOff(sql, customerId, job, { seconds: 2, failed: false });
     if (failures + 1 < maxFailures) return backOff(sql, customerId, job, { seconds: 2 ** failures, failed: true });

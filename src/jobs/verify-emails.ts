@@ -36,7 +36,7 @@ export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) =>
     for (let isCompleted = false; !isCompleted && !work.isOver;) {
       isCompleted = await step().catch(async (error: unknown) => {
         if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
-        context.log.warn({ err: error, job: job.id }, 'verified emails could not be settled yet; retrying');
+        context.log.warn({ err: error }, 'verified emails could not be settled yet; retrying');
         await work.sleep();
         return false;
       });

@@ -3,6 +3,8 @@ import { PgBoss } from 'pg-boss';
 import type { SharedDatabase } from '../database/db.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
+import type { TraceContext } from '../tracing/spans.ts';
+import { inSpan, traceFields } from '../tracing/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
 import type { JobPayloads, Turn, TurnKind } from './enqueue.ts';
 import { fillLists } from './fill-lists.ts';
@@ -112,11 +114,12 @@ interface SharedContext extends JobContext {
  * Returns the services that one job uses. If the job works for a customer, its database and catalog calls use this
  * customer's share of the capacity.
  */
-function contextOf(context: SharedContext, data: object): JobContext {
-  if (!isTurn(data)) return context;
+function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
+  if (!isTurn(data)) return { ...context, log };
   const requester = { customerId: data.customerId };
   return {
     ...context,
+    log,
     db: context.db.for(requester),
     catalog: { ...context.catalog, ...context.catalog.for(requester) },
   };
@@ -137,23 +140,34 @@ async function startKind(
   context: SharedContext,
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
-  const work = async (data: JobPayloads[JobKind], slot: number) => {
-    const turn = () => handle(contextOf(context, data), data);
+  const work = async (data: JobPayloads[JobKind], slot: number, log: FastifyBaseLogger) => {
+    const turn = () => handle(contextOf(context, data, log), data);
     if (isTurn(data)) await context.slots.run(kind as TurnKind, slot, data.customerId, turn);
     else await turn();
   };
   for (let i = 0; i < atOnce; i += 1) {
     const worker: string = await boss.work<JobPayloads[JobKind] | null>(kind, polling, async ([job]) => {
-      const log = context.log.child({ job: job!.id, kind });
-      log.info('job started');
       const data = job!.data ?? {}; // a schedule enqueues jobs without data
-      await logFailure(log, () => work(data, i));
-      log.info('job done');
+      await inSpan(spanOf(kind, data), async () => {
+        const customer = isTurn(data) ? { customer: data.customerId } : {};
+        const log = context.log.child({ message_id: job!.id, kind, ...customer, ...traceFields() });
+        log.info('job started');
+        await logFailure(log, () => work(data, i, log));
+        log.info('job done');
+      });
       // Polls for the next job at once. The queue notifies a worker only of jobs that arrive while the worker is idle.
       boss.notifyWorker(worker);
     });
   }
 }
+
+/** Returns the span of a queue message's work. It starts a new trace, with a link to what enqueued the message. */
+const spanOf = (kind: JobKind, data: object) => ({
+  name: `work ${kind}`,
+  attributes: isTurn(data) ? { 'sales_data.customer': data.customerId } : {},
+  isRoot: true,
+  cause: data as TraceContext,
+});
 
 /** Runs a job. If it throws, logs the error and throws it again, so that the queue retries the job. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {

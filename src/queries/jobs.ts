@@ -3,6 +3,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 import { finishedJobs } from '../metrics.ts';
 import type { Pool } from '../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../schemas/jobs.ts';
+import { currentTrace } from '../tracing/tracing.ts';
 
 /** A row of the table `jobs`, with the columns that workers use. */
 export interface JobRow {
@@ -10,7 +11,10 @@ export interface JobRow {
   id: string;
   type: JobType;
   sync_crm: boolean;
-  /** Data of the request that started the job. Its form depends on the job type. */
+  /**
+   * The request that started the job, in the form that its job type stores. Also has the request's `traceparent` if it
+   * was traced.
+   */
   request: unknown;
   pool: Pool;
   /** Number of items to process. */
@@ -63,7 +67,7 @@ export async function insertJob(
   const { type, sync_crm, request, pool, total, cost, reserved } = given;
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
     insert into jobs (customer_id, type, sync_crm, request, pool, total, cost, reserved)
-    values (${customerId}, ${type}, ${sync_crm}, ${sql.json(request as never)}, ${pool}, ${total}, ${cost}, ${reserved})
+    values (${customerId}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total}, ${cost}, ${reserved})
     returning id, status`;
   return job;
 }

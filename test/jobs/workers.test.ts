@@ -16,7 +16,7 @@ const enqueueScheduled = () => app.owner<{ id: string; name: string }[]>`
   insert into pgboss.job (name, data) select name, data from pgboss.schedule returning id, name`;
 
 const logged = () =>
-  lines.map((line) => JSON.parse(line) as { msg: string; job?: string; kind?: string; level: number });
+  lines.map((line) => JSON.parse(line) as { msg: string; message_id?: string; kind?: string; level: number });
 
 test('a worker completes the jobs of every schedule', async () => {
   const scheduled = await enqueueScheduled();
@@ -25,7 +25,7 @@ test('a worker completes the jobs of every schedule', async () => {
   await vi.waitFor(
     () => {
       const done = logged().filter(({ msg }) => msg === 'job done');
-      for (const { id } of scheduled) expect(done.map(({ job }) => job)).toContain(id);
+      for (const { id } of scheduled) expect(done.map(({ message_id }) => message_id)).toContain(id);
     },
     { timeout: 30_000, interval: 50 },
   );

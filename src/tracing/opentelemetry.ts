@@ -1,0 +1,178 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  context,
+  createContextKey,
+  propagation,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  type Link,
+  type Span,
+  type Tracer,
+} from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import { parseKeyPairsIntoRecord, setGlobalErrorHandler, W3CTraceContextPropagator } from '@opentelemetry/core';
+import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
+import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
+import type { FastifyBaseLogger } from 'fastify';
+import packageJson from '../../package.json' with { type: 'json' };
+import type { Config } from '../config.ts';
+import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
+import { summaryOf } from './summary.ts';
+
+/** The longest time for which `stop` waits for the collector (ms). */
+const flushMs = 3_000;
+/** Minimum time between two warnings about a collector that does not accept traces (ms). */
+const warningIntervalMs = 60_000;
+
+/**
+ * Starts to record traces and to send them to the configured collector. Spans wait in memory, and nothing waits for the
+ * collector: if it is slow or down, spans beyond a limit are dropped.
+ */
+export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  propagation.setGlobalPropagator(new W3CTraceContextPropagator());
+  setGlobalErrorHandler(exportWarnings(log));
+  const own = { 'service.name': config.OTEL_SERVICE_NAME, 'service.version': packageJson.version };
+  const provider = new BasicTracerProvider({
+    resource: detectResources({ detectors: [envDetector] }).merge(resourceFromAttributes(own)),
+    spanProcessors: [new BatchSpanProcessor(await openExporter(config))],
+  });
+  return tracingWith(provider.getTracer(packageJson.name, packageJson.version), () => provider.shutdown());
+}
+
+/** Creates the client of the collector that the configuration names. It connects when the first spans are sent. */
+async function openExporter(config: Config): Promise<SpanExporter> {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: base = '', OTEL_EXPORTER_OTLP_HEADERS: headers = '' } = config;
+  const url = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? `${base.replace(/\/+$/, '')}/v1/traces`;
+  const { OTLPTraceExporter } =
+    config.OTEL_EXPORTER_OTLP_PROTOCOL === 'http/json'
+      ? await import('@opentelemetry/exporter-trace-otlp-http')
+      : await import('@opentelemetry/exporter-trace-otlp-proto');
+  return new OTLPTraceExporter({ url, headers: parseKeyPairsIntoRecord(headers) });
+}
+
+/**
+ * Returns a function that logs a failed export. It logs at most once a minute, and nothing that the collector chose
+ * except a code.
+ */
+function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
+  let warnedAt = -Infinity;
+  return (error) => {
+    if (performance.now() - warnedAt < warningIntervalMs) return;
+    warnedAt = performance.now();
+    log.warn({ reason: codeOf(error) }, 'the collector does not accept traces; spans are lost');
+  };
+}
+
+/** The key under which the name of the running database lane is found. */
+const laneKey = createContextKey('lane');
+
+function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
+  const watched = new WeakSet<Statement>();
+  return {
+    inSpan: ({ name, attributes = {}, isRoot = false, cause }, work) => {
+      const kind = isRoot ? SpanKind.CONSUMER : SpanKind.INTERNAL;
+      const span = tracer.startSpan(name, { attributes, kind, root: isRoot, links: linksTo(cause) });
+      return context.with(trace.setSpan(context.active(), span), () => endWith(span, work));
+    },
+    // A statement is sent when it is awaited, so that must happen here too.
+    inLane: (lane, work) => context.with(context.active().setValue(laneKey, lane), async () => await work()),
+    startRequest: (name, headers) => startRequest(tracer, name, headers),
+    watchStatements: ({ prototype }) => {
+      if (watched.has(prototype)) return;
+      watched.add(prototype);
+      watchHandle(tracer, prototype);
+    },
+    current: currentTrace,
+    currentTraceId: () => trace.getActiveSpan()?.spanContext().traceId,
+    stop: async () => {
+      await Promise.race([shutdown().catch(() => undefined), sleep(flushMs, undefined, { ref: false })]);
+    },
+  };
+}
+
+function currentTrace(): TraceContext {
+  const headers: TraceContext & { tracestate?: string } = {};
+  propagation.inject(context.active(), headers);
+  const { traceparent } = headers;
+  return traceparent === undefined ? {} : { traceparent };
+}
+
+/** Returns a link to the span that a stored trace context names; none if it is missing or malformed. */
+function linksTo(cause: NewSpan['cause']): Link[] {
+  const found = trace.getSpanContext(propagation.extract(ROOT_CONTEXT, cause ?? {}));
+  return found ? [{ context: found }] : [];
+}
+
+async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    fail(span, codeOf(error));
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+/** Marks a span as failed. The message of an error can quote customers' data, so only its code is recorded. */
+function fail(span: Span, code: string): void {
+  span.setStatus({ code: SpanStatusCode.ERROR }).setAttribute('error.type', code);
+}
+
+/** Returns an error's code: the SQLSTATE, the code of the operating system, the HTTP status, or the error's name. */
+function codeOf(error: unknown): string {
+  const { code, name } = error as { code?: unknown; name?: unknown };
+  return typeof code === 'string' || typeof code === 'number' ? String(code) : String(name);
+}
+
+function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders): RequestSpan {
+  const caller = propagation.extract(ROOT_CONTEXT, headers);
+  const span = tracer.startSpan(name, { kind: SpanKind.SERVER }, caller);
+  const running = trace.setSpan(caller, span);
+  return {
+    traceId: span.spanContext().traceId,
+    run: (work) => context.with(running, work),
+    end: (attributes: SpanAttributes, hasFailed) => {
+      span.setAttributes(attributes);
+      if (hasFailed) span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end();
+    },
+  };
+}
+
+/**
+ * Changes the driver's method that sends a statement, so that it records a span. The span is recorded in a lane only,
+ * and only as a part of another span: periodic statements of the service's own timers would be traces of their own.
+ */
+function watchHandle(tracer: Tracer, prototype: Statement): void {
+  const { handle } = prototype;
+  prototype.handle = function watchedHandle(this: Statement) {
+    const lane = context.active().getValue(laneKey);
+    if (!this.executed && typeof lane === 'string' && trace.getActiveSpan()?.isRecording()) record(tracer, this, lane);
+    return handle.call(this);
+  };
+}
+
+/** Records a span from now until the statement has its result. */
+function record(tracer: Tracer, statement: Statement, lane: string): void {
+  const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
+  const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });
+  const end = () => {
+    const summary = summaryOf(statement.string ?? '');
+    span.updateName(summary).setAttribute('db.query.summary', summary).end();
+  };
+  const { resolve, reject } = statement;
+  statement.resolve = (result) => {
+    end();
+    return resolve(result);
+  };
+  statement.reject = (error) => {
+    fail(span, codeOf(error));
+    end();
+    return reject(error);
+  };
+}

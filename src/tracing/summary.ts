@@ -1,0 +1,30 @@
+/** The longest summary (characters), as OpenTelemetry recommends. */
+const maxLength = 255;
+
+/**
+ * Returns the operation and the first table of a database statement, for example `SELECT contacts`. Literals in the
+ * text are left out.
+ * @see https://opentelemetry.io/docs/specs/semconv/db/database-spans/#generating-a-summary-of-the-query
+ */
+export function summaryOf(statement: string): string {
+  const text = statement.replaceAll(/--[^\n]*|'(?:[^']|'')*'/g, ' ').toLowerCase();
+  const outer = withoutParentheses(text);
+  const verb = /^\s*with\b/.test(outer) ? /\b(?:select|insert|update|delete|merge)\b/ : /[a-z]+/;
+  const [operation = 'statement'] = verb.exec(outer) ?? [];
+  const table = (tableOf[operation]?.exec(outer) ?? tableOf['select']!.exec(text))?.[1];
+  return [operation.toUpperCase(), ...(table === undefined ? [] : [table])].join(' ').slice(0, maxLength);
+}
+
+/** Finds the table of a statement, by operation. */
+const tableOf: Record<string, RegExp> = {
+  select: /\bfrom\s+"?([a-z_][\w.]*)/,
+  insert: /\binto\s+"?([a-z_][\w.]*)/,
+  update: /\bupdate\s+"?([a-z_][\w.]*)/,
+  delete: /\bfrom\s+"?([a-z_][\w.]*)/,
+};
+
+/** Removes the parts of a statement in parentheses: subqueries, lists of columns and arguments of functions. */
+function withoutParentheses(text: string): string {
+  const outer = text.replaceAll(/\([^()]*\)/g, ' ');
+  return outer === text ? text : withoutParentheses(outer);
+}

@@ -1,0 +1,253 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
+import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+import { startCollector, type CollectedSpan } from '../setup/trace-collector.ts';
+
+const app = await startApp();
+const root = join(import.meta.dirname, '..', '..');
+
+const toCollector = (url: string, more: Record<string, string> = {}) => ({
+  OTEL_EXPORTER_OTLP_ENDPOINT: url,
+  OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+  ...more,
+});
+
+const work = (environment: Record<string, string>) =>
+  startServerProcess(app.url, environment, ['src/cli.ts', 'work', '--json']);
+
+/** Sends a request to a server process with a customer's key. */
+async function call(
+  server: ServerProcess,
+  { key }: TestCustomer,
+  path: string,
+  body: object,
+  headers: Record<string, string> = {},
+) {
+  const response = await fetch(`${server.url}/api/ext${path}`, {
+    method: 'POST',
+    headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+  return { status: response.status, body: (await response.json()) as { id: string } };
+}
+
+/** A customer that may verify e-mail addresses. */
+async function payingCustomer(): Promise<TestCustomer> {
+  const customer = await app.customer();
+  await grant(app.fastify, customer.id, 'verification', 100);
+  return customer;
+}
+
+const verify = (server: ServerProcess, customer: TestCustomer, headers?: Record<string, string>) =>
+  call(server, customer, '/service-handler/verify-email', { emails: [{ email: 'no address' }] }, headers);
+
+const untilCompleted = (customer: TestCustomer, id: string) =>
+  vi.waitFor(
+    async () => expect((await customer.get(`/service-handler/${id}`)).body).toMatchObject({ status: 'COMPLETED' }),
+    { timeout: 30_000, interval: 50 },
+  );
+
+const traceId = '0af7651916cd43dd8448eb211c80319c';
+const callerSpan = 'b7ad6b7169203331';
+const caller = { traceparent: `00-${traceId}-${callerSpan}-01` };
+
+describe('with a collector', () => {
+  test('it gets the spans of requests, statements, searches and jobs, with their parents and links', async () => {
+    const collector = await startCollector();
+    const server = await startServerProcess(app.url, toCollector(collector.url));
+    const worker = await work(toCollector(collector.url, { OTEL_SERVICE_NAME: 'the-worker' }));
+    const customer = await payingCustomer();
+    const contact = contactBody({ first_name: 'Zenobia', work_email: 'zenobia@private.example' });
+    const statuses = [
+      (await call(server, customer, `/contacts?token=secret`, contact, caller)).status,
+      (await call(server, customer, '/prospect/list', { filters: { first_name: ['Zenobia'] } })).status,
+      (await call(server, customer, '/contacts/list', { filters: { nothing: 'Zenobia' } })).status,
+      (await call(server, customer, '/Zenobia', {})).status,
+    ];
+    const started = await verify(server, customer, caller);
+    await untilCompleted(customer, started.body.id);
+    expect(await Promise.all([server.stop(), worker.stop()])).toEqual([0, 0]);
+
+    expect([...statuses, started.status]).toEqual([201, 201, 400, 404, 200]);
+    const { spans } = collector;
+    const one = (name: string): CollectedSpan => {
+      const found = spans.filter((span) => span.name === name);
+      expect(found, `spans with the name ${name}`).toHaveLength(1);
+      return found[0]!;
+    };
+    const parts = (span: CollectedSpan) => spans.filter(({ parentSpanId }) => parentSpanId === span.spanId);
+
+    const create = one('POST /api/ext/contacts');
+    expect(create).toMatchObject({ traceId, parentSpanId: callerSpan, kind: 2 });
+    expect(create.attributes).toMatchObject({
+      'http.request.method': 'POST',
+      'http.route': '/api/ext/contacts',
+      'http.response.status_code': 201,
+      'sales_data.customer': customer.id,
+    });
+    expect(create.resource).toMatchObject({ 'service.name': 'sales-data-api', 'service.version': '0.1.0' });
+    expect(parts(create).map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['SELECT api_keys', 'BEGIN', 'INSERT contacts', 'COMMIT']),
+    );
+    const insert = parts(create).find(({ name }) => name === 'INSERT contacts')!;
+    expect(insert).toMatchObject({ traceId, kind: 3 });
+    expect(insert.attributes).toEqual({
+      'db.system.name': 'postgresql',
+      'db.query.summary': 'INSERT contacts',
+      'sales_data.lane': 'transaction',
+    });
+
+    const search = one('catalog search');
+    expect(search.parentSpanId).toBe(one('POST /api/ext/prospect/list').spanId);
+    expect(search.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'search' });
+    expect(parts(search).map(({ name }) => name)).toEqual(['SELECT prospects']);
+    expect(one('POST').attributes).toMatchObject({ 'http.response.status_code': 404 });
+
+    const request = one('POST /api/ext/service-handler/verify-email');
+    const job = one('job verify_email');
+    const turn = spans.find(({ spanId }) => spanId === job.parentSpanId)!;
+    expect(job.attributes).toMatchObject({ 'sales_data.job_id': started.body.id });
+    expect(job.resource).toMatchObject({ 'service.name': 'the-worker' });
+    expect(turn).toMatchObject({ name: 'work verify', kind: 5 });
+    for (const { links } of [job, turn]) expect(links).toMatchObject([{ traceId, spanId: request.spanId }]);
+    expect(turn.traceId).not.toBe(traceId);
+    expect(turn.parentSpanId ?? '').toBe('');
+    expect(parts(job).map(({ name }) => name)).toEqual(expect.arrayContaining(['UPDATE jobs', 'COMMIT']));
+
+    for (const secret of ['Zenobia', 'zenobia@', 'secret', customer.key.slice(4, 40), 'no address'])
+      expect(Buffer.concat(collector.bodies).toString(), secret).not.toContain(secret);
+  });
+
+  test('a failed statement and a failed request have the code of their error, not its message', async () => {
+    const collector = await startCollector();
+    const server = await startServerProcess(app.url, toCollector(collector.url, { STATEMENT_TIMEOUT_MS: '100' }));
+    const customer = await app.customer();
+    await app.owner.begin(async (sql) => {
+      await sql`lock table contacts`;
+      expect((await call(server, customer, '/contacts', contactBody())).status).toBe(503);
+    });
+    expect(await server.stop()).toBe(0);
+    const failed = collector.spans.filter(({ status }) => status.code === 2);
+    expect(failed.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['INSERT contacts', 'POST /api/ext/contacts']),
+    );
+    for (const span of failed) {
+      expect(span.status.message).toBeUndefined();
+      expect(span.events).toEqual([]);
+      expect(span.attributes['error.type']).toMatch(/^(503|57014|55P03|\w+)$/);
+    }
+  });
+
+  test('by default it gets protobuf, with the configured headers', async () => {
+    const collector = await startCollector();
+    const server = await startServerProcess(app.url, {
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/some/path`,
+      OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b,authorization=Bearer secret',
+    });
+    await call(server, await app.customer(), '/contacts/list', {});
+    expect(await server.stop()).toBe(0);
+    const [request] = collector.requests;
+    expect(request!.url).toBe('/some/path');
+    expect(request!.headers).toMatchObject({
+      'content-type': 'application/x-protobuf',
+      'x-tenant': 'a b',
+      authorization: 'Bearer secret',
+    });
+    expect(collector.bodies[0]!.toString('latin1')).toContain('POST /api/ext/contacts/list');
+  });
+
+  test('a job that was started while tracing was off has no link', async () => {
+    const collector = await startCollector();
+    const customer = await payingCustomer();
+    const { body } = await customer.post('/service-handler/verify-email', { emails: [{ email: 'no address' }] });
+    const worker = await work(toCollector(collector.url));
+    await untilCompleted(customer, body.id);
+    expect(await worker.stop()).toBe(0);
+    const job = collector.spans.find(({ attributes }) => attributes['sales_data.job_id'] === body.id);
+    expect(job).toMatchObject({ name: 'job verify_email', links: [] });
+  });
+
+  test('a malformed header traceparent starts a new trace', async () => {
+    const collector = await startCollector();
+    const server = await startServerProcess(app.url, toCollector(collector.url));
+    const customer = await app.customer();
+    for (const traceparent of ['', 'x', `00-${'0'.repeat(32)}-${callerSpan}-01`, `ff-${traceId}-${callerSpan}-01`])
+      expect((await call(server, customer, '/contacts/list', {}, { traceparent })).status).toBe(200);
+    expect(await server.stop()).toBe(0);
+    const requests = collector.spans.filter(({ name }) => name === 'POST /api/ext/contacts/list');
+    expect(requests).toHaveLength(4);
+    for (const span of requests) {
+      expect(span.traceId).not.toBe(traceId);
+      expect(span.parentSpanId ?? '').toBe('');
+    }
+  });
+});
+
+/** Returns the URL of a port where nothing listens. */
+async function closedPort(): Promise<string> {
+  const server = createServer();
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return `http://127.0.0.1:${port}`;
+}
+
+const faultyCollectors: [fault: string, start: () => Promise<string>][] = [
+  ['is down', closedPort],
+  ['never answers', async () => (await startCollector(() => undefined)).url],
+  ['answers garbage', async () => (await startCollector((response) => response.writeHead(200).end('\0{'))).url],
+  ['rejects everything', async () => (await startCollector((response) => response.writeHead(400).end('no'))).url],
+  [
+    'asks for patience',
+    async () => (await startCollector((response) => response.writeHead(503, { 'retry-after': '3600' }).end())).url,
+  ],
+];
+
+test.concurrent.each(faultyCollectors)(
+  'a collector that %s delays neither requests nor the end',
+  async (_fault, start) => {
+    const server = await startServerProcess(app.url, toCollector(await start(), { OTEL_BSP_SCHEDULE_DELAY: '50' }));
+    const customer = await app.customer();
+    for (let i = 0; i < 20; i += 1) expect((await call(server, customer, '/contacts/list', {})).status).toBe(200);
+    const stoppedAt = performance.now();
+    expect(await server.stop()).toBe(0);
+    expect(performance.now() - stoppedAt).toBeLessThan(15_000);
+  },
+);
+
+test('without a collector nothing of the OpenTelemetry SDK is loaded', async () => {
+  const watch = `
+    import { registerHooks } from 'node:module';
+    registerHooks({ load: (url, context, next) => {
+      if (/node_modules\\/@opentelemetry\\//.test(url)) process.stderr.write('loaded ' + url + '\\n');
+      return next(url, context);
+    } });`;
+  const loadedWith = async (environment: Record<string, string>) => {
+    const child = spawn(
+      process.execPath,
+      ['--import', `data:text/javascript,${encodeURIComponent(watch)}`, 'src/cli.ts', 'serve', '--json'],
+      {
+        cwd: root,
+        env: { PORT: '0', DATABASE_URL: app.url, ...environment },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const log = text(child.stderr);
+    await once(child.stdout, 'data');
+    child.kill('SIGTERM');
+    const packages = [...(await log).matchAll(/^loaded .*\/@opentelemetry\/([^/]+)\//gm)].map((match) => match[1]!);
+    return new Set(packages);
+  };
+  // The client of Elasticsearch needs these two packages. They record nothing.
+  const ofClient = new Set(['api', 'core', 'semantic-conventions']);
+  expect((await loadedWith({})).difference(ofClient)).toEqual(new Set());
+  expect(await loadedWith(toCollector(await closedPort()))).toContain('sdk-trace-base');
+});
