@@ -10,6 +10,7 @@ import fastify, {
 import { pino } from 'pino';
 import packageJson from '../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
+import { logFormat } from './log-format.ts';
 import { LogOutput } from './log-output.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
@@ -147,5 +148,5 @@ export function logger(config: Config): FastifyBaseLogger {
     service: config.OTEL_SERVICE_NAME,
     version: packageJson.version,
   };
-  return pino({ base, level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput());
+  return pino({ base, level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput(logFormat(config)));
 }

@@ -167,6 +167,11 @@ export const ConfigSchema = Type.Object({
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
     { default: 'info', description: 'lowest level that is logged' },
   ),
+  LOG_FORMAT: Type.Optional(
+    Type.Union([Type.Literal('json'), Type.Literal('pretty')], {
+      description: 'format of log lines; default: `pretty` on a terminal, otherwise `json`',
+    }),
+  ),
   TRUST_PROXY: Type.Optional(
     Type.String({
       minLength: 1,

@@ -1,4 +1,4 @@
-import { writeSync } from 'node:fs';
+import { constants, openSync, writeSync } from 'node:fs';
 
 /** Maximum total size of the log lines that wait in memory until stderr accepts them (bytes). */
 export const maxWaitingBytes = 1024 * 1024;
@@ -11,19 +11,21 @@ const retryMs = 100;
  * logged.
  */
 export class LogOutput {
-  /**
-   * The file descriptor of stderr. Node makes a pipe or socket non-blocking when `process.stderr` is first read, so a
-   * write that would block fails instead.
-   */
-  readonly #fd = process.stderr.fd;
+  readonly #fd = nonBlockingStderr();
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #lost = 0;
   #timer: NodeJS.Timeout | undefined;
+  readonly #format: (line: string) => string;
 
-  /** Writes a log line now, or later if stderr is blocked. The line must end with a line break. */
+  /** @param format converts each line to its final form */
+  constructor(format: (line: string) => string) {
+    this.#format = format;
+  }
+
+  /** Writes a line of JSON now, or later if stderr is blocked. The line must end with a line break. */
   write(line: string): void {
-    const bytes = Buffer.from(line);
+    const bytes = Buffer.from(this.#format(line));
     if (this.#waitingBytes + bytes.length > maxWaitingBytes) this.#lost += 1;
     else this.#add(bytes);
     if (!this.#timer) this.#flush();
@@ -54,6 +56,23 @@ export class LogOutput {
 
   #retryLater(): void {
     this.#timer = setTimeout(() => this.#flush(), retryMs).unref();
+  }
+}
+
+let terminal: number | undefined;
+
+/**
+ * Returns a file descriptor of stderr to which a write that would block fails instead. Reading `process.stderr` makes a
+ * pipe or a socket non-blocking. A terminal must be opened anew: it blocks while somebody has stopped its output with
+ * Ctrl-S. That is possible on Linux only.
+ */
+function nonBlockingStderr(): number {
+  const { fd, isTTY } = process.stderr;
+  if (!isTTY) return fd;
+  try {
+    return (terminal ??= openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY));
+  } catch {
+    return fd;
   }
 }
 

@@ -30,6 +30,7 @@ const keepers: Record<string, RegExp> = {
   fastify: /^app\.ts$/,
   ajv: /^plugins\/validation\.ts$/,
   pino: /^app\.ts$/,
+  'pino-pretty': /^log-format\.ts$/,
   '@elastic/elasticsearch': /^catalog\/elasticsearch\//,
   commander: /^(cli\.ts|commands\/)/,
   'rate-limiter-flexible': /^limits\/rate-limits\.ts$/,
