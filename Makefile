@@ -2,7 +2,9 @@
 .PHONY: help run test test-only test-image check chaos bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
-	@PATH="$$PWD/node_modules/.bin:$$PATH" exec node src/cli.ts serve --with-worker --migrate --demo
+	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
+	@PATH="$$PWD/node_modules/.bin:$$PATH" LOG_LEVEL="$${LOG_LEVEL:-warn}" LOG_FORMAT="$${LOG_FORMAT:-pretty}" \
+		exec node src/cli.ts serve --with-worker --migrate --demo
 
 test: node_modules ## type check, lint, format check, then every test on throwaway servers (TEST_SERVERS=embedded|containers)
 	@npm run --silent check
