@@ -5,6 +5,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     exclude: ['test/image/**'], // make test-image
     globalSetup: ['test/setup/servers.ts', 'test/setup/search-servers.ts'],
+    setupFiles: ['test/setup/captured-logs.ts'],
     reporters: ['default', './test/setup/reporter.ts'],
     pool: 'forks',
     maxWorkers: 3,

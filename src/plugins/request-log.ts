@@ -41,8 +41,9 @@ export default fp(
  * database.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
-  const { name, message, code, constraint_name, stack } = error as Error & { code?: string; constraint_name?: string };
-  // Messages of class 22 (unreadable values) contain the value. The property `detail` can contain values of rows.
+  // Something else than an error can be thrown, even null.
+  const thrown = Object(error) as Error & { code?: string; constraint_name?: string };
+  const { name, message, code, constraint_name, stack } = thrown;
   const quotesValue = typeof code === 'string' && code.startsWith('22');
   return { type: name, code, constraint: constraint_name, ...(quotesValue ? {} : { message, stack }) };
 }

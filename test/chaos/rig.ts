@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { checkLogLine } from '../setup/captured-logs.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -31,7 +32,10 @@ export class Tenacious {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;
-    createInterface(child.stderr).on('line', (line) => this.complaints.push(line));
+    createInterface(child.stderr).on('line', (line) => {
+      checkLogLine(line);
+      this.complaints.push(line);
+    });
     const said = once(createInterface(child.stdout), 'line').then(
       ([line]) => (this.#url = (JSON.parse(line as string) as { url?: string }).url),
     );

@@ -41,7 +41,7 @@ const noDatabase: SharedDatabase = {
 
 /** Builds the real app without a database, for tests of what is decided before any record is read. Not ready yet. */
 export const appWithoutDatabase = (environment: Record<string, string> = {}): FastifyInstance => {
-  const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', ...environment });
+  const config = parseConfig({ LOG_LEVEL: 'trace', OVERLOAD_MS: '0', ...environment });
   return buildApp({ config, db: noDatabase, catalog: openCatalog(config, noDatabase) });
 };
 

@@ -281,7 +281,7 @@ describe('an address that sends too many requests without a valid credential', (
 describe('a limit', () => {
   const appWith = (more: Record<string, string>) => {
     const own = buildApp({
-      config: parseConfig({ ...environment, LOG_LEVEL: 'silent', OVERLOAD_MS: '0', ...more }),
+      config: parseConfig({ ...environment, LOG_LEVEL: 'trace', OVERLOAD_MS: '0', ...more }),
       db,
       catalog,
     });

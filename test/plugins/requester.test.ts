@@ -12,7 +12,7 @@ import { contactBody, type TestCustomer } from '../setup/factories.ts';
 
 const testApp = await startApp();
 const limits = {
-  LOG_LEVEL: 'silent',
+  LOG_LEVEL: 'trace',
   OVERLOAD_MS: '0',
   REQUEST_TIMEOUT_MS: '500',
   DATABASE_QUEUE_MS: '60000',

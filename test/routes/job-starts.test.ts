@@ -35,7 +35,7 @@ afterAll(async () => {
 
 function buildDown() {
   const dead = { ELASTICSEARCH_URL: 'http://127.0.0.1:9', ELASTICSEARCH_TIMEOUT_MS: '100' };
-  const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', DATABASE_URL: app.url, ...dead });
+  const config = parseConfig({ LOG_LEVEL: 'trace', OVERLOAD_MS: '0', DATABASE_URL: app.url, ...dead });
   const catalog = openCatalog(config, app.db);
   return { app: buildApp({ config, db: app.db, catalog }), catalog };
 }

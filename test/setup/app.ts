@@ -54,7 +54,8 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   const { drop, ...database } = await createDatabase();
   // Overload detection is off: tests share few cores, and some send expensive requests. All requests come from one
   // address.
-  const quiet = { LOG_LEVEL: 'silent', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000', RATE_LIMITS: 'off' };
+  // Everything is logged, because captured-logs.ts checks the lines.
+  const quiet = { LOG_LEVEL: 'trace', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000', RATE_LIMITS: 'off' };
   const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
   const db = openDatabase(config, database.url);
   const catalog = openCatalog(config, db);

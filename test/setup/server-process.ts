@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll } from 'vitest';
+import { checkLogLine } from './captured-logs.ts';
 
 /** A server in its own process, as operators run it. */
 export interface ServerProcess {
@@ -22,6 +23,12 @@ afterAll(() => {
   for (const child of running) child.kill('SIGKILL');
 });
 
+/** Checks a line of a server's stderr. Prints it if it is an error or not a line of the log. */
+function readLog(line: string): void {
+  checkLogLine(line);
+  if (!/^\{"level":[1-4]0,/.test(line)) process.stderr.write(`${line}\n`);
+}
+
 const root = join(import.meta.dirname, '..', '..');
 
 /**
@@ -38,15 +45,16 @@ export async function startServerProcess(
     cwd: root,
     env: {
       PATH: process.env['PATH'],
-      LOG_LEVEL: 'error',
+      LOG_LEVEL: 'trace',
       OVERLOAD_MS: '0',
       RATE_LIMITS: 'off',
       PORT: '0',
       DATABASE_URL: databaseUrl,
       ...environment,
     },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
+  createInterface(child.stderr).on('line', readLog);
   const ended = once(child, 'exit').then(([code]) => code as number | null);
   const stop = (signal: NodeJS.Signals = 'SIGTERM') => {
     child.kill(signal);
