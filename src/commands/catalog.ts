@@ -3,7 +3,7 @@ import { open, realpath } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setFlagsFromString } from 'node:v8';
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import/import-people.ts';
@@ -26,7 +26,7 @@ export function define(command: Command): void {
     .description(
       'import people from NDJSON or CSV, gzipped or not; - is standard input. After an interruption, the same command resumes',
     )
-    .option('--format <format>', 'ndjson or csv; needed if the file name does not show it', asFormat)
+    .addOption(new Option('--format <format>', 'needed if the file name does not show it').choices(['ndjson', 'csv']))
     .option('--strict', 'exit with 1 at the end if there were bad lines; good lines are imported anyway')
     .option('--restart', 'start over instead of resuming an interrupted import of this file')
     .action(importAndReport);
@@ -72,11 +72,6 @@ interface ImportOptions {
   format?: Format;
   strict?: true;
   restart?: true;
-}
-
-function asFormat(value: string): Format {
-  if (value !== 'ndjson' && value !== 'csv') throw new UsageError('--format must be ndjson or csv');
-  return value;
 }
 
 /**

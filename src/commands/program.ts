@@ -2,10 +2,7 @@ import { Command, type OutputConfiguration } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, type CommandModule } from './command.ts';
 
-/**
- * All commands of the command line, by name. The module of a command is loaded only if the command line contains its
- * name.
- */
+/** All commands. A command's module is loaded only when the command line names it, or is `completion`. */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('./work.ts') },
@@ -19,6 +16,10 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('./jobs.ts') },
   catalog: { about: 'import and maintain the prospect catalog', load: () => import('./catalog.ts') },
   audit: { about: 'show the audit log of keys and users', load: () => import('./audit.ts') },
+  completion: {
+    about: 'print a script that completes commands and options in a shell',
+    load: () => import('./completion.ts'),
+  },
   openapi: { about: 'print the OpenAPI document', load: () => import('./openapi.ts') },
 };
 
@@ -36,7 +37,7 @@ export async function buildProgram(words: string[], output: OutputConfiguration 
     .exitOverride();
   for (const [name, { about, load }] of Object.entries(commands)) {
     const command = program.command(name).description(about);
-    if (!words.includes(name)) continue;
+    if (!words.includes(name) && words[0] !== 'completion') continue;
     (await load()).define(command);
     addJson(command);
   }
