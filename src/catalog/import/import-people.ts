@@ -1,4 +1,5 @@
 import type { Database } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
 import {
   beginImport,
   endImport,
@@ -70,7 +71,11 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
       load.onProgress(report(reached));
       if (source !== undefined) await db.transaction((sql) => saveImport(sql, source, reached));
     };
-    const reached = await writeAll(catalog, load, state, save, stillHeld);
+    const reached = await writeAll(catalog, load, state, save, stillHeld).catch(async (error: unknown) => {
+      // The file's header is unusable: there is nothing to resume.
+      if (source !== undefined && isValidationFailure(error)) await db.transaction((sql) => endImport(sql, source));
+      throw error;
+    });
     await stillHeld();
     const people = await catalog.finish();
     await db.transaction(async (sql) => {
@@ -80,7 +85,12 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
     return { ...report(reached), people };
   });
 
-/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
+const isValidationFailure = (error: unknown): boolean =>
+  error instanceof DomainError && error.code === 'validation_failed';
+
+/**
+ * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
+ */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**

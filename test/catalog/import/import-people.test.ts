@@ -9,6 +9,7 @@ import { importPeople, type ImportRequest } from '../../../src/catalog/import/im
 import { uuidOfUrl } from '../../../src/catalog/import/parse-person.ts';
 import { endOfLine, maxRecordBytes, splitRecords, gunzipIfPacked } from '../../../src/catalog/import/split-records.ts';
 import { generatePeople } from '../../../src/demo/generate-people.ts';
+import { listUnfinishedImports } from '../../../src/queries/catalog-imports.ts';
 import { startApp } from '../../setup/app.ts';
 
 const { db, catalog, owner } = await startApp();
@@ -155,10 +156,15 @@ describe('CSV', () => {
     ['names first_name twice', 'work_email,first_name, first_name \nada@x.example,Ada,Eda\n'],
     ['is not valid UTF-8', Buffer.from([0xff, 0x0a, 0x61, 0x0a])],
     ['has a quote that is never closed', '"first_name,work_email\nAda,ada@x.example\n'],
-  ])('a file whose first line %s is rejected, and nobody is imported', async (fault, text) => {
-    await expect(load(text, { format: 'csv' })).rejects.toThrow(fault);
-    expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
-  });
+  ])(
+    'a file whose first line %s is rejected, nobody is imported, and nothing is left to resume',
+    async (fault, text) => {
+      await expect(load(text, { format: 'csv', source: 'rejected' })).rejects.toThrow(fault);
+      expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
+      const unfinished = await db.lookup(listUnfinishedImports);
+      expect(unfinished.map(({ source }) => source)).not.toContain('rejected');
+    },
+  );
 
   test('a repeated first line, as in concatenated files, is a bad line', async () => {
     const [first, one, two] = ['profnet_url,first_name', 'https://p.example/t1,One', 'https://p.example/t2,Two'];
