@@ -14,8 +14,12 @@ export default class PlainCounts implements Reporter {
       print(`NOT RUN: ${length === 1 ? '1 test needs' : `${length} tests need`} ${need}`);
     const unrun = process.env['CI'] === 'true' ? inState('skipped').length : 0;
     if (unrun > 0) process.exitCode = 1;
+    // No file ran: the shared servers could not be started, or no file has the given name.
+    const missed = modules.length === 0 ? 1 : 0;
     const broken = modules.filter((module) => module.state() === 'failed' && module.errors().length > 0).length;
-    print(`${inState('passed').length} passed, ${inState('failed').length + unrun + broken + errors.length} failed`);
+    print(
+      `${inState('passed').length} passed, ${inState('failed').length + unrun + broken + missed + errors.length} failed`,
+    );
   }
 }
 

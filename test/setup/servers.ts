@@ -28,9 +28,7 @@ const template = 'template_sales_data_api';
  * the last.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const kind = await choose(process.env['TEST_SERVERS']);
-  process.stdout.write(`test servers: ${kind}\n`);
-  const server = kind === 'containers' ? await startContainer() : await startEmbedded();
+  const server = await startServer(process.env['TEST_SERVERS']);
   try {
     await makeTemplate(server);
   } catch (error) {
@@ -41,15 +39,36 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => void (await server.stop());
 }
 
-/** Returns `embedded` or `containers`: as configured, else containers if an engine responds. */
-async function choose(wish: string | undefined): Promise<'embedded' | 'containers'> {
-  if (wish === 'embedded' || wish === 'containers') return wish;
-  if (wish) throw new Error(`TEST_SERVERS must be embedded or containers, not ${wish}`);
-  return getContainerRuntimeClient().then(
-    () => 'containers',
-    () => 'embedded',
-  );
+const image = 'postgres:18';
+
+/**
+ * Starts the kind of server that is configured. By default it is a container if a Docker engine can start one, else an
+ * embedded server. Prints which kind it is, and why.
+ */
+async function startServer(wish = ''): Promise<Server> {
+  if (!['', 'embedded', 'containers'].includes(wish))
+    throw withoutStack(`TEST_SERVERS must be embedded or containers, not ${wish}`);
+  if (wish === 'embedded') return embedded('TEST_SERVERS');
+  const client = await getContainerRuntimeClient().catch(() => undefined);
+  if (!client && wish === '') return embedded('no Docker engine responds');
+  try {
+    const server = await startContainer();
+    process.stdout.write('test servers: containers\n');
+    return server;
+  } catch (error) {
+    const fault = `the Docker engine cannot start ${image}: ${(error as Error).message.trim()}`;
+    if (wish === '') return embedded(fault);
+    throw withoutStack(`${fault}\nPull the image, or use TEST_SERVERS=embedded`);
+  }
 }
+
+function embedded(reason: string): Promise<Server> {
+  process.stdout.write(`test servers: embedded (${reason})\n`);
+  return startEmbedded();
+}
+
+/** Returns an error that is printed as its message alone: it is about the machine, not about a line of code. */
+const withoutStack = (message: string): Error => Object.assign(new Error(message), { stack: message });
 
 async function startEmbedded(): Promise<Server> {
   const server = await openEmbeddedPostgres('', { throwaway: true });
@@ -66,7 +85,7 @@ async function startContainer(): Promise<Server> {
   const secret = () => randomBytes(12).toString('hex');
   const passwords = { superuser: secret(), owner: secret(), service: secret() };
   const settings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=300'];
-  const container = await new GenericContainer('postgres:18')
+  const container = await new GenericContainer(image)
     .withEnvironment({
       POSTGRES_USER: logins.superuser,
       POSTGRES_PASSWORD: passwords.superuser,
