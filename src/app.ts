@@ -138,7 +138,7 @@ function options(config: Config) {
 }
 
 /**
- * Creates the service's logger. It writes JSON lines to stderr. Errors are logged without properties that can contain
+ * Creates the service's logger. It writes to stderr. Errors are logged without properties that can contain
  * row values.
  */
 export function logger(config: Config): FastifyBaseLogger {
@@ -148,5 +148,6 @@ export function logger(config: Config): FastifyBaseLogger {
     service: config.OTEL_SERVICE_NAME,
     version: packageJson.version,
   };
+  // Not to stdout, because that is for the result of a command. Keys and tokens print as `[redacted]`.
   return pino({ base, level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput(logFormat(config)));
 }

@@ -2,7 +2,10 @@ import { Command, type OutputConfiguration } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, type CommandModule } from './command.ts';
 
-/** All commands. A command's module is loaded only when the command line names it, or is `completion`. */
+/**
+ * All commands of the command line, by name. The module of a command is loaded only if the command line contains its
+ * name, or begins with `completion`.
+ */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('./work.ts') },

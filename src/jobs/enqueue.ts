@@ -6,7 +6,7 @@ import type { TraceContext } from '../tracing/spans.ts';
 import { currentTrace } from '../tracing/tracing.ts';
 
 /**
- * The queue message of a turn. A turn is a short period in which one worker works on one customer's jobs. If tracing is
+ * The queue message that starts a turn: a short period in which one worker works on one customer's jobs. If tracing is
  * on, the message also has the trace context of the request or turn that enqueued it.
  */
 export interface Turn extends TraceContext {

@@ -60,6 +60,7 @@ async function settleIn(
   leased: LeasedJob,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> {
+  // Locks the job's row first and the customer's balance last.
   const held = await lockLeasedJob(sql, leased.customer_id, leased);
   if (!held) throw new LeaseLost();
   const { isLast, ...delivered } = await deliver(sql, held);

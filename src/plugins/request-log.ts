@@ -44,6 +44,7 @@ export function loggableError(error: unknown): Record<string, unknown> {
   // Something else than an error can be thrown, even null.
   const thrown = Object(error) as Error & { code?: string; constraint_name?: string };
   const { name, message, code, constraint_name, stack } = thrown;
+  // Messages of class 22 (unreadable values) contain the value. The property `detail` can contain values of rows.
   const quotesValue = typeof code === 'string' && code.startsWith('22');
   return { type: name, code, constraint: constraint_name, ...(quotesValue ? {} : { message, stack }) };
 }

@@ -34,8 +34,6 @@ export default fp(
       reply.raw.once('close', () => end(span, method, request, reply));
       return span.run(done);
     });
-    // The body arrives in callbacks of the socket, which belong to no span.
-    app.addHook('preValidation', (request, _reply, done) => (request.span ? request.span.run(done) : done()));
   },
   { name: 'traces' },
 );

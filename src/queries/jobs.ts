@@ -12,8 +12,8 @@ export interface JobRow {
   type: JobType;
   sync_crm: boolean;
   /**
-   * The request that started the job, in the form that its job type stores. Also has the request's `traceparent` if it
-   * was traced.
+   * Data of the request that started the job. Its form depends on the job type. Also has the request's `traceparent` if
+   * it was traced.
    */
   request: unknown;
   pool: Pool;

@@ -40,6 +40,8 @@ export async function openTracing(config: Config, log: FastifyBaseLogger): Promi
     resource: detectResources({ detectors: [envDetector] }).merge(resourceFromAttributes(own)),
     spanProcessors: [new BatchSpanProcessor(await openExporter(config))],
   });
+  // The provider is not registered for other libraries: the client of Elasticsearch would record spans of its own, with
+  // ids of people and the cluster's error messages.
   return tracingWith(provider.getTracer(packageJson.name, packageJson.version), () => provider.shutdown());
 }
 

@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
@@ -123,6 +125,29 @@ describe('with a collector', () => {
 
     for (const secret of ['Zenobia', 'zenobia@', 'secret', customer.key.slice(4, 40), 'no address'])
       expect(Buffer.concat(collector.bodies).toString(), secret).not.toContain(secret);
+  });
+
+  test('the statements of a request belong to it also when its body arrives in parts', async () => {
+    const collector = await startCollector();
+    const server = await startServerProcess(app.url, toCollector(collector.url));
+    const { key } = await app.customer();
+    const parts = async function* () {
+      for (const part of JSON.stringify(contactBody())) {
+        await sleep(2);
+        yield part;
+      }
+    };
+    const created = await fetch(`${server.url}/api/ext/contacts`, {
+      method: 'POST',
+      headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
+      body: Readable.toWeb(Readable.from(parts())),
+      duplex: 'half',
+    });
+    expect(created.status).toBe(201);
+    expect(await server.stop()).toBe(0);
+    const request = collector.spans.find(({ name }) => name === 'POST /api/ext/contacts')!;
+    const statements = collector.spans.filter(({ name }) => name === 'INSERT contacts');
+    expect(statements.map(({ parentSpanId }) => parentSpanId)).toEqual([request.spanId]);
   });
 
   test('a failed statement and a failed request have the code of their error, not its message', async () => {

@@ -74,12 +74,6 @@ const probeMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 /** The number of consecutive failed reads after which the health of all nodes is probed. */
 const failuresInDoubt = 5;
-/** The client's own traces are off: they contain ids of people and the cluster's error messages. */
-const clientOptions = {
-  maxRetries: 0,
-  disablePrototypePoisoningProtection: true,
-  openTelemetry: { enabled: false },
-};
 const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
@@ -106,7 +100,7 @@ export class SearchNodes {
     const auth = config.ELASTICSEARCH_API_KEY ? { auth: { apiKey: config.ELASTICSEARCH_API_KEY } } : {};
     this.#nodes = config.ELASTICSEARCH_URL!.split(',').map((node) => ({
       // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
-      client: new Client({ node, ...auth, ...clientOptions }),
+      client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),
       doubt: 0,
       answers: true,
       id: undefined,

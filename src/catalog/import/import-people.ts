@@ -88,9 +88,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/**
- * The position in the input up to which all people are stored, and the numbers of lines imported and rejected so far.
- */
+/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
