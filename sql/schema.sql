@@ -531,9 +531,10 @@ create table rule_versions (
 grant delete, insert, select, update on rule_versions to sales_data_api;
 
 create table schema_migrations (
-  name       text           not null,
-  sha256     text           not null,
-  applied_at timestamptz(3) not null default clock_timestamp(),
+  name           text           not null,
+  sha256         text           not null,
+  applied_at     timestamptz(3) not null default clock_timestamp(),
+  oldest_release text,
   constraint schema_migrations_pkey primary key (name)
 );
 grant select on schema_migrations to sales_data_api;

@@ -51,14 +51,15 @@ async function openServer(config: Config): Promise<Server> {
 }
 
 /**
- * Throws if the database schema does not have the version that this program needs.
- * @throws Error if migrations are missing, or the database is newer than this program
+ * Checks that this program can run on the schema of the database.
+ * @throws Error if migrations are missing, or the database is too new for this program
  */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
-  const state = await db.lookup(checkSchema);
+  const { state, isSupported } = await db.lookup(checkSchema);
+  if (isSupported) return;
   if (state === 'behind')
     throw new Error('The database does not have the current schema: run `migrate`, or start with `--migrate`');
-  if (state === 'ahead') throw new Error('The database is newer than this program: update the program');
+  throw new Error('The database is newer than this program: update the program');
 }
 
 /**

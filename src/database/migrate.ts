@@ -1,9 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { ourMigrations, readMigrations, type Migration } from './migrations.ts';
+import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 
-/** The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration. */
+/**
+ * The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration that the
+ * database has.
+ */
 export interface Migrated {
   applied: string[];
   version: string;
@@ -24,12 +27,26 @@ export class MigrationError extends Error {
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
+/**
+ * How long a statement of a migration waits for a lock on a table or row (ms). Requests queue behind a statement that
+ * waits for a table, so this is shorter than they wait for a connection (`DATABASE_QUEUE_MS`).
+ */
+const lockTimeoutMs = 500;
+/** Pause before a statement that did not get its lock is tried again (ms). The requests behind it run meanwhile. */
+const lockPauseMs = 500;
+/** How long such a statement is tried again before the migration fails (ms). */
+const lockPatienceMs = 300_000;
 
 /**
- * Applies the missing migrations to the database in order, each SQL file in its own transaction. Several processes may
- * call it at the same time; each waits for the others.
- * @throws MigrationError if an applied file was edited, the database is newer than this program, its encoding is not UTF8,
- *   or the server is older than PostgreSQL 18
+ * Applies the missing migrations in order, each file in its own transaction. Any number of processes may call it at the
+ * same time, also while the service runs. Changes nothing if a newer release has migrated the database and this release
+ * can run on the result.
+ *
+ * A file whose first line is `-- no-transaction` runs without a transaction, statement by statement (for `create index
+ * concurrently`). Each of its statements must end with a semicolon at the end of a line. A statement with the line `--
+ * repeat` above it is repeated until it changes no row.
+ * @throws MigrationError if an applied file was edited, the database is too new for this program, a table stayed locked
+ *   for minutes, or the server is older than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -43,11 +60,12 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
   try {
     await requireServer(sql);
     const session = await lock(sql);
-    const pending = compare(migrations, await appliedBy(sql));
+    const { pending, newest } = compare(migrations, await appliedBy(sql));
     for (const migration of pending) await apply(sql, migration, session);
     if (pending.length > 0) await sql`grant select on schema_migrations to sales_data_api`;
-    await installQueues(sql, ownerUrl);
-    return { applied: pending.map(({ name }) => name), version: migrations.at(-1)!.name };
+    // Otherwise a newer release owns the queues.
+    if (newest === undefined) await installQueues(sql, ownerUrl);
+    return { applied: pending.map(({ name }) => name), version: newest ?? migrations.at(-1)!.name };
   } finally {
     await sql.end({ timeout: 5 });
   }
@@ -82,49 +100,123 @@ async function lock(sql: postgres.Sql): Promise<number> {
   }
 }
 
-async function appliedBy(sql: postgres.Sql): Promise<Map<string, string>> {
+async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
   await sql`
     create table if not exists schema_migrations (
-      name       text           not null,
-      sha256     text           not null,
-      applied_at timestamptz(3) not null default clock_timestamp(),
+      name           text           not null,
+      sha256         text           not null,
+      applied_at     timestamptz(3) not null default clock_timestamp(),
+      oldest_release text,
       constraint schema_migrations_pkey primary key (name)
     )`;
-  const rows = await sql<{ name: string; sha256: string }[]>`select name, sha256 from schema_migrations`;
-  return new Map(rows.map(({ name, sha256 }) => [name, sha256]));
+  await addOldestRelease(sql);
+  const rows = await sql<Applied[]>`select name, sha256, oldest_release as "oldestRelease" from schema_migrations`;
+  return new Map(rows.map((row) => [row.name, row]));
 }
 
 /**
- * Returns the migrations that are not applied to the database yet.
- * @param applied hashes of the applied migrations, by name
- * @throws MigrationError if an applied file was edited, or the database is newer than this program
+ * Adds the column `oldest_release` to a table that an older release created. Looks first, because every `alter table`
+ * waits for the readers of the table, and `/readyz` would wait behind it.
  */
-function compare(migrations: Migration[], applied: Map<string, string>): Migration[] {
+async function addOldestRelease(sql: postgres.Sql): Promise<void> {
+  const [column] = await sql`
+    select from pg_attribute
+    where attrelid = 'schema_migrations'::regclass and attname = 'oldest_release'`;
+  if (column) return;
+  await limitLockWaits(sql, lockTimeoutMs);
+  await patiently(() => sql`alter table schema_migrations add column oldest_release text`);
+}
+
+/** A row of `schema_migrations`. */
+interface Applied extends AppliedMigration {
+  sha256: string;
+}
+
+/**
+ * Returns the migrations that are not applied to the database yet, and the name of the newest one that this program
+ * does not know, if any.
+ * @param applied the applied migrations, by name
+ * @throws MigrationError if an applied file was edited, or the database is too new for this program
+ */
+function compare(
+  migrations: Migration[],
+  applied: Map<string, Applied>,
+): { pending: Migration[]; newest: string | undefined } {
   const known = new Set(migrations.map(({ name }) => name));
-  const newer = [...applied.keys()].filter((name) => !known.has(name));
-  if (newer.length > 0)
-    throw new MigrationError(`The database is newer than this program: it has ${newer.join(', ')}. Update the program`);
-  const edited = migrations.find(({ name, sha256 }) => applied.has(name) && applied.get(name) !== sha256);
+  const newer = [...applied.values()].filter(({ name }) => !known.has(name));
+  const pending = migrations.filter(({ name }) => !applied.has(name));
+  const tooNew = pending.length > 0 ? newer : newer.filter((migration) => !isSupported(migration));
+  if (tooNew.length > 0)
+    throw new MigrationError(
+      `The database is newer than this program: it has ${tooNew.map(({ name }) => name).join(', ')}. Update the program`,
+    );
+  const edited = migrations.find(({ name, sha256 }) => applied.has(name) && applied.get(name)!.sha256 !== sha256);
   if (edited)
     throw new MigrationError(
       `${edited.name} was edited after this database applied it; undo the edit and write a new migration`,
     );
-  return migrations.filter(({ name }) => !applied.has(name));
+  return {
+    pending,
+    newest: newer
+      .map(({ name }) => name)
+      .sort()
+      .at(-1),
+  };
 }
 
 async function apply(sql: postgres.Sql, migration: Migration, session: number): Promise<void> {
   // A file with this first line runs without a transaction, statement by statement (for `create index concurrently`).
   // Each of its statements must end with a semicolon at the end of a line.
   if (/^-- no-transaction\s/.test(migration.text)) {
-    for (const statement of migration.text.split(/;[^\S\n]*\n/).filter(isStatement)) await sql.unsafe(statement);
+    for (const statement of migration.text.split(/;[^\S\n]*\n/).filter(isStatement))
+      await applyStatement(sql, statement);
     await sql.begin((tx) => record(tx, migration, session));
   } else {
-    await sql.begin(async (tx) => {
-      await tx.unsafe(migration.text);
-      await record(tx, migration, session);
-    });
+    await limitLockWaits(sql, lockTimeoutMs);
+    await patiently(() =>
+      sql.begin(async (tx) => {
+        await tx.unsafe(migration.text);
+        await record(tx, migration, session);
+      }),
+    );
   }
 }
+
+async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
+  // No request waits behind a statement that works concurrently, and such a statement must not be broken off.
+  await limitLockWaits(sql, /\bconcurrently\b/i.test(statement) ? 0 : lockTimeoutMs);
+  const run = async () => (await patiently(() => sql.unsafe(statement))).count;
+  let changed = await run();
+  if (/^-- repeat$/m.test(statement)) while (changed > 0) changed = await run();
+}
+
+/** Limits how long the statements of a connection wait for a lock (ms). 0 means no limit. */
+const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
+  sql`select set_config('lock_timeout', ${String(limit)}, false)`;
+
+/**
+ * Runs a statement or transaction again and again until it gets its locks.
+ * @throws MigrationError if it does not get them within `lockPatienceMs`
+ */
+async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
+  const end = performance.now() + lockPatienceMs;
+  for (;;) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      if (performance.now() > end)
+        throw new MigrationError(
+          'A table stayed locked for 5 minutes: end the long transaction that uses it (see pg_stat_activity), then run migrate again',
+        );
+      await sleep(lockPauseMs);
+    }
+  }
+}
+
+/** Returns whether a statement did not get a lock in time (SQLSTATE 55P03), or was chosen to end a deadlock (40P01). */
+const isLockTimeout = (error: unknown): boolean =>
+  error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
@@ -135,8 +227,8 @@ const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, ''
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`
-    insert into schema_migrations (name, sha256)
-    select ${migration.name}, ${migration.sha256}
+    insert into schema_migrations (name, sha256, oldest_release)
+    select ${migration.name}, ${migration.sha256}, ${migration.oldestRelease}
     where pg_backend_pid() = ${session}`;
   if (count !== 1)
     throw new MigrationError(`The connection was lost before ${migration.name} was applied; run migrate again`);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
 /**
@@ -9,39 +10,90 @@ import type { Sql } from './db.ts';
  */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** A change of the database schema: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
+/** The state of a database's schema, and whether this release of the program can run on it. */
+export interface SchemaCheck {
+  state: SchemaState;
+  isSupported: boolean;
+}
+
+/** A migration: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
+  /**
+   * The oldest release of this program that can run on the schema that the migration creates, such as `1.4.0`. Null for
+   * migrations older than this rule.
+   */
+  oldestRelease: string | null;
+}
+
+/** A migration that a database has, as its table `schema_migrations` describes it. */
+export interface AppliedMigration {
+  name: string;
+  oldestRelease: string | null;
 }
 
 /** Path of the folder with the SQL migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
+
+/** The last migration that does not have to state an oldest release. Applied migrations cannot be edited. */
+const lastWithoutRelease = '0021_large_lists.sql';
+
+let ourNames: Promise<string[]> | undefined;
+
 /**
  * Compares the migrations that a database has applied with those of this program. The login of the service has enough
  * rights for this.
  */
-export async function checkSchema(sql: Sql): Promise<SchemaState> {
-  const known = new Set((await readMigrations(ourMigrations)).map(({ name }) => name));
-  const applied = await appliedNames(sql);
-  if (applied.some((name) => !known.has(name))) return 'ahead';
-  return applied.length === known.size ? 'current' : 'behind';
+export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
+  const known = new Set(await (ourNames ??= namesIn(ourMigrations)));
+  const applied = await readApplied(sql);
+  const newer = applied.filter(({ name }) => !known.has(name));
+  if (applied.length - newer.length < known.size) return { state: 'behind', isSupported: false };
+  if (newer.length === 0) return { state: 'current', isSupported: true };
+  return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-async function appliedNames(sql: Sql): Promise<string[]> {
+/** Returns whether this release of the program can run on the schema that a migration of a newer release creates. */
+export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
+  oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
+
+/** Compares two releases such as `1.9.0` and `1.10.0`. The result is negative if the first one is older. */
+const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
+
+/** Reads which migrations a database has. Returns none if it was never migrated. */
+async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
   const [table] = await sql<{ found: boolean }[]>`select to_regclass('schema_migrations') is not null as found`;
   if (!table?.found) return [];
-  return (await sql<{ name: string }[]>`select name from schema_migrations`).map(({ name }) => name);
+  // As JSON, because a database that an older release migrated does not have the column oldest_release.
+  return sql<AppliedMigration[]>`
+    select name, to_jsonb(m) ->> 'oldest_release' as "oldestRelease"
+    from schema_migrations m`;
 }
 
-/** Returns the migrations in a folder, in the order in which they are applied. */
+/**
+ * Returns the migrations in a folder, in the order in which they are applied.
+ * @throws Error if a migration does not state the oldest release that can run on its schema
+ */
 export async function readMigrations(folder: string): Promise<Migration[]> {
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(
-    names.map(async (name) => {
+    (await namesIn(folder)).map(async (name) => {
       const text = await readFile(join(folder, name), 'utf8');
-      return { name, text, sha256: createHash('sha256').update(text).digest('hex') };
+      const sha256 = createHash('sha256').update(text).digest('hex');
+      return { name, text, sha256, oldestRelease: oldestReleaseIn(name, text) };
     }),
   );
+}
+
+const namesIn = async (folder: string): Promise<string[]> =>
+  (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
+
+function oldestReleaseIn(name: string, text: string): string | null {
+  const release = /^-- oldest release: (\d+\.\d+\.\d+)$/m.exec(text)?.[1];
+  if (release === undefined && name > lastWithoutRelease)
+    throw new Error(
+      `${name} does not state which releases can run on its schema: add the line "-- oldest release: ${packageJson.version}", with the oldest of them`,
+    );
+  return release ?? null;
 }

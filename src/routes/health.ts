@@ -7,6 +7,7 @@ const Readiness = Type.Object({
   status: Enum(['ready', 'not ready']),
   checks: Type.Object({
     postgres: Enum(['up', 'down']),
+    // `ahead` is ready if the newer release's migrations say that this release can run on their result.
     schema: Enum(['current', 'behind', 'ahead', 'unknown']),
     // Without the catalog, everything except /prospect/* works, so the service counts as ready.
     catalog: Enum(['up', 'degraded']),
@@ -48,20 +49,20 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const [schema, hasWorkers, catalog, rateLimits] = await Promise.all([
-        request.db.lookup(checkSchema).catch(() => 'unknown' as const),
+        request.db.lookup(checkSchema).catch(() => undefined),
         request.db.lookup(hasWorkersForJobs).catch(() => true),
         app.catalog.isUp(),
         app.rateLimits.isUp(),
       ]);
       const checks = {
-        postgres: schema === 'unknown' ? ('down' as const) : ('up' as const),
-        schema,
+        postgres: schema ? ('up' as const) : ('down' as const),
+        schema: schema?.state ?? ('unknown' as const),
         catalog: upOrDegraded(catalog),
         rate_limits: upOrDegraded(rateLimits),
         workers: upOrDegraded(hasWorkers),
         storage: upOrDegraded(!app.db.isDiskFull),
       };
-      const ready = schema === 'current';
+      const ready = schema?.isSupported === true;
       return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
     },
   );

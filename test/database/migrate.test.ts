@@ -8,8 +8,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { migrate, type Migrated } from '../../src/database/migrate.ts';
-import { checkSchema } from '../../src/database/migrations.ts';
-import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
+import packageJson from '../../package.json' with { type: 'json' };
+import { checkSchema, ourMigrations, readMigrations } from '../../src/database/migrations.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
 
 const ours = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 
@@ -80,13 +81,38 @@ describe('a schema', () => {
   });
 
   test('is reported to the service as behind, current or ahead of the program', async () => {
-    expect(await db.lookup(checkSchema)).toBe('behind');
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
     await migrate(database.ownerUrl);
-    expect(await db.lookup(checkSchema)).toBe('current');
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
     await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
-    expect(await db.lookup(checkSchema)).toBe('ahead');
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'ahead', isSupported: false });
     await owner`delete from schema_migrations where name <> '0001_accounts.sql'`;
-    expect(await db.lookup(checkSchema)).toBe('behind');
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
+  });
+
+  test.each([
+    ['0.9.9', true],
+    [packageJson.version, true],
+    ['1.10.0', false],
+    ['10.0.0', false],
+  ])('that a newer program made for releases from %s on is supported by this one: %s', async (release, isSupported) => {
+    await migrate(database.ownerUrl);
+    await owner`
+      insert into schema_migrations (name, sha256, oldest_release)
+      values ('9998_older.sql', '', '0.1.0'), ('9999_future.sql', '', ${release})`;
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'ahead', isSupported });
+    const tooNew = 'The database is newer than this program: it has 9999_future.sql. Update the program';
+    expect(await migrate(database.ownerUrl).catch((error: Error) => error.message)).toEqual(
+      isSupported ? { applied: [], version: '9999_future.sql' } : tooNew,
+    );
+  });
+
+  test('that a release without the rule of oldest releases migrated is behind, or current once `migrate` ran', async () => {
+    await migrate(database.ownerUrl);
+    await owner`alter table schema_migrations drop column oldest_release`;
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
+    await owner`delete from schema_migrations where name = (select max(name) from schema_migrations)`;
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
   });
 });
 
@@ -110,11 +136,11 @@ describe('a folder of migrations', () => {
     folder = await mkdtemp(join(tmpdir(), 'migrations-'));
     await writeFile(
       join(folder, '1_table.sql'),
-      'create table things (id integer);\ninsert into things values (1), (2);\n',
+      '-- oldest release: 1.0.0\ncreate table things (id integer);\ninsert into things values (1), (2);\n',
     );
     await writeFile(
       join(folder, '2_broken.sql'),
-      'insert into things values (3);\nselect no_such_column from things;\n',
+      '-- oldest release: 1.0.0\ninsert into things values (3);\nselect no_such_column from things;\n',
     );
   });
   afterAll(() => rm(folder, { recursive: true }));
@@ -128,10 +154,63 @@ describe('a folder of migrations', () => {
   test('builds indexes concurrently, statement by statement, while other migrators wait', async () => {
     await writeFile(
       join(folder, '2_broken.sql'),
-      '-- no-transaction\n-- of a large table;\ndrop index concurrently if exists things_id;\ncreate index concurrently things_id\n  on things (id);\n',
+      '-- no-transaction\n-- oldest release: 1.0.0\n-- of a large table;\ndrop index concurrently if exists things_id;\ncreate index concurrently things_id\n  on things (id);\n',
     );
     const all = await migrateInProcesses(4, folder);
     expect(all.flatMap(({ applied }) => applied)).toEqual(['1_table.sql', '2_broken.sql']);
     expect(await owner`select indexname::text from pg_indexes where indexname = 'things_id'`).toHaveLength(1);
   });
+
+  test('fails by name if a file does not state the oldest release that can run on its schema', async () => {
+    const nameless = await mkdtemp(join(tmpdir(), 'migrations-'));
+    await writeFile(join(nameless, '0022_silent.sql'), '-- oldest release: soon\nselect 1;\n');
+    await expect(migrate(database.ownerUrl, nameless)).rejects.toThrow(/^0022_silent\.sql does not state/);
+    await rm(nameless, { recursive: true });
+  });
+
+  test('of this program states no release newer than this one', async () => {
+    const stated = (await readMigrations(ourMigrations)).map(({ oldestRelease }) => oldestRelease ?? '0.0.0');
+    expect(stated.filter((release) => release.localeCompare(packageJson.version, 'en', { numeric: true }) > 0)).toEqual(
+      [],
+    );
+  });
+
+  test('fills a column in steps, each in a transaction of its own', async () => {
+    await writeFile(
+      join(folder, '2_broken.sql'),
+      '-- no-transaction\n-- oldest release: 1.0.0\nalter table things add column step xid8;\n' +
+        '-- repeat\nupdate things set step = pg_current_xact_id() where ctid = (select ctid from things where step is null limit 1);\n',
+    );
+    await migrate(database.ownerUrl, folder);
+    expect(await owner`select count(distinct step)::integer as steps, count(*)::integer as rows from things`).toEqual([
+      { steps: 2, rows: 2 },
+    ]);
+  });
+
+  test('does not make others wait behind it for a table that a long transaction uses', async () => {
+    await writeFile(
+      join(folder, '2_broken.sql'),
+      '-- oldest release: 1.0.0\nalter table things add column more text;\n',
+    );
+    await owner`create table things (id integer)`;
+    await writeFile(join(folder, '1_table.sql'), '-- oldest release: 1.0.0\nselect 1;\n');
+    const [reader, other] = [connect(), connect()];
+    let migrating: Promise<Migrated> | undefined;
+    await reader.begin(async (tx) => {
+      await tx`select from things`;
+      migrating = migrate(database.ownerUrl, folder);
+      await expect.poll(() => waitingFor('things'), { timeout: 30_000 }).toBe(true);
+      // Waits behind the migration, which gives up before this timeout.
+      await other.begin(async (second) => {
+        await second`set local lock_timeout = '5s'`;
+        await second`select from things`;
+      });
+    });
+    expect((await migrating)?.version).toBe('2_broken.sql');
+    await Promise.all([reader.end(), other.end()]);
+  });
+
+  const connect = () => postgres(database.ownerUrl, { max: 1, fetch_types: false, onnotice: () => {} });
+  const waitingFor = async (table: string) =>
+    (await owner`select from pg_locks where relation = ${table}::regclass and not granted`).length > 0;
 });

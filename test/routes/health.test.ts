@@ -28,18 +28,21 @@ test('it is not ready without the database, and reports it as down', async () =>
   });
 });
 
-test('it is not ready with another schema, and reports whether that is ahead or behind', async () => {
+test('it is not ready with a schema that is behind, or ahead without saying that this release can run on it', async () => {
   const [last] =
     await testApp.owner`delete from schema_migrations where name = (select max(name) from schema_migrations) returning *`;
   const behind = await inject(testApp.fastify, 'GET', '/readyz');
-  await testApp.owner`insert into schema_migrations ${testApp.owner([last!, { ...last!, name: '9999_of_tomorrow.sql' }])}`;
+  await testApp.owner`insert into schema_migrations ${testApp.owner([last!, { ...last!, name: '9999_of_tomorrow.sql', oldest_release: null }])}`;
   const ahead = await inject(testApp.fastify, 'GET', '/readyz');
+  await testApp.owner`update schema_migrations set oldest_release = '1.0.0' where name = '9999_of_tomorrow.sql'`;
+  const supported = await inject(testApp.fastify, 'GET', '/readyz');
   await testApp.owner`delete from schema_migrations where name = '9999_of_tomorrow.sql'`;
   expect(behind).toMatchObject({
     status: 503,
     body: { status: 'not ready', checks: { postgres: 'up', schema: 'behind' } },
   });
   expect(ahead).toMatchObject({ status: 503, body: { checks: { postgres: 'up', schema: 'ahead' } } });
+  expect(supported).toMatchObject({ status: 200, body: { status: 'ready', checks: { schema: 'ahead' } } });
   expect(await inject(testApp.fastify, 'GET', '/readyz')).toMatchObject({ status: 200, body: ready });
 });
 
