@@ -238,7 +238,17 @@ export const ConfigSchema = Type.Object({
     default: 'sda',
     description: 'first part of newly issued API keys',
   }),
-  SHUTDOWN_MS: milliseconds('longest wait at SIGTERM for requests in flight and for running mailbox checks', 15_000),
+  SHUTDOWN_GRACE_MS: Type.Integer({
+    minimum: 0,
+    maximum: 600_000,
+    default: 0,
+    description:
+      'time after SIGTERM in which `serve` still accepts requests while `/readyz` returns 503, so that load balancers stop sending them (ms); `compose.yaml` sets 5000',
+  }),
+  SHUTDOWN_MS: milliseconds(
+    'longest wait at SIGTERM, after the grace time, for requests in flight and for running mailbox checks',
+    15_000,
+  ),
 });
 
 /** The service's configuration, parsed from the environment variables. The object is frozen. */

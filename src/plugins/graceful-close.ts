@@ -1,19 +1,33 @@
 import fp from 'fastify-plugin';
 
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Whether `announceStop` was called. Then the instance serves requests, but load balancers should send none. */
+    readonly isStopping: boolean;
+    /**
+     * Announces that the app will close soon: `/readyz` returns 503, and every response closes its connection. Requests
+     * are served as before.
+     */
+    announceStop(): void;
+  }
+}
+
 /**
- * Lets running requests finish when the app closes. Connections that are still open after `SHUTDOWN_MS` are closed by
- * force.
+ * Lets running requests finish when the app closes. From `announceStop` or the close on, every response closes its
+ * connection, so that keep-alive connections do not delay the close. Connections that are still open `SHUTDOWN_MS`
+ * after the close began are closed by force.
  */
 export default fp(
   async (app) => {
-    let closing = false;
+    let isStopping = false;
+    app.decorate('isStopping', { getter: () => isStopping });
+    app.decorate('announceStop', () => void (isStopping = true));
     app.addHook('preClose', async () => {
-      closing = true;
+      isStopping = true;
       setTimeout(() => app.server.closeAllConnections(), app.config.SHUTDOWN_MS).unref();
     });
     app.addHook('onSend', (_request, reply, _payload, done) => {
-      // So keep-alive connections do not delay the close.
-      if (closing) void reply.header('connection', 'close');
+      if (isStopping) void reply.header('connection', 'close');
       done();
     });
   },

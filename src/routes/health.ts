@@ -4,7 +4,8 @@ import { hasWorkersForJobs } from '../queries/backlog.ts';
 import { Enum } from '../schemas/wire.ts';
 
 const Readiness = Type.Object({
-  status: Enum(['ready', 'not ready']),
+  // `stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.
+  status: Enum(['ready', 'not ready', 'stopping']),
   checks: Type.Object({
     postgres: Enum(['up', 'down']),
     // `ahead` is ready if the newer release's migrations say that this release can run on their result.
@@ -62,6 +63,7 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
         workers: upOrDegraded(hasWorkers),
         storage: upOrDegraded(!app.db.isDiskFull),
       };
+      if (app.isStopping) return reply.code(503).send({ status: 'stopping', checks });
       const ready = schema?.isSupported === true;
       return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
     },

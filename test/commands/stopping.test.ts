@@ -1,0 +1,47 @@
+import { request } from 'node:http';
+import { describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { freePort } from '../setup/free-port.ts';
+import { startServerProcess } from '../setup/server-process.ts';
+
+const { url: databaseUrl } = await startApp();
+
+/** Sends a GET on a connection of its own. Returns status and body, and whether the server closes the connection. */
+const get = (url: string) =>
+  new Promise<{ status: number; body: any; closes: boolean }>((resolve, reject) => {
+    // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+    const sent = request(url, { headers: { connection: 'keep-alive' } }, (answer) => {
+      let text = '';
+      answer.setEncoding('utf8').on('data', (part: string) => (text += part));
+      answer.on('end', () =>
+        resolve({
+          status: answer.statusCode!,
+          body: JSON.parse(text),
+          closes: answer.headers.connection === 'close',
+        }),
+      );
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+
+describe('serve, with SHUTDOWN_GRACE_MS', () => {
+  test('still serves for that time after SIGTERM, but says that it is not ready and closes connections', async () => {
+    const metricsPort = String(await freePort());
+    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '3000', METRICS_PORT: metricsPort });
+    expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: false });
+    const began = performance.now();
+    const stopped = server.stop();
+    await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503, body: { status: 'stopping' } });
+    expect(await get(`http://127.0.0.1:${metricsPort}/readyz`)).toMatchObject({ body: { status: 'stopping' } });
+    expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: true });
+    expect(await stopped).toBe(0);
+    expect(performance.now() - began).toBeGreaterThan(2_900);
+    await expect(get(`${server.url}/healthz`)).rejects.toThrow('ECONNREFUSED');
+  });
+
+  test('stops at once after SIGINT, as a terminal sends it', async () => {
+    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
+    expect(await server.stop('SIGINT')).toBe(0);
+  });
+});
