@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { parseRanges, rangeSyntax } from './network/ip-addresses.ts';
+import { readSecretFiles, withPassword } from './secret-files.ts';
 
 const port = (description: string, value: number) =>
   Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
@@ -19,6 +20,10 @@ const perMinute = (description: string, value: number) =>
     description: `${description} per minute; 0 turns this limit off`,
   });
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
+/** A URL that can contain a password. As for all variables with `secret`, `NAME_FILE` can name a file that has it. */
+const secretUrl = (description: string, pattern: string) =>
+  Type.Optional(Type.String({ pattern, description, secret: true }));
+const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
 /**
  * All environment variables of the service, with type, default and meaning. The table in the README is generated from
@@ -40,14 +45,16 @@ export const ConfigSchema = Type.Object({
     }),
   ),
   PUBLIC_URL: url('URL at which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
-  DATABASE_URL: url(
+  DATABASE_URL: secretUrl(
     'PostgreSQL 18 or newer, with the login of the service; if not set, an embedded server is started in `DATA_DIR`',
     '^postgres(ql)?://[^\\s]+$',
   ),
-  MIGRATION_DATABASE_URL: url(
+  MIGRATION_DATABASE_URL: secretUrl(
     'the same database with the login of its owner, for `migrate`; default: `DATABASE_URL`',
     '^postgres(ql)?://[^\\s]+$',
   ),
+  DATABASE_PASSWORD: secretText('password of the user in `DATABASE_URL`, as it is, with any character'),
+  MIGRATION_DATABASE_PASSWORD: secretText('password of the user in `MIGRATION_DATABASE_URL`'),
   DATA_DIR: Type.String({
     minLength: 1,
     default: '.data',
@@ -73,13 +80,11 @@ export const ConfigSchema = Type.Object({
     default: 1_000,
     description: 'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
   }),
-  ELASTICSEARCH_URL: url(
+  ELASTICSEARCH_URL: secretUrl(
     'nodes of the Elasticsearch cluster that stores the prospect catalog, comma-separated; if not set, PostgreSQL stores it',
     '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
   ),
-  ELASTICSEARCH_API_KEY: Type.Optional(
-    Type.String({ minLength: 1, description: 'API key of the Elasticsearch cluster, unless the URL contains a login' }),
-  ),
+  ELASTICSEARCH_API_KEY: secretText('API key of the Elasticsearch cluster, unless the URL contains a login'),
   ELASTICSEARCH_INDEX: Type.String({
     pattern: '^[a-z][a-z0-9_-]{0,99}$',
     default: 'sales-data-prospects',
@@ -206,33 +211,11 @@ export const ConfigSchema = Type.Object({
     10,
   ),
   RATE_LIMIT_UNAUTHENTICATED: perMinute('requests from one address that get 401', 300),
-  REDIS_URL: url(
+  REDIS_URL: secretUrl(
     'Redis or Valkey server where all instances count requests together; if not set, each process counts its own requests',
     '^rediss?://[^\\s]+$',
   ),
-  OTEL_EXPORTER_OTLP_ENDPOINT: url(
-    'OpenTelemetry collector that gets traces, at `/v1/traces` below this URL; if not set, tracing is off',
-    '^https?://[^\\s]+$',
-  ),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url(
-    'full URL that gets traces, instead of `OTEL_EXPORTER_OTLP_ENDPOINT`',
-    '^https?://[^\\s]+$',
-  ),
-  OTEL_EXPORTER_OTLP_PROTOCOL: Type.Union([Type.Literal('http/protobuf'), Type.Literal('http/json')], {
-    default: 'http/protobuf',
-    description: 'encoding of the traces',
-  }),
-  OTEL_EXPORTER_OTLP_HEADERS: Type.Optional(
-    Type.String({
-      pattern: '^[^=,\\s]+=[^,]*(,[^=,\\s]+=[^,]*)*$',
-      description: 'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
-    }),
-  ),
-  OTEL_SERVICE_NAME: Type.String({
-    minLength: 1,
-    default: 'sales-data-api',
-    description: 'name of this service in logs and traces',
-  }),
+  REDIS_PASSWORD: secretText('password of the server in `REDIS_URL`'),
   KEY_PREFIX: Type.String({
     pattern: '^[a-z][a-z0-9]{1,15}$',
     default: 'sda',
@@ -268,22 +251,47 @@ export class ConfigError extends Error {
   }
 }
 
+const properties: TProperties = ConfigSchema.properties;
+const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
+
 /**
- * Parses environment variables into a `Config`. An empty variable counts as not set.
+ * Parses the environment into a `Config`. An empty variable counts as not set. Secrets can come from files
+ * (`readSecretFiles`). A password that has its own variable is put into its URL.
  * @throws ConfigError that lists all invalid variables
  */
-export function parseConfig(environment: Record<string, string | undefined>): Config {
-  const properties: TProperties = ConfigSchema.properties;
+export function parseConfig(variables: Record<string, string | undefined>): Config {
+  const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
   const given = Object.keys(properties).filter((name) => (environment[name] ?? '') !== '');
   const raw = Object.fromEntries(given.map((name) => [name, read(properties[name]!, environment[name]!)]));
-  const parsed = Value.Default(ConfigSchema, raw);
+  const parsed = Value.Default(ConfigSchema, raw) as Static<typeof ConfigSchema>;
   const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));
   const faults = [
+    ...fileFaults,
     ...[...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`),
     ...given.filter((name) => !faulty.has(name)).flatMap((name) => faultsOf(name, environment[name]!)),
+    ...passwordFaults(parsed),
   ];
   if (faults.length > 0) throw new ConfigError(faults);
-  return Object.freeze(parsed as Static<typeof ConfigSchema>);
+  return Object.freeze(insertPasswords(parsed));
+}
+
+/** The variables that hold only a password, and the URL that each one belongs to. */
+const passwords = [
+  ['DATABASE_PASSWORD', 'DATABASE_URL'],
+  ['MIGRATION_DATABASE_PASSWORD', 'MIGRATION_DATABASE_URL'],
+  ['REDIS_PASSWORD', 'REDIS_URL'],
+] as const;
+
+const passwordFaults = (config: Config): string[] =>
+  passwords
+    .filter(([password, url]) => config[password] !== undefined && config[url] === undefined)
+    .map(([password, url]) => `${password}: is set without ${url}`);
+
+function insertPasswords(config: Config): Config {
+  const inserted = { ...config };
+  for (const [password, url] of passwords)
+    if (config[password] !== undefined) inserted[url] = withPassword(config[url]!, config[password]);
+  return inserted;
 }
 
 /**
@@ -332,7 +340,7 @@ function databaseUrlFaults(value: string): string[] {
     ? []
     : [
         'must be a URL such as postgres://user:password@host:5432/database; ' +
-          'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25',
+          'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)',
       ];
 }
 

@@ -1,4 +1,8 @@
-import { describe, expect, test } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConfigError, parseConfig } from '../src/config.ts';
 
 /** Returns the faults of an environment, one for each variable, or none if it is valid. */
@@ -61,5 +65,71 @@ describe('lists and URLs are checked at the start', () => {
     const faults = faultsOf({ DATABASE_URL: `postgres://u:${secret}#@db/x`, CORS_ORIGINS: secret, PORT: secret });
     expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DATABASE_URL', 'CORS_ORIGINS']);
     expect(faults.join('\n')).not.toContain(secret);
+  });
+});
+
+describe('secrets', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'secrets-'));
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  async function fileWith(text: string): Promise<string> {
+    const path = join(folder, randomUUID());
+    await writeFile(path, text);
+    return path;
+  }
+
+  test.each([
+    ['DATABASE_URL', 'postgres://u:p@db/sales'],
+    ['MIGRATION_DATABASE_URL', 'postgres://u:p@db/sales'],
+    ['ELASTICSEARCH_URL', 'http://elastic:secret@search:9200'],
+    ['ELASTICSEARCH_API_KEY', 'a2V5'],
+    ['REDIS_URL', 'redis://:secret@redis'],
+  ])('%s can come from a file, with or without a line break at its end', async (name, value) => {
+    for (const end of ['', '\n', '\r\n'])
+      expect(parseConfig({ [`${name}_FILE`]: await fileWith(value + end) })).toMatchObject({ [name]: value });
+  });
+
+  test('in files are reported if the file is missing, unreadable or empty, or the variable is set too', async () => {
+    const faults = faultsOf({
+      DATABASE_URL_FILE: join(folder, 'none'),
+      MIGRATION_DATABASE_URL_FILE: folder,
+      REDIS_URL_FILE: await fileWith('\n'),
+      ELASTICSEARCH_API_KEY_FILE: await fileWith('one'),
+      ELASTICSEARCH_API_KEY: 'two',
+    });
+    expect(faults).toEqual([
+      'DATABASE_URL_FILE: the file cannot be read (ENOENT)',
+      'MIGRATION_DATABASE_URL_FILE: the file cannot be read (EISDIR)',
+      'ELASTICSEARCH_API_KEY_FILE: ELASTICSEARCH_API_KEY is set too; set only one of them',
+      'REDIS_URL_FILE: the file is empty',
+    ]);
+  });
+
+  test('in files are checked like other values, and not shown', async () => {
+    const faults = faultsOf({ DATABASE_URL_FILE: await fileWith('mysql://hunter2@db') });
+    expect(faults).toEqual([expect.stringMatching(/^DATABASE_URL: must match/)]);
+    expect(faults.join()).not.toContain('hunter2');
+  });
+
+  const awkward = ` @/#%41:?'"$\\+&=ä[]${'`'} `;
+  const urls: [string, string][] = [
+    ['postgres://owner@db:5432/sales', 'postgres://owner:%@db:5432/sales'],
+    ['postgres://owner:old@a:1,b:2/sales?sslmode=require', 'postgres://owner:%@a:1,b:2/sales?sslmode=require'],
+    ['postgres:///sales', 'postgres://:%@/sales'],
+  ];
+  test.each(urls)('a password of its own replaces the one in %s', (given, expected) => {
+    const config = parseConfig({ DATABASE_URL: given, DATABASE_PASSWORD: awkward });
+    expect(config.DATABASE_URL).toBe(expected.replace('%', () => encodeURIComponent(awkward)));
+  });
+
+  test('a password without its URL is a fault', () => {
+    expect(faultsOf({ DATABASE_PASSWORD: 'x', REDIS_PASSWORD: 'x', MIGRATION_DATABASE_PASSWORD: 'x' })).toEqual([
+      'DATABASE_PASSWORD: is set without DATABASE_URL',
+      'MIGRATION_DATABASE_PASSWORD: is set without MIGRATION_DATABASE_URL',
+      'REDIS_PASSWORD: is set without REDIS_URL',
+    ]);
   });
 });

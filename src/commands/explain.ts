@@ -82,7 +82,7 @@ const meanings: Record<string, string> = {
   EAI_AGAIN: 'The database cannot be reached: the name server does not answer for the host in DATABASE_URL.',
   ENOSPC: 'The disk is full. Free some space.',
   '53100': 'The disk of the database is full. Free some space.',
-  '28P01': 'The database rejects the user or password in DATABASE_URL.',
+  '28P01': 'The database rejects the user in DATABASE_URL or its password.',
   '28000': 'The database rejects the user in DATABASE_URL.',
   '3D000': 'The database named in DATABASE_URL does not exist.',
   '42P01': notMigrated,

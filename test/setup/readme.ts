@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { TProperties } from '@sinclair/typebox';
 import { ConfigSchema } from '../../src/config.ts';
 
 const file = join(import.meta.dirname, '..', '..', 'README.md');
@@ -13,9 +14,10 @@ export async function readReadme(): Promise<{ is: string; shouldBe: string }> {
 }
 
 function configurationTable(): string {
-  const rows = Object.entries(ConfigSchema.properties).map(([name, schema]) => {
-    const value: unknown = schema.default;
-    return `| \`${name}\` | ${value === undefined ? '' : `\`${JSON.stringify(value).replaceAll('"', '')}\``} | ${schema.description} |\n`;
+  const rows = Object.entries(ConfigSchema.properties as TProperties).map(([name, schema]) => {
+    const value: unknown = schema['default'];
+    const file = schema['secret'] === true ? `, \`${name}_FILE\`` : '';
+    return `| \`${name}\`${file} | ${value === undefined ? '' : `\`${JSON.stringify(value).replaceAll('"', '')}\``} | ${schema['description']} |\n`;
   });
   return `| variable | default | meaning |\n|---|---|---|\n${rows.join('')}`;
 }
