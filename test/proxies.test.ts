@@ -1,12 +1,13 @@
 import { connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
-import { hasNginx, startNginx, type Nginx } from './setup/nginx.ts';
+import { needHaproxy, noHaproxy, startHaproxy } from './setup/haproxy.ts';
+import { hasNginx, startNginx } from './setup/nginx.ts';
 import { makeLogin } from './setup/sessions.ts';
 import { missingForTls, startTlsProxy } from './setup/tls-proxies.ts';
 
 const { fastify: app, owner, customer } = await startApp({ TRUST_PROXY: 'loopback' });
-const running: Nginx[] = [];
+const running: { stop(): Promise<void> }[] = [];
 let target: string;
 
 beforeAll(async () => {
@@ -58,56 +59,45 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
   });
 });
 
-const needTls =
-  missingForTls.length > 0 ? `(needs ${missingForTls.join(', ')}: apt-get install ${missingForTls.join(' ')})` : '';
-
-describe.skipIf(needTls !== '')(`behind TLS, set up as the handbook says ${needTls}`, () => {
-  test.each(['nginx', 'haproxy', 'caddy'] as const)(
-    '%s serves over HTTP/2 with HSTS, hides the metrics, and forwards the address of the caller',
-    async (name) => {
-      const proxy = await startTlsProxy(name, target);
-      try {
-        const ready = await ask(proxy.url, 'GET', '/readyz');
-        expect(ready).toMatchObject({ status: 200, hsts: 'max-age=31536000' });
-        for (const path of ['/metrics', '/%6Detrics', '/metrics/', '//metrics', '/./metrics', '/metrics?x=1'])
-          expect((await ask(proxy.url, 'GET', path)).body, path).not.toContain('nodejs_');
-        const { email, userId } = await makeLogin(app, (await customer()).id);
-        const login = JSON.stringify({ email, password: 'not the password' });
-        const refused = await ask(proxy.url, 'POST', '/api/auth/login', login, { 'x-forwarded-for': '6.6.6.6' });
-        expect(refused).toMatchObject({ status: 401, hsts: 'max-age=31536000' });
-        const rows = await owner`select address from failed_logins where user_id = ${userId}`;
-        expect(rows).toEqual([{ address: '127.0.0.1' }]);
-      } finally {
-        await proxy.stop();
-      }
-    },
-  );
-});
-
-/** Sends one request over HTTP/2. The certificate is not checked. */
-async function ask(
-  url: string,
-  method: string,
-  path: string,
-  body?: string,
-  more: Record<string, string> = {},
-): Promise<{ status: number; hsts: unknown; body: string }> {
-  const session = connect(url, { rejectUnauthorized: false });
-  try {
-    const stream = session.request({
-      ':method': method,
-      ':path': path,
-      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      ...more,
-    });
-    stream.end(body);
-    const headers = await new Promise<Record<string, unknown>>((resolve, reject) => {
-      stream.once('response', resolve).once('error', reject);
-      session.once('error', reject);
-    });
-    const parts = (await stream.setEncoding('utf8').toArray()) as string[];
-    return { status: Number(headers[':status']), hsts: headers['strict-transport-security'], body: parts.join('') };
-  } finally {
-    session.close();
+describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
+  async function start(edit?: (cfg: string) => string): Promise<string> {
+    const haproxy = await startHaproxy([target], edit);
+    running.push(haproxy);
+    await expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual([target]);
+    return haproxy.url;
   }
-}
+
+  test('a caller cannot choose the recorded address', async () => {
+    const url = await start();
+    expect(await recordedAddress(url)).toBe('127.0.0.1');
+    for (const chosen of ['6.6.6.6', '10.0.0.1, 127.0.0.1', '<script>', 'unknown', '1.2.3.4:5555'])
+      expect(await recordedAddress(url, chosen), chosen).toBe('127.0.0.1');
+  });
+
+  test('behind a second proxy, set up as its comment says, the address that this proxy forwards is recorded', async () => {
+    const url = await start((cfg) =>
+      cfg.replace('#http-request set-src', 'http-request set-src').replace('src 192.0.2.10', 'src 127.0.0.1'),
+    );
+    expect(await recordedAddress(url, '192.0.2.7')).toBe('192.0.2.7');
+    expect(await recordedAddress(url, '6.6.6.6, 192.0.2.7')).toBe('192.0.2.7');
+    expect(await recordedAddress(url, '<script>')).toBe('127.0.0.1');
+  });
+
+  test('metrics are not forwarded, however their path is written', async () => {
+    const url = await start();
+    expect((await fetch(`http://${target}/metrics`)).status).toBe(200);
+    for (const path of ['/metrics', '/metrics?x', '/%6detrics', '/metric%73'])
+      expect(await fetch(url + path).then(({ status }) => status), path).toBe(404);
+  });
+
+  test('without a ready instance, requests get 503 with an error body and the id of the request', async () => {
+    const haproxy = await startHaproxy(['127.0.0.1:1']);
+    running.push(haproxy);
+    await expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual([]);
+    const call = (id: string) => fetch(`${haproxy.url}/api/ext/products`, { headers: { 'x-request-id': id } });
+    const answer = await call('mine-1');
+    expect([answer.status, await answer.json()]).toMatchObject([503, { statusCode: 503, code: 'unavailable' }]);
+    expect(Object.fromEntries(answer.headers)).toMatchObject({ 'x-request-id': 'mine-1', 'retry-after': '1' });
+    expect((await call('not valid')).headers.get('x-request-id')).toMatch(/^[\da-f-]{36}$/);
+  });
+});
