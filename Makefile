@@ -1,10 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test test-only test-image check chaos bench schema format clean node_modules
+.PHONY: help run env test test-only test-image check chaos bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
 	@PATH="$$PWD/node_modules/.bin:$$PATH" LOG_LEVEL="$${LOG_LEVEL:-warn}" LOG_FORMAT="$${LOG_FORMAT:-pretty}" \
 		exec node src/cli.ts serve --with-worker --migrate --demo
+
+env: ## write .env with random passwords for compose.yaml, unless it is there
+	@deploy/make-env.sh
 
 test: node_modules ## type check, lint, format check, then every test on throwaway servers (TEST_SERVERS=embedded|containers)
 	@npm run --silent check

@@ -1,68 +1,81 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildStandIn, composeCommand, hasImage, root, run } from './compose.ts';
 
-// `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy.
+// `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy, two instances of each.
 
-const root = join(import.meta.dirname, '..', '..');
 const project = `sales-data-api-test-${process.pid}`;
 const port = String(20_000 + (process.pid % 10_000));
-const environment = { ...process.env, PROXY_PORT: port, COMPOSE_PROJECT_NAME: project };
-const hasPlugin = (() => {
-  try {
-    execFileSync('docker', ['compose', 'version'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-})();
+const url = `http://127.0.0.1:${port}`;
 
-const run = async (file: string, args: string[]): Promise<string> =>
-  (await promisify(execFile)(file, args, { cwd: root, env: environment, maxBuffer: 2 ** 26 })).stdout.trim();
-const compose = (...args: string[]) => (hasPlugin ? run('docker', ['compose', ...args]) : run('docker-compose', args));
+const folder = await mkdtemp(join(tmpdir(), 'compose-'));
+const [envFile, overrides] = [join(folder, 'env'), join(folder, 'overrides.yaml')];
+
+/** Passwords with every character that means something in a URL, a shell, SQL, YAML or an .env file. */
+const awkward = ` @/#%41:?"$HOME\${PATH}\`&=+[]{}|*,;!~<>()^ä `;
+const withoutPasswords = {
+  PATH: process.env['PATH'],
+  HOME: process.env['HOME'],
+  DOCKER_BUILDKIT: process.env['DOCKER_BUILDKIT'],
+};
+const environment = {
+  ...process.env,
+  PROXY_PORT: port,
+  COMPOSE_PROJECT_NAME: project,
+  SERVICE_PASSWORD: `service'\\${awkward}`,
+};
+
+const composeArgs = (file = envFile) => ['--env-file', file, '-f', join(root, 'compose.yaml'), '-f', overrides];
+const compose = (...args: string[]) =>
+  run(composeCommand[0]!, [...composeCommand.slice(1), ...composeArgs(), ...args], environment);
 const inApi = (...command: string[]) => compose('exec', '-T', 'api', ...command);
+const cli = async (...words: string[]) => JSON.parse(await inApi('node', 'src/cli.ts', ...words, '--json'));
+const inspect = (id: string, format: string) => run('docker', ['inspect', id, '--format', format]);
+const idsOf = async (service: string) => (await compose('ps', '-q', service)).split('\n').filter(Boolean);
+
 /** Where Elasticsearch's image cannot be had, all the rest runs without it. */
-const image = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
-const noImage = (() => {
-  try {
-    execFileSync('docker', ['image', 'inspect', image], { stdio: 'ignore' });
-    return false;
-  } catch {
-    return true;
-  }
-})();
-const idOf = (service: string) => compose('ps', '-q', service);
+const elasticsearch = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
+const noElasticsearch = !hasImage(elasticsearch);
+/** Images in whose place Debian's package runs where they cannot be had. */
+const replaceable = { proxy: ['haproxy', 'haproxy:3.2-alpine'], valkey: ['valkey', 'valkey/valkey:8.1'] } as const;
 
 beforeAll(async () => {
+  await writeFile(
+    envFile,
+    ['POSTGRES', 'OWNER', 'GRAFANA'].map((one) => `${one}_PASSWORD='${one}${awkward}'\n`).join(''),
+  );
+  const standIns: Record<string, { image: string }> = {};
+  for (const [service, [name, image]] of Object.entries(replaceable))
+    if (!hasImage(image)) standIns[service] = { image: await buildStandIn(name) };
+  process.stdout.write(`stand-ins run in the place of: ${Object.keys(standIns).join(', ') || 'no image'}\n`);
+  await writeFile(overrides, JSON.stringify({ services: standIns }));
   await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
-  await compose('up', '-d', ...(noImage ? ['proxy', 'worker'] : []));
+  const scale = ['--scale', 'api=2', '--scale', 'worker=2'];
+  await compose('up', '-d', ...scale, ...(noElasticsearch ? ['proxy', 'worker', 'valkey'] : []));
 }, 600_000);
-afterAll(() => compose('down', '-v', '--timeout', '20'), 120_000);
+afterAll(async () => {
+  await compose('down', '-v', '--timeout', '20');
+  await rm(folder, { recursive: true });
+}, 120_000);
+
+const readyz = () =>
+  fetch(`${url}/readyz`).then(
+    async (answer) => ({ status: answer.status, body: await answer.json() }),
+    () => ({ status: 0 }),
+  );
 
 describe('docker compose up', () => {
+  let key: string;
+
   test('serves through the proxy, and believes the address that the proxy forwards', async () => {
-    const url = `http://127.0.0.1:${port}`;
-    await expect
-      .poll(
-        () =>
-          fetch(`${url}/readyz`).then(
-            ({ status }) => status,
-            () => 0,
-          ),
-        { timeout: 60_000, interval: 500 },
-      )
-      .toBe(200);
-    const demo = JSON.parse(await inApi('node', 'src/cli.ts', 'demo', '--json')) as {
-      key: string;
-      customerId: string;
-      email: string;
-    };
-    const list = await fetch(`${url}/api/ext/contacts/list`, {
-      method: 'POST',
-      headers: { authorization: `X-API-Key ${demo.key}`, 'content-type': 'application/json' },
-      body: '{"paginate": {"limit": 2}}',
-    });
+    await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toMatchObject({ status: 200 });
+    const demo = await cli('demo');
+    key = demo.key as string;
+    const list = await call('POST', '/contacts/list', { paginate: { limit: 2 } });
     expect(await list.json()).toHaveLength(2);
     const login = { email: demo.email, password: 'not the password' };
     await fetch(`${url}/api/auth/login`, {
@@ -70,9 +83,7 @@ describe('docker compose up', () => {
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(login),
     });
-    const events = JSON.parse(
-      await inApi('node', 'src/cli.ts', 'audit', 'list', '--customer', demo.customerId, '--json'),
-    ) as { event: string; address: string }[];
+    const events = (await cli('audit', 'list', '--customer', demo.customerId)) as { event: string; address: string }[];
     const gateway = await run('docker', [
       'network',
       'inspect',
@@ -83,23 +94,40 @@ describe('docker compose up', () => {
     expect(events.find(({ event }) => event === 'user.login_failed')?.address).toBe(gateway);
   }, 120_000);
 
-  test.runIf(noImage)('serves all but prospects while there is no Elasticsearch', async () => {
-    const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
-    expect([ready.status, await ready.json()]).toMatchObject([200, { checks: { catalog: 'degraded' } }]);
+  const call = (method: string, path: string, body: object) =>
+    fetch(`${url}/api/ext${path}`, {
+      method,
+      headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+
+  test('runs two instances of api behind the proxy, which count requests together, and two workers', async () => {
+    const ids = await idsOf('api');
+    expect([ids.length, (await idsOf('worker')).length]).toEqual([2, 2]);
+    await expect
+      .poll(readyz, { timeout: 60_000, interval: 500 })
+      .toMatchObject({ body: { checks: { rate_limits: 'up' } } });
+    const served = async () => {
+      await call('POST', '/contacts/list', {});
+      const logs = await Promise.all(ids.map((id) => run('sh', ['-c', `docker logs ${id} 2>&1`])));
+      return logs.map((log) => log.includes('/api/ext/contacts/list'));
+    };
+    await expect.poll(served, { timeout: 60_000, interval: 100 }).toEqual([true, true]);
+  }, 120_000);
+
+  test.runIf(noElasticsearch)('serves all but prospects while there is no Elasticsearch', async () => {
+    expect(await readyz()).toMatchObject({ status: 200, body: { checks: { catalog: 'degraded' } } });
   });
 
-  test.skipIf(noImage)(
-    `keeps the catalog in Elasticsearch (needs the image ${image.replace(':', ' ')})`,
+  test.skipIf(noElasticsearch)(
+    `keeps the catalog in Elasticsearch (needs the image ${elasticsearch.replace(':', ' ')})`,
     async () => {
       await expect
-        .poll(() => fetch(`http://127.0.0.1:${port}/readyz`).then((answer) => answer.json()), {
-          timeout: 120_000,
-          interval: 500,
-        })
-        .toMatchObject({ checks: { catalog: 'up' } });
+        .poll(readyz, { timeout: 120_000, interval: 500 })
+        .toMatchObject({ body: { checks: { catalog: 'up' } } });
       const generate = 'node src/cli.ts catalog generate --count 1000 | node src/cli.ts catalog import - --json';
       expect(JSON.parse(await inApi('sh', '-c', generate))).toMatchObject({ loaded: 1_000, bad: 0 });
-      expect(JSON.parse(await inApi('node', 'src/cli.ts', 'catalog', 'status', '--json'))).toMatchObject({
+      expect(await cli('catalog', 'status')).toMatchObject({
         engine: 'elasticsearch',
         people: 1_000,
         details: { cluster: 'green' },
@@ -109,7 +137,7 @@ describe('docker compose up', () => {
   );
 
   test('answers a body that is too large itself', async () => {
-    const answer = await fetch(`http://127.0.0.1:${port}/api/auth/login`, {
+    const answer = await fetch(`${url}/api/auth/login`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ email: 'x'.repeat(1_100_000) }),
@@ -144,15 +172,73 @@ describe('docker compose up', () => {
     expect(rights).toBe('f|f|f');
   });
 
-  test('is healthy by its own check, and exits 0 at SIGTERM', async () => {
-    const api = await idOf('api');
-    await expect
-      .poll(() => run('docker', ['inspect', api, '--format', '{{.State.Health.Status}}']), {
-        timeout: 60_000,
-        interval: 500,
-      })
-      .toBe('healthy');
-    await run('docker', ['stop', '--time', '25', api]);
-    expect(await run('docker', ['inspect', api, '--format', '{{.State.ExitCode}}'])).toBe('0');
+  test('each container has a health check, a memory limit, and logs that are rotated', async () => {
+    for (const service of ['postgres', 'valkey', 'api', 'worker', 'proxy']) {
+      const [id] = await idsOf(service);
+      const settings = '{{.HostConfig.LogConfig.Config}} {{gt .HostConfig.Memory 0}}';
+      expect(await inspect(id!, settings), service).toBe('map[max-file:5 max-size:50m] true');
+      const health = () => inspect(id!, '{{.State.Health.Status}}');
+      await expect.poll(health, { timeout: 60_000, interval: 500, message: service }).toBe('healthy');
+    }
   }, 120_000);
+
+  test('deploy/replace.sh replaces every container of api and worker without a failed request', async () => {
+    const before = [...(await idsOf('api')), ...(await idsOf('worker'))];
+    const replacing = run('sh', ['deploy/replace.sh'], {
+      ...environment,
+      COMPOSE: [...composeCommand, ...composeArgs()].join(' '),
+    });
+    let isReplacing = true;
+    void replacing.catch(() => undefined).finally(() => (isReplacing = false));
+    const statuses = new Set<number>();
+    while (isReplacing) {
+      statuses.add((await call('POST', '/products', { name: randomUUID(), price: 1, unit: 'piece' })).status);
+      await sleep(30); // stays below the rate limit
+    }
+    expect(await replacing).toContain('worker: 2 replaced');
+    expect([...statuses]).toEqual([201]);
+    const after = [...(await idsOf('api')), ...(await idsOf('worker'))];
+    expect(after).toHaveLength(4);
+    expect(after.filter((id) => before.includes(id))).toEqual([]);
+  }, 300_000);
+
+  test('is healthy by its own check, and exits 0 at SIGTERM', async () => {
+    const [api] = await idsOf('api');
+    await expect
+      .poll(() => inspect(api!, '{{.State.Health.Status}}'), { timeout: 60_000, interval: 500 })
+      .toBe('healthy');
+    await run('docker', ['stop', '-t', '25', api!]);
+    expect(await inspect(api!, '{{.State.ExitCode}}')).toBe('0');
+  }, 120_000);
+});
+
+describe('passwords', () => {
+  const config = (file: string) =>
+    run(
+      composeCommand[0]!,
+      [...composeCommand.slice(1), '--env-file', file, '-f', 'compose.yaml', 'config', '-q'],
+      withoutPasswords as NodeJS.ProcessEnv,
+    );
+
+  test('that are missing stop compose with a message that says what to do', async () => {
+    const empty = join(folder, 'empty');
+    await writeFile(empty, '');
+    for (const file of [empty, join(root, '.env.example')])
+      await expect(config(file)).rejects.toMatchObject({ stderr: expect.stringMatching(/make env/) });
+  });
+
+  test('are made once by `make env`, for the owner of the file alone', async () => {
+    const clone = join(folder, 'clone');
+    await mkdir(clone);
+    await cp(join(root, 'deploy'), join(clone, 'deploy'), { recursive: true });
+    await copyFile(join(root, '.env.example'), join(clone, '.env.example'));
+    await run('sh', [join(clone, 'deploy', 'make-env.sh')]);
+    const made = await readFile(join(clone, '.env'), 'utf8');
+    await run('sh', [join(clone, 'deploy', 'make-env.sh')]);
+    expect(await readFile(join(clone, '.env'), 'utf8')).toBe(made);
+    expect((await stat(join(clone, '.env'))).mode & 0o777).toBe(0o600);
+    const passwords = [...made.matchAll(/^\w+_PASSWORD=([\da-f]{48})$/gm)].map(([, password]) => password);
+    expect(new Set(passwords).size).toBe(4);
+    expect(await config(join(clone, '.env'))).toBe('');
+  });
 });
