@@ -8,15 +8,14 @@ const { url: databaseUrl } = await startApp();
 
 /** Sends a GET on a connection of its own. Returns status and body, and whether the server closes the connection. */
 const get = (url: string) =>
-  new Promise<{ status: number; body: any; closes: boolean }>((resolve, reject) => {
-    // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+  new Promise<{ status: number; body: unknown; closes: boolean }>((resolve, reject) => {
     const sent = request(url, { headers: { connection: 'keep-alive' } }, (answer) => {
       let text = '';
       answer.setEncoding('utf8').on('data', (part: string) => (text += part));
       answer.on('end', () =>
         resolve({
           status: answer.statusCode!,
-          body: JSON.parse(text),
+          body: JSON.parse(text) as unknown,
           closes: answer.headers.connection === 'close',
         }),
       );

@@ -1,9 +1,11 @@
-import { randomUUID } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 
 /** Clients that write and read all the time, and everything that went wrong for them. */
 export interface Load {
   /** Names of the products that were created, with the ids that the answers gave. */
   readonly created: Map<string, Set<string>>;
+  /** Ids and final names of products that no client changes any more. */
+  readonly finished: [id: string, name: string][];
   /** Number of requests that got the expected answer. */
   readonly answered: number;
   readonly failures: string[];
@@ -22,13 +24,18 @@ type Call = (method: string, path: string, body?: object, key?: string) => Promi
 
 /**
  * Starts clients that create products with an `Idempotency-Key`, send each such request twice, and read what they
- * wrote; unless `onlyRepeatable`, they also change the products and start jobs.
+ * wrote, now and earlier; unless `onlyRepeatable`, they also change the products and start jobs.
  * @param url of the proxy
  */
 export function startLoad(url: string, key: string, clients: number, { onlyRepeatable = false } = {}): Load {
   const rounds = Array<number>(clients).fill(0);
-  const state = { created: new Map<string, Set<string>>(), answered: 0, failures: [] as string[] };
-  let isWanted = true;
+  const state = {
+    created: new Map<string, Set<string>>(),
+    finished: [] as [string, string][],
+    answered: 0,
+    failures: [] as string[],
+  };
+  const stopping = new AbortController();
   const call: Call = async (method, path, body, idempotencyKey) => {
     for (;;) {
       const answer = await send(url, key, method, path, body, idempotencyKey);
@@ -40,7 +47,7 @@ export function startLoad(url: string, key: string, clients: number, { onlyRepea
     }
   };
   const client = async (number: number) => {
-    while (isWanted) {
+    while (!stopping.signal.aborted) {
       await round(call, state, onlyRepeatable).catch((error: unknown) => state.failures.push(String(error)));
       rounds[number]! += 1;
     }
@@ -52,7 +59,7 @@ export function startLoad(url: string, key: string, clients: number, { onlyRepea
       while (rounds.some((count, number) => count < before[number]! + 2)) await new Promise(setImmediate);
     },
     stop: async () => {
-      isWanted = false;
+      stopping.abort();
       await running;
     },
   });
@@ -71,7 +78,7 @@ async function send(url: string, key: string, method: string, path: string, body
   return { status: answer.status, body: await answer.json() };
 }
 
-type State = Pick<Load, 'created' | 'failures'>;
+type State = Pick<Load, 'created' | 'failures' | 'finished'>;
 
 async function round(call: Call, state: State, onlyRepeatable: boolean): Promise<void> {
   const name = `product-${randomUUID()}`;
@@ -89,6 +96,9 @@ async function round(call: Call, state: State, onlyRepeatable: boolean): Promise
   const renamed = `${name}-renamed`;
   await call('PATCH', `/products/${id}`, { name: renamed });
   checkProduct(state, await call('GET', `/products/${id}`), renamed);
+  state.finished.push([id!, renamed]);
+  const [earlier, itsName] = state.finished[randomInt(state.finished.length)]!;
+  checkProduct(state, await call('GET', `/products/${earlier}`), itsName);
   await call('POST', '/contacts/list', { paginate: { limit: 10 } });
   await call(
     'POST',

@@ -104,8 +104,9 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
   }
 
   /** Waits until HAProxy sends requests to these instances, and to no others. */
-  const seen = (expected: number[]) =>
-    expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual(expected.map(targetOf));
+  async function seen(expected: number[]): Promise<void> {
+    await expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual(expected.map(targetOf));
+  }
 
   const readiness = (port: number) => fetch(`http://${targetOf(port)}/readyz`).then((answer) => answer.json());
 
