@@ -1,6 +1,7 @@
 #!/bin/sh
 # Replaces all containers of api and worker by new ones (of a new image or other settings) without a failed request: runs the
 # migrations, starts as many new containers as there are old ones, waits until they are healthy, then stops the old ones.
+# If a new one does not become healthy, removes the new ones and leaves the old ones running.
 # Run it where `docker compose up` was run. COMPOSE is the command for compose.
 set -eu
 compose=${COMPOSE:-docker compose}
@@ -9,8 +10,9 @@ replace() { # SERVICE
   old=$($compose ps -q "$1")
   count=$(echo "$old" | wc -w)
   $compose up -d --no-deps --no-recreate --scale "$1=$((count * 2))" "$1"
-  for container in $($compose ps -q "$1"); do
-    case $old in *"$container"*) ;; *) wait_healthy "$container" ;; esac
+  new=$($compose ps -q "$1" | grep -vxF "$old")
+  for container in $new; do
+    wait_healthy "$container" || give_up "$1" "$container"
   done
   for container in $old; do
     docker stop -t 60 "$container" >/dev/null
@@ -20,11 +22,18 @@ replace() { # SERVICE
 }
 
 wait_healthy() { # CONTAINER
-  for _ in $(seq 120); do
+  for _ in $(seq "${PATIENCE:-120}"); do
     [ "$(docker inspect --format '{{.State.Health.Status}}' "$1")" != healthy ] || return 0
     sleep 1
   done
-  echo "$1 did not become healthy within two minutes: see docker logs $1. The old containers still run." >&2
+  return 1
+}
+
+give_up() { # SERVICE CONTAINER
+  docker logs --tail 20 "$2" >&2
+  echo "$1: a new container did not become healthy in time; its last lines are above. The old containers still run." >&2
+  # shellcheck disable=SC2086 # one word for each container
+  docker rm -f $new >/dev/null
   exit 1
 }
 

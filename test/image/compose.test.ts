@@ -200,6 +200,22 @@ describe('docker compose up', () => {
     expect(after.filter((id) => before.has(id))).toEqual([]);
   }, 300_000);
 
+  test('deploy/replace.sh leaves the old containers running if new ones do not become healthy', async () => {
+    const before = [...(await idsOf('api')), ...(await idsOf('worker'))];
+    const broken = join(folder, 'broken.yaml');
+    await writeFile(broken, JSON.stringify({ services: { api: { command: ['serve', '--no-such-option'] } } }));
+    const replacing = run('sh', ['deploy/replace.sh'], {
+      ...environment,
+      PATIENCE: '5',
+      COMPOSE: [...composeCommand, ...composeArgs(), '-f', broken].join(' '),
+    });
+    await expect(replacing).rejects.toMatchObject({
+      stderr: expect.stringMatching(/no-such-option[^]*did not become healthy in time/),
+    });
+    expect([...(await idsOf('api')), ...(await idsOf('worker'))]).toEqual(before);
+    expect(await readyz()).toMatchObject({ status: 200 });
+  }, 120_000);
+
   test('is healthy by its own check, and exits 0 at SIGTERM', async () => {
     const [api] = await idsOf('api');
     await expect
