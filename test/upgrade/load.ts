@@ -1,4 +1,5 @@
 import { randomInt, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Clients that write and read all the time, and everything that went wrong for them. */
 export interface Load {
@@ -14,6 +15,9 @@ export interface Load {
   /** Resolves when every client has completed its last round. */
   stop(): Promise<void>;
 }
+
+/** Pause of each client between two rounds (ms), so that the instances that start get processor time. */
+const pauseMs = 30;
 
 interface Answer {
   status: number;
@@ -49,6 +53,7 @@ export function startLoad(url: string, key: string, clients: number, { onlyRepea
   const client = async (number: number) => {
     while (!stopping.signal.aborted) {
       await round(call, state, onlyRepeatable).catch((error: unknown) => state.failures.push(String(error)));
+      await sleep(pauseMs);
       rounds[number]! += 1;
     }
   };
@@ -56,7 +61,7 @@ export function startLoad(url: string, key: string, clients: number, { onlyRepea
   return Object.assign(state, {
     anotherRound: async () => {
       const before = [...rounds];
-      while (rounds.some((count, number) => count < before[number]! + 2)) await new Promise(setImmediate);
+      while (rounds.some((count, number) => count < before[number]! + 2)) await sleep(pauseMs);
     },
     stop: async () => {
       stopping.abort();

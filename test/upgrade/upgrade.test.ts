@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../setup/app.ts';
+import { patient, startApp, type TestApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { freePort } from '../setup/free-port.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
@@ -86,7 +86,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
   const entry = ({ cli }: Release, verb: string) => [cli, verb, '--json'];
 
   async function start(port: number, release: Release): Promise<void> {
-    const environment = { PORT: String(port), SHUTDOWN_GRACE_MS: '5000' };
+    const environment = { ...patient, REQUEST_TIMEOUT_MS: '60000', PORT: String(port), SHUTDOWN_GRACE_MS: '5000' };
     instances.set(port, await startServerProcess(app.url, environment, entry(release, 'serve')));
   }
 
@@ -126,7 +126,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
 
   test('two releases, each in place of the one before, change the schema without a failed request', async () => {
     await seen(ports.slice(0, 2));
-    const load = startLoad(haproxy.url, customer.key, 2);
+    const load = startLoad(haproxy.url, customer.key, 3);
     await load.anotherRound();
 
     expect((await releases[1].migrate(app.ownerUrl)).applied).toEqual(['9001_label.sql']);
@@ -152,7 +152,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     await load.stop();
     expect(load.failures).toEqual([]);
     await expectDoneOnce(load.created);
-  });
+  }, 300_000);
 
   test('a release that does not write what is read by now refuses to start', async () => {
     await expect(startServerProcess(app.url, {}, entry(thisRelease, 'work'))).rejects.toThrow('ended with 1');
