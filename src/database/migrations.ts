@@ -40,14 +40,15 @@ export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migra
 /** The last migration that does not have to state an oldest release. Applied migrations cannot be edited. */
 const lastWithoutRelease = '0021_large_lists.sql';
 
-let ourNames: Promise<string[]> | undefined;
+let ourNames: string[] | undefined;
 
 /**
  * Compares the migrations that a database has applied with those of this program. The login of the service has enough
  * rights for this.
  */
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
-  const known = new Set(await (ourNames ??= namesIn(ourMigrations)));
+  ourNames ??= await namesIn(ourMigrations);
+  const known = new Set(ourNames);
   const applied = await readApplied(sql);
   const newer = applied.filter(({ name }) => !known.has(name));
   if (applied.length - newer.length < known.size) return { state: 'behind', isSupported: false };
