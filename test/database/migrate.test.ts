@@ -107,6 +107,14 @@ describe('a schema', () => {
     );
   });
 
+  test('that a newer program made keeps the queues of that program when this one runs `migrate`', async () => {
+    await migrate(database.ownerUrl);
+    await owner`insert into schema_migrations (name, sha256, oldest_release) values ('9999_future.sql', '', '1.0.0')`;
+    await owner`update pgboss.queue set retry_limit = 7`;
+    await migrate(database.ownerUrl);
+    expect(await owner`select distinct retry_limit from pgboss.queue`).toEqual([{ retry_limit: 7 }]);
+  });
+
   test('that a release without the rule of oldest releases migrated is behind, or current once `migrate` ran', async () => {
     await migrate(database.ownerUrl);
     await owner`alter table schema_migrations drop column oldest_release`;
