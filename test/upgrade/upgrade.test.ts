@@ -25,7 +25,10 @@ const writesLabel: Changes = {
   },
 };
 
-/** The second release fills and verifies the column before its instances start, and reads it. */
+/**
+ * The second release fills and verifies the column before its instances start, and reads it. The fill corrects labels
+ * too: an instance that does not know the column may have changed the name of a product after another wrote its label.
+ */
 const readsLabel: Changes = {
   sources: {
     'src/queries/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
@@ -38,7 +41,7 @@ const readsLabel: Changes = {
 with batch as (
   select customer_id, id
   from products
-  where label is null
+  where label is distinct from upper(name)
   order by customer_id, id
   limit 100
   for no key update
@@ -50,9 +53,9 @@ where p.customer_id = batch.customer_id
   and p.id = batch.id;
 
 alter table products
-  drop constraint if exists products_label_given,
-  add constraint products_label_given check (label is not null) not valid;
-alter table products validate constraint products_label_given;
+  drop constraint if exists products_label_right,
+  add constraint products_label_right check (label is not null and label = upper(name)) not valid;
+alter table products validate constraint products_label_right;
 `,
   },
 };
