@@ -216,6 +216,29 @@ export const ConfigSchema = Type.Object({
     '^rediss?://[^\\s]+$',
   ),
   REDIS_PASSWORD: secretText('password of the server in `REDIS_URL`'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: url(
+    'OpenTelemetry collector that gets traces, at `/v1/traces` below this URL; if not set, tracing is off',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url(
+    'full URL that gets traces, instead of `OTEL_EXPORTER_OTLP_ENDPOINT`',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_PROTOCOL: Type.Union([Type.Literal('http/protobuf'), Type.Literal('http/json')], {
+    default: 'http/protobuf',
+    description: 'encoding of the traces',
+  }),
+  OTEL_EXPORTER_OTLP_HEADERS: Type.Optional(
+    Type.String({
+      pattern: '^[^=,\\s]+=[^,]*(,[^=,\\s]+=[^,]*)*$',
+      description: 'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
+    }),
+  ),
+  OTEL_SERVICE_NAME: Type.String({
+    minLength: 1,
+    default: 'sales-data-api',
+    description: 'name of this service in logs and traces',
+  }),
   KEY_PREFIX: Type.String({
     pattern: '^[a-z][a-z0-9]{1,15}$',
     default: 'sda',

@@ -101,3 +101,56 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     expect((await call('not valid')).headers.get('x-request-id')).toMatch(/^[\da-f-]{36}$/);
   });
 });
+const needTls =
+  missingForTls.length > 0 ? `(needs ${missingForTls.join(', ')}: apt-get install ${missingForTls.join(' ')})` : '';
+
+describe.skipIf(needTls !== '')(`behind TLS, set up as the handbook says ${needTls}`, () => {
+  test.each(['nginx', 'haproxy', 'caddy'] as const)(
+    '%s serves over HTTP/2 with HSTS, hides the metrics, and forwards the address of the caller',
+    async (name) => {
+      const proxy = await startTlsProxy(name, target);
+      try {
+        const ready = await ask(proxy.url, 'GET', '/readyz');
+        expect(ready).toMatchObject({ status: 200, hsts: 'max-age=31536000' });
+        for (const path of ['/metrics', '/%6Detrics', '/metrics/', '//metrics', '/./metrics', '/metrics?x=1'])
+          expect((await ask(proxy.url, 'GET', path)).body, path).not.toContain('nodejs_');
+        const { email, userId } = await makeLogin(app, (await customer()).id);
+        const login = JSON.stringify({ email, password: 'not the password' });
+        const refused = await ask(proxy.url, 'POST', '/api/auth/login', login, { 'x-forwarded-for': '6.6.6.6' });
+        expect(refused).toMatchObject({ status: 401, hsts: 'max-age=31536000' });
+        const rows = await owner`select address from failed_logins where user_id = ${userId}`;
+        expect(rows).toEqual([{ address: '127.0.0.1' }]);
+      } finally {
+        await proxy.stop();
+      }
+    },
+  );
+});
+
+/** Sends one request over HTTP/2. The certificate is not checked. */
+async function ask(
+  url: string,
+  method: string,
+  path: string,
+  body?: string,
+  more: Record<string, string> = {},
+): Promise<{ status: number; hsts: unknown; body: string }> {
+  const session = connect(url, { rejectUnauthorized: false });
+  try {
+    const stream = session.request({
+      ':method': method,
+      ':path': path,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...more,
+    });
+    stream.end(body);
+    const headers = await new Promise<Record<string, unknown>>((resolve, reject) => {
+      stream.once('response', resolve).once('error', reject);
+      session.once('error', reject);
+    });
+    const parts = (await stream.setEncoding('utf8').toArray()) as string[];
+    return { status: Number(headers[':status']), hsts: headers['strict-transport-security'], body: parts.join('') };
+  } finally {
+    session.close();
+  }
+}

@@ -11,6 +11,6 @@ export async function listenMonitor(services: OpenServices, shutdown: Shutdown):
   if (METRICS_PORT === undefined) return null;
   const app = buildMonitor(services);
   // Added before it listens: an app that could not listen has connections too, and they would keep the process alive.
-  shutdown.add(() => app.close());
+  shutdown.addServer(app);
   return app.listen({ host: HOST, port: METRICS_PORT });
 }

@@ -1,5 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import closeWithGrace from 'close-with-grace';
 import type { Command } from 'commander';
 import { buildApp, logger } from '../app.ts';
 import { readConfig } from '../config.ts';
@@ -38,19 +36,19 @@ export function define(command: Command): void {
 
 /**
  * Starts the HTTP server and returns its URLs. On SIGTERM or SIGINT, the process finishes the running requests and
- * exits with code 0.
+ * exits with code 0. At SIGTERM it still accepts requests for SHUTDOWN_GRACE_MS.
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
   await startTracing(config, logger(config));
   const services = await openServices(config);
-  const shutdown = new Shutdown(services);
+  const shutdown = new Shutdown(services, config.SHUTDOWN_GRACE_MS);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
     const app = buildApp(services);
-    shutdown.add(() => app.close());
+    shutdown.addServer(app);
     if (options.withWorker) {
       const workers = await startWorkers({ ...services, log: app.log });
       shutdown.add(() => workers.stop());
@@ -73,41 +71,6 @@ function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;
   process.stderr.write(`warning: ${error.message}\n`);
   return null;
-}
-
-const startWorkersFor = (app: FastifyInstance, { config, db, catalog, url }: OpenServices): Promise<Workers> =>
-  startWorkers({ config, db, catalog, url, log: app.log });
-
-/**
- * Closes the server when the process gets a signal. At SIGTERM, requests are served for SHUTDOWN_GRACE_MS more, while
- * `/readyz` tells load balancers to send no more. Then running requests have SHUTDOWN_MS to end, and the database 15 s
- * more to close.
- */
-function closeAtSignal(
-  apps: [FastifyInstance, ...FastifyInstance[]],
-  services: OpenServices,
-  workers: Workers | undefined,
-): void {
-  const { SHUTDOWN_GRACE_MS, SHUTDOWN_MS } = services.config;
-  // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
-  const options = {
-    delay: SHUTDOWN_GRACE_MS + SHUTDOWN_MS + 15_000,
-    logger: false as const,
-    skip: ['beforeExit' as const],
-  };
-  closeWithGrace(options, async ({ signal, err }) => {
-    const [{ log }] = apps;
-    if (err) log.fatal({ err }, 'stopping after an unexpected error');
-    else log.info({ signal }, 'stopping');
-    const stopServing = async () => {
-      for (const app of apps) app.announceStop();
-      if (signal === 'SIGTERM') await sleep(SHUTDOWN_GRACE_MS);
-      await Promise.all(apps.map((app) => app.close()));
-    };
-    await Promise.all([stopServing(), workers?.stop()]);
-    await services.close();
-    log.info('stopped');
-  });
 }
 
 const describe = ({ url, docs, demo }: Serving): string =>

@@ -1,46 +1,65 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import closeWithGrace from 'close-with-grace';
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { stopTracing } from '../tracing/tracing.ts';
 import type { OpenServices } from './database.ts';
 
 /** Stops everything that `serve` or `work` has started, when the start fails or the process gets a signal. */
 export class Shutdown {
   readonly #services: OpenServices;
+  readonly #graceMs: number;
+  readonly #apps: FastifyInstance[] = [];
   readonly #stops: (() => Promise<void>)[] = [];
 
-  constructor(services: OpenServices) {
+  /**
+   * @param graceMs time after SIGTERM in which the servers accept requests, while `/readyz` tells load balancers to send
+   *   no more
+   */
+  constructor(services: OpenServices, graceMs = 0) {
     this.#services = services;
+    this.#graceMs = graceMs;
   }
 
-  /** Adds a function that stops a server or the workers. */
+  /** Adds an HTTP server to close. */
+  addServer(app: FastifyInstance): void {
+    this.#apps.push(app);
+  }
+
+  /** Adds a function that stops the workers. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }
 
   /** Stops all servers and workers at the same time, then closes the connections that they use. */
-  async run(): Promise<void> {
+  async run(graceMs = 0): Promise<void> {
     try {
-      await Promise.all(this.#stops.map((stop) => stop()));
+      await Promise.all([this.#closeServers(graceMs), ...this.#stops.map((stop) => stop())]);
     } finally {
       await Promise.all([this.#services.close(), stopTracing()]);
     }
   }
 
+  async #closeServers(graceMs: number): Promise<void> {
+    for (const app of this.#apps) app.announceStop();
+    await sleep(graceMs);
+    await Promise.all(this.#apps.map((app) => app.close()));
+  }
+
   /**
-   * Stops everything when the process gets a signal. Running requests and jobs have SHUTDOWN_MS to end, and the
-   * database 15 s more to close.
+   * Stops everything when the process gets a signal; at SIGTERM the servers get their grace time first. Then running
+   * requests and jobs have SHUTDOWN_MS to end, and the database 15 s more to close.
    */
   runAtSignal(log: FastifyBaseLogger): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
     const options = {
-      delay: this.#services.config.SHUTDOWN_MS + 15_000,
+      delay: this.#graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
       logger: false as const,
       skip: ['beforeExit' as const],
     };
     closeWithGrace(options, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');
-      await this.run();
+      await this.run(signal === 'SIGTERM' ? this.#graceMs : 0);
       log.info('stopped');
     });
   }

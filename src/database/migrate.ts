@@ -38,15 +38,11 @@ const lockPauseMs = 500;
 const lockPatienceMs = 300_000;
 
 /**
- * Applies the missing migrations in order, each file in its own transaction. Any number of processes may call it at the
- * same time, also while the service runs. Changes nothing if a newer release has migrated the database and this release
- * can run on the result.
- *
- * A file whose first line is `-- no-transaction` runs without a transaction, statement by statement (for `create index
- * concurrently`). Each of its statements must end with a semicolon at the end of a line. A statement with the line `--
- * repeat` above it is repeated until it changes no row.
- * @throws MigrationError if an applied file was edited, the database is too new for this program, a table stayed locked
- *   for minutes, or the server is older than PostgreSQL 18
+ * Applies the missing migrations to the database in order, each SQL file in its own transaction. Several processes may
+ * call it at the same time, also while the service runs; each waits for the others. Changes nothing if a newer release
+ * has migrated the database and this release can run on the result.
+ * @throws MigrationError if an applied file was edited, the database is too new for this program, its encoding is not
+ *   UTF8, a table stayed locked for minutes, or the server is older than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -166,7 +162,8 @@ function compare(
 
 async function apply(sql: postgres.Sql, migration: Migration, session: number): Promise<void> {
   // A file with this first line runs without a transaction, statement by statement (for `create index concurrently`).
-  // Each of its statements must end with a semicolon at the end of a line.
+  // Each of its statements must end with a semicolon at the end of a line. A statement with the line `-- repeat` above it
+  // is repeated until it changes no row.
   if (/^-- no-transaction\s/.test(migration.text)) {
     for (const statement of migration.text.split(/;[^\S\n]*\n/).filter(isStatement))
       await applyStatement(sql, statement);

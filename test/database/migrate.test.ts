@@ -10,7 +10,7 @@ import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { migrate, type Migrated } from '../../src/database/migrate.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import { checkSchema, ourMigrations, readMigrations } from '../../src/database/migrations.ts';
-import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 
 const ours = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 

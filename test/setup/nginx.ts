@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
@@ -50,4 +51,11 @@ export async function startNginx(target: string, edit = (conf: string): string =
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return { url, stop };
+}
+
+/** Returns a complete configuration for nginx in the foreground, with `conf` in its `http` block. */
+export function nginxMain(folder: string, conf: string): string {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${folder};`);
+  return `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr error; events {}
+    http { access_log off; ${temporary.join(' ')} ${conf} }`;
 }
