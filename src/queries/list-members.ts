@@ -75,9 +75,9 @@ export const newContact = `
   from ${exactContactSource.from}`;
 
 /**
- * SQL that selects an updated contact with the values that list rules use, and its stored lists. Put it after `with
- * contacts as (update … returning *)`. Lock the contact in an earlier statement, so that all committed memberships are
- * visible.
+ * SQL `select` that returns each updated contact with the fields that list rules can test and the ids of the lists in
+ * which it is stored as a member because of their rules. Put this SQL after `with contacts as (update … returning *)`.
+ * Lock the contacts in an earlier statement, so that all committed list memberships are visible.
  */
 export const changedContact = `
   select
@@ -95,8 +95,8 @@ export const changedContact = `
 const contactsAtOnce = 200;
 
 /**
- * SQL that reads contacts with the values that list rules use, and their stored lists. `$1` is the customer id, `$2`
- * the contact ids.
+ * SQL query that returns each contact with the fields that list rules can test and the ids of the lists in which it is
+ * stored as a member because of their rules. `$1` is the customer id, `$2` the contact ids.
  */
 const selectContacts = `
   ${changedContact}
@@ -107,8 +107,8 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
   sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
 /**
- * Evaluates the rules of lists for contacts. Adds to `changes` each contact that must be added to a list or removed
- * from it.
+ * Evaluates the rules of lists for contacts. If the result differs from the stored membership of a contact in a list,
+ * adds the change to `changes`.
  */
 async function compareMembers(
   contacts: readonly RuleContact[],
@@ -128,7 +128,8 @@ async function compareMembers(
 }
 
 /**
- * Updates which of these contacts belong to one list because of its rules. The caller must have locked the contacts.
+ * Evaluates the rules of one list for the given contacts: adds contacts that match to the list, and removes the others
+ * unless they were added by hand. The caller must have locked the contacts.
  */
 export const refreshList = (
   sql: Transaction,
@@ -145,8 +146,8 @@ export const refreshList = (
   );
 
 /**
- * Updates which lists the contacts of a company belong to because of the lists' rules. Call it in the transaction that
- * changed the company.
+ * Evaluates the rules of all lists for the contacts of one company, and updates the lists' members. Call this function
+ * in the transaction that changed the company.
  */
 export async function refreshMembersOfCompany(
   sql: Transaction,
@@ -160,7 +161,7 @@ export async function refreshMembersOfCompany(
 }
 
 /**
- * Sets the lists that a contact is a manually added member of. Memberships that follow from a list's rules stay.
+ * Makes a contact a manually added member of exactly these lists. Memberships because of rules do not change.
  * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
  */
 export async function setManualLists(
@@ -200,8 +201,10 @@ export async function setManualLists(
 }
 
 /**
- * Checks that the customer has all these lists. The caller must have locked the list rules, so that no list is deleted
- * until the transaction ends.
+ * Checks that the customer has all the given lists. The caller must have locked the rules of the customer's lists, so
+ * that no list is deleted until the transaction ends.
+ * @param wanted the list ids in lower case, without duplicates
+ * @param given the list ids as the request has them
  * @throws not_found with the JSON pointer of every unknown id
  */
 async function requireLists(sql: Transaction, customerId: string, wanted: string[], given: string[]): Promise<void> {

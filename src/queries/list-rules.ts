@@ -69,8 +69,8 @@ export async function lockRulesExclusive(sql: Transaction, customerId: string): 
 const lockName = (customerId: string): string => `rules:${customerId}`;
 
 /**
- * Gives the rules of the customer's lists a new version, so that every process compiles them again. The caller must
- * have locked the rules in exclusive mode.
+ * Gives the rules of the customer's lists a new version. Processes that have cached the previous version then compile
+ * the rules again. The caller must have locked the rules in exclusive mode.
  * @returns the new version
  */
 export async function bumpRuleVersion(sql: Transaction, customerId: string): Promise<string> {
@@ -108,8 +108,8 @@ const maxCachedBytes = 64 * 2 ** 20;
 const cache = new LRUCache<string, CompiledRules>({ maxSize: 2 * maxCachedBytes, sizeCalculation: ({ size }) => size });
 
 /**
- * Rules that are being compiled now, by their version. Other transactions that need the same version wait for the same
- * promise.
+ * Compilations of list rules that run now, by the version of the rules. Transactions that need the same version share
+ * one compilation.
  */
 const compiling = new Map<string, Promise<CompiledRules>>();
 
@@ -140,7 +140,7 @@ async function compileAll(sql: Transaction, customerId: string, version: string)
   return { version, lists, size };
 }
 
-/** One statement stops reading lists when the stored rules it has read reach this size in bytes, or after 200 lists. */
+/** Maximum size (bytes) of the stored rules that one statement reads. A statement also reads at most 200 lists. */
 const bytesAtOnce = 64 * 1024;
 
 /** Reads the customer's lists that have rules, in batches ordered by id, and compiles their rules. */

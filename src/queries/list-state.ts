@@ -3,13 +3,19 @@ import { noneSettling, usesCompanyFields } from './company-settlements.ts';
 
 /** Columns that say whether the stored members of a list are exact (see `listState`). */
 export interface ListState {
-  /** A worker is writing the list's members after its rules changed. */
+  /** True while a worker writes the members of the list after a change of the rules. */
   is_filling: boolean;
-  /** The id of the last contact whose membership is stored; null: of none yet, or the stored one may not be exact. */
+  /**
+   * Id of the last contact whose membership is stored. Null if no membership is stored yet, or if stored memberships
+   * may be out of date.
+   */
   filled_to: string | null;
-  /** Copied contacts wait to become members of the list. */
+  /** True while contacts copied from another list wait to be written as members. */
   is_copying: boolean;
-  /** The list's rules use company fields, and contacts wait to be updated after a change of their company. */
+  /**
+   * True while stored members may be out of date after a change of a company: the list's rules use company fields, and
+   * contacts of the company wait for an update.
+   */
   is_changing: boolean;
 }
 

@@ -16,7 +16,7 @@ import { listState, type ListState } from './list-state.ts';
 import type { RecordPage } from './record-pages.ts';
 import { snapshot } from './settled-reads.ts';
 
-/** A list as the API returns it, and whether its stored count is exact. */
+/** A selected row: a list as the API returns it, and columns that say whether its stored member count is exact. */
 type Row = List & ListState;
 
 const projection = (sql: Sql | Transaction, customerId: string) => sql`

@@ -71,7 +71,8 @@ export async function removeMembers(
 }
 
 /**
- * Locks the given contacts, and updates their stored memberships in the list if these may be out of date.
+ * Locks contacts that are to be added to a list or removed from it. If stored members of the list may be out of date,
+ * first updates the memberships of these contacts.
  * @returns the contacts' ids in lower case, without duplicates
  * @throws not_found with the JSON pointer of every unknown id
  */

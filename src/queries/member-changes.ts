@@ -33,8 +33,8 @@ export class MemberChanges {
   #lastWrite = performance.now();
 
   /**
-   * @param counts the transaction's collected changes of counts; the changes of the lists' member counts are added to
-   *   it
+   * Creates an empty collection of membership changes.
+   * @param counts collects changes of stored counts in this transaction; `write` and `finish` use it for member counts
    */
   constructor(sql: Transaction, customerId: string, counts: CountChanges) {
     this.#sql = sql;
@@ -43,8 +43,8 @@ export class MemberChanges {
   }
 
   /**
-   * Adds one change: because of the list's rules, the contact becomes a member of the list or (`isMember = false`)
-   * stops being one. Add each pair of list and contact at most once.
+   * Collects one change: a contact now matches the rules of a list (`isMember = true`) or no longer matches them. Call
+   * this method at most once for each pair of list and contact.
    */
   add(listId: string, contactId: string, isMember: boolean): void {
     (isMember ? this.#begun : this.#ended).add(listId, contactId);
@@ -84,7 +84,9 @@ export class MemberChanges {
 
 // `is true` in the condition stops the planner from joining the memberships and the pairs. With stale statistics it
 // expects at most one row, and would choose a nested loop that scans one set for each row of the other.
-/** SQL condition for the memberships to end: those of the given pairs of list (`$6`) and contact (`$7`). */
+/**
+ * SQL `where` clause that selects the list memberships to end. `$6` and `$7` are the ids of their lists and contacts.
+ */
 const endedRows = `
     where m.customer_id = $1::uuid
       and m.contact_id = any($7::uuid[])
@@ -117,8 +119,8 @@ const changeMembers = `
   )`;
 
 /**
- * SQL that selects the changes of counts: those that follow from the membership changes, and the given ones (`$2` names
- * of counters, `$3` changes).
+ * SQL `select` that returns counter names with the numbers to add to them: 1 or -1 for each contact that became or
+ * stopped being a member of a list, and the given changes (`$2` counter names, `$3` numbers).
  */
 const countChanges = `
   select begun.list_id::text as counted, 1 as change

@@ -186,8 +186,8 @@ export async function deleteOpportunity(
 }
 
 /**
- * Removes a company that is marked as deleted from its opportunities. Their `updated_at` becomes the time of the
- * deletion, unless they were updated later.
+ * Removes a company from its opportunities. The company must be marked as deleted. Each opportunity's `updated_at`
+ * becomes the time of the deletion, unless the opportunity was updated later.
  * @param max maximum number of opportunities to update; null means all
  * @returns the number of updated opportunities
  */

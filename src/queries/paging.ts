@@ -27,8 +27,8 @@ export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCurso
   readPosition(scope, columns, paginate, 'this list');
 
 /**
- * Returns the cursor for the page that follows `rows`; undefined when `rows` is not a full page, because it is then the
- * last one.
+ * Returns the cursor for the page that follows `rows`. Returns undefined if `rows` is not a full page: then no page
+ * follows.
  */
 export function cursorAfter<Row>(
   { scope }: Keyset,

@@ -15,8 +15,8 @@ export type SyncedContact = ContactColumns &
   Pick<Contact, 'score' | 'verification_status'> & { prospect_id: string | null; last_verified: string | null };
 
 /**
- * Maximum lengths of a contact's texts in characters, and the maximum number of its other e-mails. Requests are checked
- * elsewhere, but prospects of the catalog can exceed these limits.
+ * Maximum lengths of a contact's texts (characters), and the maximum number of its other e-mail addresses. Values of a
+ * prospect can exceed these limits.
  */
 const maxLengths = { text: 255, url: 2048, email: 254, otherEmails: 20 };
 

@@ -9,10 +9,7 @@ import { storedCountClauses, readCount, type Counted } from './counters.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { readSettled, type SettledQuery } from './settled-reads.ts';
 
-/**
- * A page of records. `nextCursor` is the cursor for the next page; undefined when the page is not full, because it is
- * then the last one.
- */
+/** A page of records. `nextCursor` is the cursor for the next page, or undefined if no page follows. */
 export interface RecordPage<Row> {
   rows: Row[];
   nextCursor: string | undefined;
@@ -44,8 +41,9 @@ export async function readRecordPage<Row extends object>(
 }
 
 /**
- * Counts the records that match a query, and their pages.
- * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
+ * Returns the number of records that match a query, and the number of their pages.
+ * @param everything the counter that stores the number of all records of this kind; it is read if the query has no
+ *   filter
  */
 export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
   if (asksForAll(listing.filter)) {
@@ -57,8 +55,8 @@ export async function countRecordPages(db: Database, listing: RecordQuery, every
 }
 
 /**
- * Counts the records that match a query. Returns undefined if the query's `guard` is false: this SQL condition is true
- * while the stored data is up to date.
+ * Returns the number of records that match a query, or undefined if `guard` of the query is false: then stored data may
+ * be out of date.
  */
 async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Promise<number | undefined> {
   const { customerId, changing, filling, guard } = reading;

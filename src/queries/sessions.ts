@@ -33,9 +33,9 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session of 12 hours, if the account is active and its password has not changed since the check. Also
- * deletes the user's expired sessions.
- * @returns the session's expiry time, or undefined when the account has changed
+ * Creates a session of 12 hours, if the account is active and its stored password hash is still the one in `account`.
+ * Also deletes the user's expired sessions.
+ * @returns the session's expiry time, or undefined if no session was created
  */
 export async function createSession(
   sql: Transaction,

@@ -52,13 +52,16 @@ export interface SettledQuery extends RecordQuery {
    * that both see the same snapshot.
    */
   guard?: (sql: FragmentMaker) => Fragment;
-  /** If the filter selects exactly one list whose members are still being written: that list. */
+  /** The list that the filter selects, if it is exactly one list and its members are still being written. */
   filling?: UnsettledList;
 }
 
 /**
- * Reads records with exact results, even while stored list members or contacts' companies are out of date.
- * @param work runs the query that it gets; returns undefined if the query's `guard` is not true
+ * Runs a query for records. The result is exact even if stored list members or the companies of contacts are out of
+ * date.
+ * @param lane runs a function on a database connection
+ * @param given the query
+ * @param work executes a query and returns its result, or undefined if the SQL condition `guard` of the query is false
  */
 export async function readSettled<T>(
   db: Database,
@@ -87,8 +90,8 @@ export const planForAnyCustomer = async (sql: Sql | Transaction): Promise<void> 
   void (await sql`set local plan_cache_mode = force_generic_plan`);
 
 /**
- * Returns the SQL condition that is true while the stored data that a query reads is up to date. Returns undefined if
- * that data is always up to date.
+ * Returns an SQL condition that checks whether the stored data for a query is up to date. Returns undefined if the
+ * query needs no check.
  */
 function guardOf({ source, customerId, filter, order }: RecordQuery): SettledQuery['guard'] {
   if (source.alias !== 'c') return undefined;
@@ -134,8 +137,9 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
 }
 
 /**
- * Rewrites a query so that the database does not use the stored data that is out of date, but evaluates the lists'
- * rules.
+ * Returns the query in a form that gives exact results now: it evaluates the rules of lists whose stored members are
+ * out of date.
+ * @param state the stored data that is out of date now
  */
 function applyUnsettled(given: RecordQuery, state: State): SettledQuery {
   const list = singleList(given.filter);
@@ -151,7 +155,8 @@ function applyUnsettled(given: RecordQuery, state: State): SettledQuery {
 }
 
 /**
- * Returns the filter with each condition on `list_id` replaced, so that it also finds members that are not stored yet.
+ * Replaces each condition on `list_id` in a filter, so that the result is exact even if stored members of lists are out
+ * of date.
  */
 function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
   const settleOne = (one: Filter): Filter => applyUnsettledToFilter(one, unsettled);
@@ -167,7 +172,7 @@ function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** Returns those of the lists with out-of-date members whose ids are in `lists`. */
+/** Returns `Unsettled` with only the lists whose ids are in `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };

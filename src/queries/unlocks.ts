@@ -35,10 +35,7 @@ export async function insertUnlocks(
   return rows.map((row) => row.prospect_id);
 }
 
-/**
- * Returns the ids of all customers that have unlocked a prospect, by prospect id. The search cluster stores them with
- * the prospect.
- */
+/** Returns a map from each prospect id to the ids of all customers that have unlocked the prospect. */
 export async function findUnlockingCustomers(
   sql: Sql | Transaction,
   prospectIds: string[],
@@ -52,8 +49,8 @@ export async function findUnlockingCustomers(
 }
 
 /**
- * Returns ids of prospects with unlocks, by any customer, that the search cluster has not confirmed yet. Prospects with
- * the oldest such unlocks come first.
+ * Returns the prospect ids of unlocks that the search cluster has not confirmed yet, oldest unlock first. An unlock
+ * means that a customer has paid to see a prospect.
  * @param limit maximum number of unlocks to read
  * @param except ids of prospects to leave out
  */
@@ -73,8 +70,8 @@ export async function findUnindexedProspects(
 }
 
 /**
- * Returns the ids of prospects in a job's results whose unlocks by this customer are not confirmed by the search
- * cluster yet.
+ * Returns the ids of the prospects in a job's results that the customer has unlocked, but whose unlock the search
+ * cluster has not confirmed yet.
  */
 export async function findUnindexedUnlocksOfJob(
   sql: Sql | Transaction,
@@ -97,7 +94,7 @@ export interface UnlockKey {
   prospect_id: string;
 }
 
-/** Returns the unlocks of these prospects, by any customer, that the search cluster has not confirmed yet. */
+/** Returns the unlocks (by any customer) of the given prospects that the search cluster has not confirmed yet. */
 export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
   UnlockKey[]
 >`
@@ -107,19 +104,17 @@ export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string
     and not in_catalog`;
 
 /**
- * Records that the search cluster has confirmed these unlocks. Locks the rows in the order of their keys, to avoid
- * deadlocks.
+ * Marks unlocks (prospects that customers paid to see) as confirmed by the search cluster. Locks the rows in the order
+ * of their keys, to avoid deadlocks.
  */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
   const customers = [...byCustomer.keys()].sort();
+  // There is one statement per customer, because customers may later be stored on different database nodes.
   await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
-/**
- * Records that the search cluster has confirmed these unlocks of one customer. There is one statement per customer,
- * because customers may later be stored on different database nodes.
- */
+/** Marks unlocks of one customer as confirmed by the search cluster. */
 const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true

@@ -105,9 +105,10 @@ export async function findCustomerOfUser(sql: Sql | Transaction, userId: string)
 }
 
 /**
- * Changes a user's password on the user's own request, and deletes their other sessions.
- * @param kept token hash of the session that stays
- * @returns false, without any change, when the stored password differs from the one that was checked
+ * Changes a user's password on the user's own request, and deletes the user's other sessions.
+ * @param account the user, with the password hash that the caller has checked
+ * @param kept token hash of the session that is not deleted
+ * @returns false if the stored password hash is no longer the one in `account`; then nothing changes
  */
 export async function changePassword(
   sql: Transaction,

@@ -33,9 +33,8 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Reserves a free slot of a worker process for a customer's job, if the slots are then shared fairly. A customer
- * without a slot may use any free slot. A customer with slots gets another one only if it then has no more slots than
- * are still free.
+ * Reserves a free slot of a worker process for a job of a customer. A customer without a slot may take any free slot. A
+ * customer with slots may take another one only if the customer then has at most as many slots as are still free.
  * @returns whether the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
