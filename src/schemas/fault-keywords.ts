@@ -2,8 +2,8 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns Ajv keywords that replace some of Ajv's own, for validators that list all faults of a request body. To limit
- * memory, they stop after `max` invalid elements or properties.
+ * Returns replacements for some of the standard Ajv keywords, such as `items`. A validator with these keywords reports
+ * all errors of a request body, but stops after `max` invalid elements or properties to limit memory.
  * @param ajv compiles the nested schemas
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [

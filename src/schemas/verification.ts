@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum } from './wire.ts';
 
-/** Possible results of verifying an e-mail address. Contacts, companies and prospects have one. */
+/** Possible verification statuses of an e-mail address of a contact, company or prospect. */
 export const verificationStatuses = [
   'unverified',
   'verified',
