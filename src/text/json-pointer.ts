@@ -5,8 +5,8 @@ const maxLength = 1_000;
 export const escapePointer = (name: string): string => beginningOf(name).replaceAll('~', '~0').replaceAll('/', '~1');
 
 /**
- * Returns the first `maxLength` units of a property name as a copy, because a slice would keep the whole name in
- * memory.
+ * Returns the first `maxLength` UTF-16 units of a property name. The result is a copy: a slice would keep the whole
+ * name in memory.
  */
 const beginningOf = (name: string): string =>
   name.length > maxLength ? Array.from(name.slice(0, maxLength)).join('') : name;
