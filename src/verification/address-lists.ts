@@ -2,10 +2,7 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
-/**
- * Lists of disposable mail domains and of role accounts such as `info`. Mail to them may be delivered, but a disposable
- * mailbox soon ends, and a role account is not a person.
- */
+/** Looks up e-mail addresses in two lists: disposable mail domains, and role accounts such as `info`. */
 export interface AddressLists {
   /**
    * Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. Returns

@@ -15,8 +15,8 @@ export interface Claim {
   /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
   owner: string;
   /**
-   * When it aborts while the task waits, the task is cancelled and its promise rejects with the signal's reason. A task
-   * that has started is not cancelled.
+   * Cancels the task if it is still waiting: when the signal aborts, the promise of the task rejects with the reason of
+   * the signal. A task that has started continues.
    */
   signal?: AbortSignal | undefined;
 }
@@ -111,8 +111,8 @@ class Line {
   }
 
   /**
-   * Counts one more waiting task of this owner (a customer). Returns a function that subtracts it again; only its first
-   * call has an effect.
+   * Adds 1 to the number of waiting tasks of an owner (a customer). Returns a function that subtracts 1 again. Only the
+   * first call of the returned function has an effect.
    */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);

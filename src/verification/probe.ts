@@ -80,7 +80,7 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** If there is no `address`: why no IP address of the host was found. */
+  /** The reason why no IP address of the host was found. Set if there is no `address`. */
   reason?: string;
 }
 
@@ -104,9 +104,9 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
 }
 
 /**
- * Asks one mail server whether a mailbox exists, with the SMTP commands EHLO, MAIL and RCPT. If the server accepts it,
- * asks for a random mailbox too, to detect a domain that accepts any mailbox (catch-all).
- * @param takesAny false if it is already known that the domain is not catch-all, otherwise undefined
+ * Asks one mail server whether a mailbox exists, with the SMTP commands EHLO, MAIL and RCPT. If the server accepts the
+ * mailbox, also asks for a random mailbox, to detect a domain that accepts any mailbox (catch-all).
+ * @param takesAny false if the domain is known not to be catch-all, undefined if this is unknown
  * @throws SmtpFault if the server breaks the protocol or the connection fails
  */
 async function ask(

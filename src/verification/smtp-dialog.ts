@@ -27,7 +27,7 @@ export class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Wakes `reply`, which waits for data. Called when more bytes have arrived or the connection has ended. */
+  /** Lets a waiting call of `reply` continue. Called when bytes have arrived or the connection has ended. */
   #wake: (() => void) | undefined;
 
   /**
@@ -126,7 +126,7 @@ export class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /** Records why the connection ended, and wakes `reply`. Only the first reason is kept. */
+  /** Records why the connection ended, and lets a waiting call of `reply` continue. Only the first reason is kept. */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
@@ -134,7 +134,7 @@ export class SmtpDialog {
 }
 
 /**
- * The `reason` that is reported for a failed connection, by the error code of the socket. For other codes it is
+ * Reasons of an `SmtpFault` for a failed connection, by the error code of the socket. All other codes mean
  * `unreachable`.
  */
 const reasons: Record<string, string> = {

@@ -48,8 +48,10 @@ export class ReplyReader {
 }
 
 /**
- * Returns the enhanced status code (RFC 3463), such as `5.1.1`, at the start of a reply's text, if its first digit is
- * that of `code`.
+ * Returns `{ enhanced }` with the enhanced status code (RFC 3463) at the start of a reply's text, such as `5.1.1`.
+ * Returns `{}` if the text has no enhanced status code, or one whose first digit differs from the first digit of
+ * `code`.
+ * @param code the reply code, such as 550
  */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];

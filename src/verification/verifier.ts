@@ -82,8 +82,8 @@ export function openVerifier(config: Config): Verifier {
 }
 
 /**
- * Runs work with a time limit. If the time is over or `closing` aborts, returns `late` and aborts the signal that the
- * work received.
+ * Returns the result of `work`, or `late` if the time limit passes or `closing` aborts first. Before
+ * `late` is returned, the signal that `work` received is aborted.
  * @param ms the time limit (ms)
  */
 async function within<T>(
