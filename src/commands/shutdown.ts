@@ -40,9 +40,16 @@ export class Shutdown {
   }
 
   async #closeServers(graceMs: number): Promise<void> {
-    for (const app of this.#apps) app.announceStop();
-    await sleep(graceMs);
+    if (graceMs > 0) await this.#announceStop(graceMs);
     await Promise.all(this.#apps.map((app) => app.close()));
+  }
+
+  async #announceStop(graceMs: number): Promise<void> {
+    for (const app of this.#apps) {
+      await app.ready();
+      app.announceStop();
+    }
+    await sleep(graceMs);
   }
 
   /**

@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import packageJson from '../../package.json' with { type: 'json' };
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
@@ -94,7 +95,7 @@ describe('with a collector', () => {
       'http.response.status_code': 201,
       'sales_data.customer': customer.id,
     });
-    expect(create.resource).toMatchObject({ 'service.name': 'sales-data-api', 'service.version': '0.1.0' });
+    expect(create.resource).toMatchObject({ 'service.name': 'sales-data-api', 'service.version': packageJson.version });
     expect(parts(create).map(({ name }) => name)).toEqual(
       expect.arrayContaining(['SELECT api_keys', 'BEGIN', 'INSERT contacts', 'COMMIT']),
     );
