@@ -15,7 +15,7 @@ const rooms = [
   ['plugins'],
   ['jobs'],
   ['catalog', 'queries', 'verification'],
-  ['filters'],
+  ['filters', 'files'],
   ['embedded-postgres', 'database', 'passwords.ts'],
   ['limits'],
   ['caller.ts'],

@@ -1,0 +1,131 @@
+import { isDeepStrictEqual } from 'node:util';
+
+/** One cell of a CSV record. Quotes matter: an unquoted `\N` is null, and a quoted one is text. */
+export interface Cell {
+  /** The content, without the quotes around it. */
+  text: string;
+  isQuoted: boolean;
+}
+
+/**
+ * The type of a column's values. It decides how they are written into cells and read from them.
+ *
+ * - `text`: as it is.
+ * - `number`: a JSON number.
+ * - `texts`: an array of texts, separated by `;`.
+ * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
+ * - `json`: JSON.
+ * - `custom`: the value of one custom field. Unquoted `true`, `false` and JSON numbers have their type, the rest is text.
+ */
+export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
+
+/** Error for a cell that cannot be read. Its message says what is wrong. */
+export class InvalidCell extends Error {}
+
+/** The rules for one type of values, in both directions. `read(write(value))` gives the value again. */
+interface Rules {
+  /** Returns the text of a value that is not null. */
+  write(value: never): string;
+  /**
+   * Reads the text of a cell that is neither empty nor null.
+   * @throws InvalidCell if the text has no meaning for this type
+   */
+  read(cell: Cell): unknown;
+  /** Returns true if the text of this value must be quoted, because it would else be read as another type. */
+  isQuoted?(value: never): boolean;
+}
+
+interface PhoneNumber {
+  country_code: string;
+  number: string;
+}
+
+const rules: Record<CellType, Rules> = {
+  text: { write: (text: string) => text, read: ({ text }) => text },
+  number: {
+    write: (number: number) => JSON.stringify(number),
+    // Text that is no number stays text, so that the schema of the field rejects it.
+    read: ({ text }) => (isNumber(text) ? toNumber(text) : text),
+  },
+  texts: {
+    write: (texts: string[]) => texts.join(';'),
+    read: ({ text }) => parts(text),
+  },
+  phones: { write: writePhones, read: ({ text }) => readPhones(text) },
+  json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
+  custom: {
+    write: (value: string | number | boolean) => (typeof value === 'string' ? value : JSON.stringify(value)),
+    read: ({ text, isQuoted }) => (isQuoted ? text : readLiteral(text)),
+    isQuoted: (value: unknown) => typeof value === 'string' && isLiteral(value),
+  },
+};
+
+/** The unquoted text of a cell that means null. */
+const nullText = String.raw`\N`;
+
+/** Returns the cell for a value. A value that is not given (undefined) makes an empty cell. */
+export function writeCell(type: CellType, value: unknown): Cell {
+  if (value === undefined) return { text: '', isQuoted: false };
+  if (value === null) return { text: nullText, isQuoted: false };
+  const { write, isQuoted } = rules[type];
+  const text = write(value as never);
+  return { text, isQuoted: text === nullText || isQuoted?.(value as never) === true };
+}
+
+/**
+ * Returns the value of a cell: undefined (not given) for an empty one, null for an unquoted `\N`.
+ * @throws InvalidCell if the cell has no meaning for this type
+ */
+export function readCell(type: CellType, cell: Cell): unknown {
+  if (cell.text === '') return undefined;
+  return !cell.isQuoted && cell.text === nullText ? null : rules[type].read(cell);
+}
+
+const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
+
+const isLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
+
+function readLiteral(text: string): string | number | boolean {
+  if (text === 'true' || text === 'false') return text === 'true';
+  return isNumber(text) ? toNumber(text) : text;
+}
+
+/** Converts a JSON number. JSON numbers such as `1e400` are larger than every number of JavaScript. */
+function toNumber(text: string): number {
+  const number = Number(text);
+  if (!Number.isFinite(number)) throw new InvalidCell('is a number that is too large');
+  return number;
+}
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new InvalidCell('is not valid JSON');
+  }
+}
+
+/** Splits the text of a cell at `;`. Removes white space around the parts, and empty parts. */
+const parts = (text: string): string[] =>
+  text
+    .split(';')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+
+/** Writes phone numbers as text that people can read. Writes JSON if that text would not give the same numbers. */
+function writePhones(phones: PhoneNumber[]): string {
+  const text = phones.map(({ country_code, number }) => `${country_code} ${number}`.trim()).join(';');
+  return text !== '' && !text.startsWith('[') && isDeepStrictEqual(parts(text).map(readPhone), phones.map(plain))
+    ? text
+    : JSON.stringify(phones);
+}
+
+const plain = ({ country_code, number }: PhoneNumber): PhoneNumber => ({ country_code, number });
+
+const readPhones = (text: string): unknown => (text.startsWith('[') ? readJson(text) : parts(text).map(readPhone));
+
+/** Reads one phone number. A first word that begins with `+` is the country code. */
+function readPhone(text: string): PhoneNumber {
+  const [, country_code = '', number = ''] = /^(\+\S*)?\s*(.*)$/s.exec(text)!;
+  return { country_code, number };
+}

@@ -1,0 +1,119 @@
+import type { TSchema } from '@sinclair/typebox';
+import { validationFailed, type Fault } from '../errors.ts';
+import {
+  companyParts,
+  importableNames,
+  isFileField,
+  maxFileFields,
+  namesOf,
+  type FileFields,
+  type FileFormat,
+  type GivenFields,
+} from '../schemas/files.ts';
+import { formats } from '../schemas/formats.ts';
+import { customKey } from '../schemas/filters.ts';
+import type { CellType } from './cells.ts';
+
+/** One field of the records in a file: a column of a CSV file, or a member of the objects in an NDJSON file. */
+export interface FileColumn {
+  /** The header of the CSV column. */
+  name: string;
+  type: CellType;
+  /** Where the value is in a record as responses show it: a field, and perhaps a part of it. */
+  shown: Path;
+  /** Where the value is in an item, which is the request body of a single call. */
+  item: Path;
+  /** True if null is written. Otherwise null is left out, because a request must not contain it. */
+  isNullable: boolean;
+  /** True if `""` is written. Otherwise `""` is left out, because a request must not contain it. */
+  mayBeEmpty: boolean;
+}
+
+type Path = readonly [field: string, part?: string];
+
+/**
+ * Returns the columns of an export.
+ * @param given the request field `fields`
+ * @throws DomainError `validation_failed` that lists every name that is no field
+ */
+export function columnsOf(fields: FileFields, given: GivenFields = 'importable', format: FileFormat): FileColumn[] {
+  const { names, faults } = readFields(fields, given, '/fields');
+  if (faults.length > 0) throw validationFailed(faults);
+  return names
+    .flatMap((name) => (name === 'company' && format === 'csv' ? Object.keys(companyParts) : [name]))
+    .map((name) => columnOf(fields, name));
+}
+
+/** Parses the request field `fields`. Returns the names of fields and all faults instead of throwing. */
+export function readFields(fields: FileFields, given: unknown, pointer: string): { names: string[]; faults: Fault[] } {
+  if (given === 'importable') return { names: importableNames(fields), faults: [] };
+  if (given === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
+  if (!Array.isArray(given) || given.length === 0 || given.length > maxFileFields) {
+    const message = `must be "importable", "all" or an array of 1 to ${maxFileFields} names of fields`;
+    return { names: [], faults: [{ path: pointer, message }] };
+  }
+  const faults = given.flatMap((name: unknown, i) => {
+    const message = faultOf(fields, given, name, i);
+    return message === undefined ? [] : [{ path: `${pointer}/${i}`, message }];
+  });
+  return { names: given as string[], faults };
+}
+
+/** Returns what is wrong with one of the given names, or undefined. */
+function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
+  if (typeof name !== 'string' || !isFileField(fields, name))
+    return `is no field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
+  if (given.indexOf(name) < i) return 'is named twice';
+  const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && given.includes(field));
+  return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
+}
+
+/** Returns the column with this header, or undefined if these records have no such field. */
+export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
+  isFileField(fields, name) ? columnOf(fields, name) : undefined;
+
+function columnOf(fields: FileFields, name: string): FileColumn {
+  const key = customKey(name);
+  if (key !== undefined) {
+    const path: Path = ['custom_fields', key];
+    return { name, type: 'custom', shown: path, item: path, isNullable: false, mayBeEmpty: true };
+  }
+  if (Object.hasOwn(companyParts, name)) {
+    const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
+    const item: Path = ['company', name.slice('company.'.length)];
+    return { name, type: 'text', shown, item, isNullable: false, mayBeEmpty: false };
+  }
+  const { shown, create, patch } = fields;
+  const written: TSchema = create.properties[name] ?? shown.properties[name]!;
+  const changed: TSchema | undefined = patch.properties[name];
+  return {
+    name,
+    type: cellTypeOf(shown.properties[name]!),
+    shown: [name],
+    item: [name],
+    isNullable: typesOf(written).includes('null'),
+    mayBeEmpty: !changed || !refusesEmptyText(changed),
+  };
+}
+
+const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string[];
+
+function cellTypeOf(schema: TSchema): CellType {
+  switch (typesOf(schema)[0]) {
+    case 'string':
+      return 'text';
+    case 'integer':
+    case 'number':
+      return 'number';
+    case 'array':
+      return typesOf(schema['items'] as TSchema)[0] === 'string' ? 'texts' : 'phones';
+    default:
+      return 'json';
+  }
+}
+
+/** Returns true if a field's schema rejects the text `""`. */
+function refusesEmptyText(schema: TSchema): boolean {
+  const format = schema['format'] as string | undefined;
+  return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format]!(''));
+}

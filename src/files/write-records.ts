@@ -1,0 +1,46 @@
+import { stringify } from 'csv-stringify/sync';
+import type { FileFormat } from '../schemas/files.ts';
+import { writeCell, type Cell } from './cells.ts';
+import type { FileColumn } from './columns.ts';
+import { itemOfRecord, valueOf } from './records.ts';
+
+/** Writes records as the text of a file, part by part. */
+export interface RecordWriter {
+  /** The beginning of the file: the header line of a CSV file. */
+  readonly head: string;
+  /** Returns the text of some records. */
+  write(records: readonly object[]): string;
+}
+
+/** Creates the writer for files of one format. */
+export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
+  format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
+
+const ndjsonWriter = (columns: readonly FileColumn[]): RecordWriter => ({
+  head: '',
+  write: (records) =>
+    records.map((record) => `${JSON.stringify(itemOfRecord(columns, record as Record<string, unknown>))}\n`).join(''),
+});
+
+function csvWriter(columns: readonly FileColumn[]): RecordWriter {
+  const lines = (rows: (string | Cell)[][]): string =>
+    stringify(rows, {
+      record_delimiter: 'windows',
+      cast: { object: ({ text }) => ({ value: text as string, quoted: true }) },
+      // Of one empty cell alone, the line would be blank, and readers skip blank lines.
+      quoted_empty: columns.length === 1,
+      quoted_match: columns.length === 1 ? /^\s+$/ : null,
+    });
+  return {
+    // Readers find the separator in the header line.
+    head: lines([columns.map(({ name }) => (/[;\t]/.test(name) ? { text: name, isQuoted: true } : name))]),
+    write: (records) => lines(records.map((record) => rowOf(columns, record as Record<string, unknown>))),
+  };
+}
+
+/** Returns the cells of a record. A cell that needs no quotes of its own is only its text. */
+const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
+  columns.map((column) => {
+    const cell = writeCell(column.type, valueOf(column, record));
+    return cell.isQuoted ? cell : cell.text;
+  });

@@ -1,0 +1,149 @@
+import { Type, type Static, type TObject, type TProperties, type TUnsafe } from '@sinclair/typebox';
+import { companyFilterFields, ContactFilters, CompanyFilters, contactFilterFields, customKey } from './filters.ts';
+import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
+import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
+import { Enum, Strict } from './wire.ts';
+
+/** The formats of files with records: CSV with a header line, or one JSON object on each line. */
+export const fileFormats = ['csv', 'ndjson'] as const;
+export type FileFormat = (typeof fileFormats)[number];
+
+/** The fields of one kind of record in files, as the schemas of single calls declare them. */
+export interface FileFields {
+  /** Name of the kind of record, as in the URL path. */
+  readonly noun: 'contacts' | 'company';
+  /** The record as responses show it. */
+  readonly shown: TObject;
+  /** The request body that creates a record. */
+  readonly create: TObject;
+  /** The request body that changes a record. */
+  readonly patch: TObject;
+}
+
+export const contactFileFields: FileFields = {
+  noun: 'contacts',
+  shown: Contact,
+  create: ContactCreate,
+  patch: ContactPatch,
+};
+
+export const companyFileFields: FileFields = {
+  noun: 'company',
+  shown: Company,
+  create: CompanyCreate,
+  patch: CompanyPatch,
+};
+
+/** Parts of a contact's company that are columns of their own: the column's name, and the field of the response. */
+export const companyParts = {
+  'company.id': 'id',
+  'company.name': 'company_name',
+  'company.industry': 'industry',
+} as const;
+
+/** Returns the names that the request field `fields` accepts, without those of custom fields. */
+export function namesOf({ shown }: FileFields): string[] {
+  const names = Object.keys(shown.properties);
+  return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
+}
+
+/** Returns true if a name is a field of these records, or `custom_fields.<key>`. */
+export const isFileField = (fields: FileFields, name: string): boolean =>
+  namesOf(fields).includes(name) || customKey(name) !== undefined;
+
+/**
+ * Returns the names of the fields that an import can write, after the id: what a create takes. A company is written by
+ * its id. Lists are no field of a contact in a file.
+ */
+export function importableNames({ create }: FileFields): string[] {
+  const { external_id, company, list_ids: _, ...others } = create.properties as TProperties;
+  return [
+    'id',
+    ...(external_id ? ['external_id'] : []),
+    ...Object.keys(others).filter((name) => name !== 'custom_fields'),
+    ...(company ? ['company.id'] : []),
+    'custom_fields',
+  ];
+}
+
+/** The request field `fields` as given: the name of a set, or the names of fields. */
+export type GivenFields = string | string[];
+
+/** Maximum number of names in the request field `fields`. */
+export const maxFileFields = 200;
+
+/** Returns the schema of the request field `fields`. The custom Ajv keyword `x-file-fields` validates this field. */
+const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
+  Type.Unsafe<GivenFields>({
+    type: ['string', 'array'],
+    items: { type: 'string' },
+    minItems: 1,
+    maxItems: maxFileFields,
+    'x-file-fields': fields.noun,
+    default: 'importable',
+    description:
+      `\`"importable"\`: ${importableNames(fields).join(', ')}. \`"all"\`: every field of the record. ` +
+      `Or an array of names: ${namesOf(fields).join(', ')}, custom_fields.<key>.`,
+    examples: ['importable', ['id', namesOf(fields)[1]]],
+  });
+
+/**
+ * Returns the schema of `order_by` for an export: one field that has an index. The custom Ajv keyword
+ * `x-order-by-index` validates this field.
+ */
+const IndexedOrder = (noun: string): TUnsafe<Record<string, string> | { field: string; direction: string }[]> =>
+  Type.Unsafe({
+    type: ['object', 'array'],
+    additionalProperties: true,
+    'x-order-by-index': noun,
+    description:
+      'As in the list call, but only one field, and one that has an index: created_at, updated_at, score, and of contacts ' +
+      'last_name and work_email, of companies company_name. Newest first by default.',
+    examples: [{ updated_at: 'ASC' }],
+  });
+
+const Format = Enum(fileFormats, {
+  description:
+    '`csv`: RFC 4180, UTF-8, with a header line. Null is an unquoted `\\N`; a text that would be read as null, or in ' +
+    '`custom_fields.<key>` as a number or a boolean, is quoted. Texts are not changed for spreadsheets: a cell may begin ' +
+    'with `=`. `ndjson`: one JSON object on each line.',
+});
+
+/** Request body of an export of contacts: which records, in which order, which of their fields, and the format. */
+export const ContactExport = Strict(
+  {
+    format: Format,
+    filters: Type.Optional(ContactFilters),
+    order_by: Type.Optional(IndexedOrder(contactFilterFields.noun)),
+    fields: Type.Optional(Fields(contactFileFields)),
+  },
+  { title: 'ContactExport', examples: [{ format: 'csv', filters: { location_country: 'GB' } }] },
+);
+export type ContactExport = Static<typeof ContactExport>;
+
+/** Request body of an export of companies: which records, in which order, which of their fields, and the format. */
+export const CompanyExport = Strict(
+  {
+    format: Format,
+    filters: Type.Optional(CompanyFilters),
+    order_by: Type.Optional(IndexedOrder(companyFilterFields.noun)),
+    fields: Type.Optional(Fields(companyFileFields)),
+  },
+  { title: 'CompanyExport', examples: [{ format: 'csv', filters: { industry: 'Computing' } }] },
+);
+export type CompanyExport = Static<typeof CompanyExport>;
+
+/** The content types of files, by format. */
+export const contentTypes: Record<FileFormat, string> = {
+  csv: 'text/csv; charset=utf-8',
+  ndjson: 'application/x-ndjson',
+};
+
+/** Response of an export: the file. It is sent while it is read, so an interrupted response is an incomplete file. */
+export const ExportedFile = {
+  description: 'The file. An export that fails half-way ends with a broken connection.',
+  content: {
+    'text/csv': { schema: Type.String() },
+    'application/x-ndjson': { schema: Type.String() },
+  },
+};

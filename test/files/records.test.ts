@@ -1,0 +1,248 @@
+import { parse } from 'csv-parse/sync';
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { readCell, writeCell, type Cell, type CellType } from '../../src/files/cells.ts';
+import { columnNamed, columnsOf } from '../../src/files/columns.ts';
+import { itemOfCells, itemOfRecord } from '../../src/files/records.ts';
+import { recordWriter } from '../../src/files/write-records.ts';
+import { companyFileFields, contactFileFields, type FileFields, type GivenFields } from '../../src/schemas/files.ts';
+
+/** Reads CSV with the library's own reader: the cells of each record after the header line. */
+function cellsOf(text: string): { header: string[]; rows: Cell[][] } {
+  const [header, ...rows] = parse(text, {
+    bom: true,
+    relax_column_count: true,
+    cast: (cell, { quoting }) => ({ text: cell, isQuoted: quoting }),
+  }) as unknown as Cell[][];
+  return { header: header!.map((cell) => cell.text), rows };
+}
+
+/** Writes records as CSV, and reads them as an import does. */
+function throughCsv(fields: FileFields, given: GivenFields, records: object[]): unknown[] {
+  const writer = recordWriter('csv', columnsOf(fields, given, 'csv'));
+  const { header, rows } = cellsOf(writer.head + writer.write(records));
+  const columns = header.map((name) => columnNamed(fields, name)!);
+  return rows.map((cells) => {
+    const { item, faults } = itemOfCells(columns, cells);
+    expect(faults).toEqual([]);
+    return item;
+  });
+}
+
+/** Texts that CSV, spreadsheets or our own rules could change. */
+const nasty = fc.oneof(
+  fc.string({ unit: 'grapheme' }),
+  fc.string({ unit: fc.constantFrom('"', ',', ';', '\t', '\n', '\r', ' ', '\\', 'N', '+', '[', '1', 'é', '\ufeff') }),
+  fc.constantFrom(
+    '\\N',
+    '"\\N"',
+    'true',
+    'false',
+    '1',
+    '05',
+    '-0',
+    '1e5',
+    '1.50',
+    'null',
+    '=1+1',
+    '+49',
+    '@x',
+    '-1',
+    ' ',
+  ),
+  fc.constantFrom('=HYPERLINK("http://x","y")', '\u0000'.replace('\u0000', '\u0001'), '{"a":1}', '[]', 'a\r\nb'),
+);
+const orNull = (value: fc.Arbitrary<unknown>) => fc.option(value, { nil: null });
+const phone = fc.record({ country_code: fc.oneof(fc.constantFrom('', '+44', '+1', '49'), nasty), number: nasty });
+const custom = fc.dictionary(
+  fc.oneof(fc.string({ minLength: 1, maxLength: 8 }), fc.constantFrom('__proto__', 'constructor', 'a.b')),
+  fc.oneof(nasty, fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer(), fc.boolean()),
+);
+const uuid = fc.uuid();
+
+/** A contact with any values, as responses show it. */
+const contact = fc.record({
+  id: uuid,
+  first_name: nasty,
+  middle_name: orNull(nasty),
+  last_name: nasty,
+  gender: orNull(nasty),
+  birth_year: orNull(fc.integer({ min: 1, max: 9999 })),
+  profnet_url: orNull(nasty),
+  social1_url: orNull(nasty),
+  social2_url: orNull(nasty),
+  work_email: nasty,
+  personal_email: orNull(nasty),
+  other_emails: orNull(fc.array(fc.constantFrom('a@x.example', 'b+c@x.example', '"@x.example'), { maxLength: 3 })),
+  industry: nasty,
+  job_title: nasty,
+  location_locality: nasty,
+  location_country: nasty,
+  location_region: nasty,
+  location_postal_code: orNull(nasty),
+  phone_numbers: fc.array(phone, { maxLength: 3 }),
+  mobile_phone: orNull(nasty),
+  custom_fields: custom,
+  company: fc.record({ id: orNull(uuid), company_name: nasty, industry: nasty }),
+  assigned_to: orNull(uuid),
+});
+
+/** What an item of a CSV file cannot say: `""` and `[]` of addresses are empty cells, which are not given. */
+function givenIn(item: Record<string, unknown>): Record<string, unknown> {
+  const isGiven = ([name, value]: [string, unknown]): boolean =>
+    value !== '' && !(name === 'other_emails' && Array.isArray(value) && value.length === 0);
+  return Object.fromEntries(Object.entries(item).filter(isGiven));
+}
+
+/** The values as JSON gives them back, for a comparison that sees the difference between a member and a prototype. */
+const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+
+describe('records written as CSV and read again', () => {
+  test('have the same values, whatever they are', () => {
+    fc.assert(
+      fc.property(fc.array(contact, { maxLength: 5 }), (records) => {
+        const columns = columnsOf(contactFileFields, 'importable', 'csv');
+        const expected = records.map((record) => givenIn(itemOfRecord(columns, record as object as never)));
+        expect(asJson(throughCsv(contactFileFields, 'importable', records))).toEqual(asJson(expected));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('keep the type of each custom field in a column of its own', () => {
+    fc.assert(
+      fc.property(fc.array(custom, { minLength: 1, maxLength: 4 }), (all) => {
+        const keys = [...new Set(all.flatMap((one) => Object.keys(one)))];
+        if (keys.length === 0) return;
+        const names = ['id', ...keys.map((key) => `custom_fields.${key}`)];
+        const read = throughCsv(
+          contactFileFields,
+          names,
+          all.map((custom_fields, i) => ({ id: `${i}`, custom_fields })),
+        );
+        const expected = all.map((one, i) => {
+          const given = Object.entries(one).filter(([, value]) => value !== '');
+          return { id: `${i}`, ...(given.length > 0 ? { custom_fields: Object.fromEntries(given) } : {}) };
+        });
+        expect(asJson(read)).toEqual(asJson(expected));
+      }),
+    );
+  });
+
+  test('have one line each even if the only cell is blank', () => {
+    const records = ['', ' ', '\t', '\\N', null].map((middle_name) => ({ middle_name }));
+    expect(throughCsv(contactFileFields, ['middle_name'], records)).toEqual([
+      {},
+      { middle_name: ' ' },
+      { middle_name: '\t' },
+      { middle_name: '\\N' },
+      { middle_name: null },
+    ]);
+    const writer = recordWriter('csv', columnsOf(contactFileFields, ['middle_name'], 'csv'));
+    const lines = writer.write(records).split('\r\n');
+    expect(lines.slice(0, -1).filter((line) => line.trim() === '')).toEqual([]);
+  });
+});
+
+describe('columns', () => {
+  test('of an import are the id and what a create takes, for both kinds of records', () => {
+    for (const fields of [contactFileFields, companyFileFields]) {
+      const names = columnsOf(fields, undefined, 'csv').map(({ name }) => name);
+      const created = Object.keys(fields.create.properties).filter((name) => name !== 'list_ids');
+      expect(names.toSorted()).toEqual(
+        ['id', ...created.map((name) => (name === 'company' ? 'company.id' : name))].toSorted(),
+      );
+      expect(names[0]).toBe('id');
+    }
+  });
+
+  test.each([
+    ['a name that is no field', ['id', 'nonsense'], '/fields/1'],
+    ['lists', ['list_ids'], '/fields/0'],
+    ['a field of every object', ['constructor'], '/fields/0'],
+    ['a name twice', ['id', 'id'], '/fields/1'],
+    ['custom fields and one of them', ['custom_fields.plan', 'custom_fields'], '/fields/0'],
+    ['a company and a part of it', ['company', 'company.id'], '/fields/1'],
+    ['an unknown set', 'everything', '/fields'],
+    ['no names', [], '/fields'],
+  ])('are rejected with %s', (_what, given, path) => {
+    expect(() => columnsOf(contactFileFields, given, 'csv')).toThrow(
+      expect.objectContaining({ code: 'validation_failed', faults: [{ path, message: expect.any(String) }] }),
+    );
+  });
+});
+
+describe('a cell', () => {
+  const cells: [CellType, string, unknown][] = [
+    ['text', '\\N', null],
+    ['text', '"\\N"', '\\N'],
+    ['text', '05', '05'],
+    ['text', '', undefined],
+    ['text', '""', undefined],
+    ['number', '1815', 1815],
+    ['number', '"1815"', 1815],
+    ['number', '05', '05'],
+    ['custom', 'true', true],
+    ['custom', '"true"', 'true'],
+    ['custom', '-1.5e3', -1500],
+    ['custom', '"7"', '7'],
+    ['custom', '05', '05'],
+    ['custom', '+5', '+5'],
+    ['custom', ' 5', ' 5'],
+    ['custom', 'TRUE', 'TRUE'],
+    ['custom', '\\N', null],
+    ['texts', 'a@x.example; b@x.example;', ['a@x.example', 'b@x.example']],
+    ['phones', '+44 20 7946 0000;030 1234', phones(['+44', '20 7946 0000'], ['', '030 1234'])],
+    ['phones', '+442079460000', phones(['+442079460000', ''])],
+    ['phones', '"[{""country_code"":"""",""number"":""+1 2""}]"', phones(['', '+1 2'])],
+    ['phones', '[]', []],
+    ['json', '"{""plan"":""gold""}"', { plan: 'gold' }],
+  ];
+
+  test.each(cells)('of the type %s with %s is read as %j', (type, text, value) => {
+    const isQuoted = text.startsWith('"');
+    expect(readCell(type, { text: isQuoted ? text.slice(1, -1).replaceAll('""', '"') : text, isQuoted })).toEqual(
+      value,
+    );
+  });
+
+  test.each([
+    ['json', '{'],
+    ['phones', '[{]'],
+    ['custom', '1e400'],
+  ] as [CellType, string][])('of the type %s with %s is rejected', (type, text) => {
+    const column = { ...columnNamed(contactFileFields, 'custom_fields.a')!, type };
+    expect(itemOfCells([column], [{ text, isQuoted: false }])).toEqual({
+      item: {},
+      faults: [{ path: '/custom_fields/a', message: expect.any(String) }],
+    });
+  });
+
+  test('is written for people where that can be read again', () => {
+    expect(writeCell('phones', phones(['+44', '20 7946'], ['', '030'])).text).toBe('+44 20 7946;030');
+    expect(writeCell('phones', phones(['', '+44 1'])).text).toBe('[{"country_code":"","number":"+44 1"}]');
+    expect(writeCell('phones', []).text).toBe('[]');
+  });
+});
+
+test('a company with only null parts means no company; beside other parts, null is not given', () => {
+  const columns = ['company.id', 'company.name'].map((name) => columnNamed(contactFileFields, name)!);
+  const item = (...texts: string[]) =>
+    itemOfCells(
+      columns,
+      texts.map((text) => ({ text, isQuoted: false })),
+    ).item;
+  expect(item('\\N', '')).toEqual({ company: null });
+  expect(item('\\N', 'Engines')).toEqual({ company: { name: 'Engines' } });
+  expect(item('', '')).toEqual({});
+});
+
+test('formula-like cells are not changed', () => {
+  const writer = recordWriter('csv', columnsOf(contactFileFields, ['first_name', 'last_name'], 'csv'));
+  expect(writer.head).toBe('first_name,last_name\r\n');
+  expect(writer.write([{ first_name: '=1+1', last_name: '@SUM(A1)' }])).toBe('=1+1,@SUM(A1)\r\n');
+});
+
+function phones(...all: [string, string][]): { country_code: string; number: string }[] {
+  return all.map(([country_code, number]) => ({ country_code, number }));
+}
