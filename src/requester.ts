@@ -22,6 +22,11 @@ export interface Requester {
    * undefined, only the limits of each resource apply.
    */
   patienceMs?: number;
+  /**
+   * How long each wait for a limited resource may take (ms), instead of that resource's own limit. It is set for long
+   * work with many operations, which can go on after a wait.
+   */
+  waitMs?: number;
 }
 
 /** Used instead of a customer's id for the service's own work, such as logins, maintenance and commands. */

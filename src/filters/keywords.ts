@@ -2,6 +2,7 @@ import type { FuncKeywordDefinition, SchemaValidateFunction } from 'ajv';
 import type { Fault } from '../errors.ts';
 import { companyFilterFields, contactFilterFields, type FilterFields } from '../schemas/filters.ts';
 import { prospectOrderFields } from '../schemas/prospects.ts';
+import { readIndexedOrder } from './indexed-order.ts';
 import { readOrder } from './order.ts';
 import { readFilters } from './parse.ts';
 import { readRules } from './rules.ts';
@@ -13,6 +14,7 @@ import { readRules } from './rules.ts';
 export const filterKeywords: FuncKeywordDefinition[] = [
   keyword('x-filters', (fields, given, pointer) => readFilters(fields, given, pointer).faults),
   keyword('x-order-by', (fields, given, pointer) => readOrder(fields, given, pointer).faults),
+  keyword('x-order-by-index', (fields, given, pointer) => readIndexedOrder(fields, given, pointer).faults),
   keyword('x-rules', (fields, given, pointer) => readRules(fields, given, pointer).faults),
 ];
 

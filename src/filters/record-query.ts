@@ -59,11 +59,19 @@ export const columnsOf = (source: Source, order: Order): Column[] => order.map((
  * @param rows the page's records as the response shows them
  */
 export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
-  const last = rows.at(-1) as Record<string, unknown> | undefined;
+  const last = rows.at(-1);
   if (!last || rows.length < listing.limit) return undefined;
-  const values = listing.order.map(({ field }) => keyValue(listing.source, last, field));
-  return encodeCursor(listing.scope, { id: last['id'] as string, values });
+  return encodeCursor(listing.scope, positionOf(listing, last));
 }
+
+/**
+ * Returns the position of a record in the order of a query.
+ * @param record the record as the response shows it
+ */
+export const positionOf = ({ source, order }: RecordQuery, record: object): Position => ({
+  id: (record as { id: string }).id,
+  values: order.map(({ field }) => keyValue(source, record as Record<string, unknown>, field)),
+});
 
 /**
  * Returns the value of one field of a record, in the form in which a cursor contains it.

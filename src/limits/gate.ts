@@ -67,6 +67,9 @@ export interface GateLimits {
   maxWaitMs: number;
 }
 
+/** How long an operation may wait, and the signal that ends its wait. */
+type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
+
 interface Waiter {
   admit: () => void;
 }
@@ -151,7 +154,7 @@ export class Gate {
    * Lets an operation start at once and returns undefined, or returns a promise that resolves when the operation may
    * start.
    */
-  #enter(holder: SlotHolder, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> | undefined {
+  #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
     // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
     // it queues.
@@ -161,14 +164,14 @@ export class Gate {
     return undefined;
   }
 
-  async #wait(holder: SlotHolder, patience: Pick<Requester, 'signal' | 'patienceMs'>): Promise<void> {
+  async #wait(holder: SlotHolder, patience: Patience): Promise<void> {
     if (!this.#queue.admits(holder)) throw this.#refusal();
     this.#queue.take(holder);
     const start = performance.now();
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
     const waiter = { admit };
     this.#queueOf(holder).add(waiter);
-    const maxWaitMs = Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
+    const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
     const timer = setTimeout(() => reject(this.#refusal()), maxWaitMs);
     try {
       await unlessAborted(promise, patience.signal);

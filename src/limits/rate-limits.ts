@@ -13,6 +13,7 @@ const variables = {
   default: 'RATE_LIMIT_DEFAULT',
   prospects: 'RATE_LIMIT_PROSPECTS',
   jobs: 'RATE_LIMIT_JOBS',
+  bulk: 'RATE_LIMIT_BULK',
   keys: 'RATE_LIMIT_KEYS',
   login: 'RATE_LIMIT_LOGIN',
   unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',

@@ -1,6 +1,7 @@
 import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
+import { ConcurrencyLimit } from '../limits/concurrency.ts';
 import {
   openRateLimits,
   policies,
@@ -21,7 +22,12 @@ declare module 'fastify' {
     /**
      * A second rate limit of the route. Requests with an API key count under this limit and under the limit `default`.
      */
-    limit?: 'prospects' | 'jobs';
+    limit?: 'prospects' | 'jobs' | 'bulk';
+    /**
+     * The kind of a route whose requests are expensive for as long as they last. Of each kind, a customer may have two
+     * running at once in this process, also if rate limits are off.
+     */
+    concurrent?: 'exports';
   }
 }
 
@@ -75,13 +81,23 @@ export function requestCounter(all: RateLimits): RequestCounter {
     byRoute.set(config, routeLimits);
     return routeLimits;
   };
-  return async ({ caller, routeOptions: { config } }, reply) => {
+  const exports = new ConcurrencyLimit('exports', 2);
+  const enter = ({ caller: { customerId }, requester, routeOptions }: FastifyRequest, reply: FastifyReply): void => {
+    if (!routeOptions.config.concurrent) return;
+    requester.signal!.throwIfAborted(); // the caller has hung up, and `close` has been emitted already
+    exports.enter(customerId);
+    reply.raw.once('close', () => exports.leave(customerId));
+  };
+  return async (request, reply) => {
+    const { caller, routeOptions } = request;
+    const { config } = routeOptions;
     const { limits, described } = byRoute.get(config) ?? limitsOf(config);
-    if (limits.length === 0) return;
+    if (limits.length === 0) return enter(request, reply);
     const holder = caller.kind === 'key' ? caller.keyId : caller.userId;
     const uses = await Promise.all(limits.map((limit) => limit.count(holder)));
     void reply.header('ratelimit-policy', described).header('ratelimit', uses.map(itemOf).join(', '));
     refuseIfPast(uses);
+    enter(request, reply);
   };
 }
 

@@ -7,6 +7,13 @@ import { FairSlots } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /**
+     * Whether the route sends or takes files. Its requests may last for an hour instead of `REQUEST_TIMEOUT_MS`. Each of
+     * their database calls may wait for a connection that long.
+     */
+    isLong?: true;
+  }
   interface FastifyInstance {
     /** Counts the requests that are being handled now, by customer. */
     inFlight: FairSlots;
@@ -33,8 +40,8 @@ declare module 'fastify' {
 }
 
 /**
- * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, counted from the arrival of its headers. After that
- * time, the request's database statement is cancelled and the response is 503.
+ * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, or an hour if it sends or takes a file, counted from the
+ * arrival of its headers. After that time, the request's database statement is cancelled and the response is 503.
  */
 export default fp(
   async (app) => {
@@ -51,13 +58,14 @@ export default fp(
     app.decorateRequest('db', { getter: dbOf });
     app.decorateRequest('catalog', { getter: catalogOf });
     app.addHook('onRequest', (request, reply, done) => {
+      const { isLong } = request.routeOptions.config;
       const controller = new AbortController();
       const time = new AbortController();
       const requester = {
         customerId: serviceItself,
         signal: controller.signal,
         timeUp: time.signal,
-        patienceMs: DATABASE_QUEUE_MS,
+        ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { patienceMs: DATABASE_QUEUE_MS }),
       };
       request.requester = requester;
       inFlight.take(requester.customerId);
@@ -66,14 +74,17 @@ export default fp(
         inFlight.release(requester.customerId);
         if (reason) controller.abort(reason);
       };
-      const timer = setTimeout(() => {
-        const reason = unavailable('The request took too long');
-        time.abort(reason);
-        if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
-        end(reason);
-        // Most requests are answered by now: the operation they waited for failed with this error.
-        setImmediate(answerLate, request, reply);
-      }, REQUEST_TIMEOUT_MS);
+      const timer = setTimeout(
+        () => {
+          const reason = unavailable('The request took too long');
+          time.abort(reason);
+          if (controller.signal.aborted) return; // the caller hung up: nobody reads a response
+          end(reason);
+          // Most requests are answered by now: the operation they waited for failed with this error.
+          setImmediate(answerLate, request, reply);
+        },
+        isLong ? longestMs : REQUEST_TIMEOUT_MS,
+      );
       // Listens to the response: once its body is read, the request closes whether or not the caller hung up.
       // If the caller hangs up, the work is cancelled, but a running transaction may continue until the time is up.
       const closed = () => {
@@ -88,6 +99,9 @@ export default fp(
   },
   { name: 'requester', dependencies: ['services'] },
 );
+
+/** The longest time of a request that sends or takes a file (ms). */
+const longestMs = 3_600_000;
 
 function dbOf(this: FastifyRequest): Database {
   return this.server.db.for(this.requester);

@@ -2,6 +2,7 @@ import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
+import { fileKeywords } from '../files/keywords.ts';
 import { filterKeywords } from '../filters/keywords.ts';
 import { faultKeywords } from '../schemas/fault-keywords.ts';
 import { formats } from '../schemas/formats.ts';
@@ -14,7 +15,7 @@ const options: Options = {
   strict: true,
   allowUnionTypes: true,
   formats,
-  keywords: [...filterKeywords, ...keywords],
+  keywords: [...filterKeywords, ...fileKeywords, ...keywords],
 };
 
 /**

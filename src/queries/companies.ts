@@ -13,6 +13,7 @@ import {
   type CompanyPatch,
   type CompanyQuery,
 } from '../schemas/companies.ts';
+import type { CompanyExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { beginSettling, affectsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
@@ -22,7 +23,7 @@ import { mergeCustomFields } from './custom-fields.ts';
 import { refreshMembers, refreshMembersOfCompany } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
-import { countRecordPages, readRecordPage, type RecordPage } from './record-pages.ts';
+import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a company that callers can set. */
 type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
@@ -62,6 +63,14 @@ const projection = (sql: FragmentMaker) => constant(sql, shown);
 /** Returns the page of the customer's companies that the request asks for. */
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
   readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
+
+/** Reads all of the customer's companies that the request asks for, page by page. */
+export const exportCompanies = (
+  db: Database,
+  customerId: string,
+  request: Pick<CompanyExport, 'filters' | 'order_by'>,
+): Promise<AsyncGenerator<Company[]>> =>
+  readAllRecords(db, parseRecordQuery(companySource, customerId, request), projection);
 
 /** Returns the number of companies that match the request, and the number of pages. */
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>

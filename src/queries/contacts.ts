@@ -15,6 +15,7 @@ import {
   type ContactPatch,
   type ContactQuery,
 } from '../schemas/contacts.ts';
+import type { ContactExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { lockCompanyForContact } from './companies.ts';
@@ -31,7 +32,7 @@ import {
 } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
 import { removeFromOpportunities } from './opportunity-contacts.ts';
-import { countRecordPages, readRecordPage, type RecordPage } from './record-pages.ts';
+import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -77,6 +78,14 @@ const projection = (sql: FragmentMaker) => constant(sql, shown);
 /** Returns the page of the customer's contacts that the request asks for. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
   readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
+
+/** Reads all of the customer's contacts that the request asks for, page by page. */
+export const exportContacts = (
+  db: Database,
+  customerId: string,
+  request: Pick<ContactExport, 'filters' | 'order_by'>,
+): Promise<AsyncGenerator<Contact[]>> =>
+  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), projection);
 
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>

@@ -1,6 +1,7 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
+import type { Position } from '../filters/cursor.ts';
 import { countClauses, pageClauses } from '../filters/page-clauses.ts';
-import { nextCursor, type RecordQuery } from '../filters/record-query.ts';
+import { nextCursor, positionOf, type RecordQuery } from '../filters/record-query.ts';
 import { recorder, run } from '../filters/sql-recorder.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { singleList, type Filter } from '../filters/tree.ts';
@@ -24,7 +25,18 @@ export async function readRecordPage<Row extends object>(
   listing: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
-  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
+  const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection);
+  return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/** Reads the records of one page of a query, in one statement if the customer's data is up to date. */
+const readRecords = <Row extends object>(
+  db: Database,
+  lane: Database['search'],
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+): Promise<Row[]> =>
+  readSettled(db, lane, listing, async (sql, reading) => {
     const page = pageClauses(recorder, reading);
     const found = await run<Row>(
       sql,
@@ -37,7 +49,36 @@ export async function readRecordPage<Row extends object>(
     );
     return reading.guard && found.length === 0 ? undefined : found;
   });
-  return { rows, nextCursor: nextCursor(listing, rows) };
+
+/** Number of records that an export reads with one statement. They are in memory at the same time. */
+export const exportPage = 500;
+
+/**
+ * Reads all records that match a query, page by page. Each page is a statement of its own, so no transaction stays open,
+ * and other requests of the customer get their turn between two pages. A record that is created, changed or deleted
+ * meanwhile is read as it is when its page is. The first page has been read when this function returns; the next one is
+ * read while the caller works on a page.
+ * @param listing its limit, page and cursor are ignored
+ */
+export async function readAllRecords<Row extends object>(
+  db: Database,
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+): Promise<AsyncGenerator<Row[]>> {
+  const read = (after: Position | undefined): Promise<Row[]> =>
+    readRecords(db, db.search, { ...listing, limit: exportPage, offset: 0, after }, projection);
+  return followPages(await read(undefined), (last) => read(positionOf(listing, last)));
+}
+
+async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise<Row[]>): AsyncGenerator<Row[]> {
+  for (let page = first; ;) {
+    const next = page.length < exportPage ? undefined : readAfter(page.at(-1)!);
+    // It may fail while nobody waits for it. It is awaited below, unless the caller stops reading.
+    next?.catch(() => undefined);
+    yield page;
+    if (!next) return;
+    page = await next;
+  }
 }
 
 /**

@@ -1,15 +1,18 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { etagOf } from '../etag.ts';
 import { enqueueSettling } from '../jobs/enqueue-turn.ts';
+import { sendExport } from '../plugins/send-export.ts';
 import {
   updateCompany,
   countCompanies,
   createCompany,
   deleteCompany,
+  exportCompanies,
   findCompany,
   listCompanies,
 } from '../queries/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
+import { companyFileFields, CompanyExport, ExportedFile } from '../schemas/files.ts';
 import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/wire.ts';
 
 const tags = ['companies'];
@@ -36,6 +39,19 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       schema: { summary: 'Count companies', tags, body: CompanyCount, response: { 200: Metadata } },
     },
     async ({ db, caller, body }) => countCompanies(db, caller.customerId, body),
+  );
+
+  app.post(
+    '/company/export',
+    {
+      config: { access: { scope: 'companies:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
+      schema: { summary: 'Export companies', tags, body: CompanyExport, response: { 200: ExportedFile } },
+    },
+    async (request, reply) => {
+      const { db, caller, body } = request;
+      const read = () => exportCompanies(db, caller.customerId, body);
+      return sendExport(request, reply, { fields: companyFileFields, name: 'companies', read });
+    },
   );
 
   app.post(

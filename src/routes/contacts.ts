@@ -1,11 +1,13 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../etag.ts';
+import { sendExport } from '../plugins/send-export.ts';
 import {
   updateContact,
   countContacts,
   createContact,
   deleteContact,
+  exportContacts,
   findContact,
   listContacts,
 } from '../queries/contacts.ts';
@@ -17,6 +19,7 @@ import {
   ContactPatch,
   ContactQuery,
 } from '../schemas/contacts.ts';
+import { contactFileFields, ContactExport, ExportedFile } from '../schemas/files.ts';
 import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/wire.ts';
 
 const tags = ['contacts'];
@@ -43,6 +46,19 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
       schema: { summary: 'Count contacts', tags, body: ContactCount, response: { 200: Metadata } },
     },
     async ({ db, caller, body }) => countContacts(db, caller.customerId, body),
+  );
+
+  app.post(
+    '/contacts/export',
+    {
+      config: { access: { scope: 'contacts:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
+      schema: { summary: 'Export contacts', tags, body: ContactExport, response: { 200: ExportedFile } },
+    },
+    async (request, reply) => {
+      const { db, caller, body } = request;
+      const read = () => exportContacts(db, caller.customerId, body);
+      return sendExport(request, reply, { fields: contactFileFields, name: 'contacts', read });
+    },
   );
 
   app.post(

@@ -9,7 +9,8 @@ export interface Position {
 }
 
 /** Whether the schema below this position is documentation only, and code does the validation. */
-export const isReadByCode = (schema: Json): boolean => 'x-filters' in schema || 'x-order-by' in schema;
+export const isReadByCode = (schema: Json): boolean =>
+  ['x-filters', 'x-order-by', 'x-order-by-index', 'x-file-fields'].some((keyword) => keyword in schema);
 
 /** Returns every position of a body, from the root down. Alternatives at one position are listed separately. */
 export function positionsOf(schema: Json, pointer = ''): Position[] {

@@ -127,7 +127,7 @@ export async function inject(
     headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
     ...(body === undefined ? {} : { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
-  const isJson = `${answer.headers['content-type']}`.includes('json');
+  const isJson = `${answer.headers['content-type']}`.includes('application/json');
   return {
     status: answer.statusCode,
     headers: answer.headers,

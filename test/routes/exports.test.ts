@@ -1,0 +1,507 @@
+import { once } from 'node:events';
+import { connect, type AddressInfo, type Socket } from 'node:net';
+import { parse } from 'csv-parse/sync';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import { parseConfig } from '../../src/config.ts';
+import { columnNamed } from '../../src/files/columns.ts';
+import { itemOfCells } from '../../src/files/records.ts';
+import { exportContacts } from '../../src/queries/contacts.ts';
+import { exportPage } from '../../src/queries/record-pages.ts';
+import { contactFileFields } from '../../src/schemas/files.ts';
+import { startApp } from '../setup/app.ts';
+import { asSuperuser } from '../setup/database.ts';
+import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
+import { startServerProcess } from '../setup/server-process.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+
+const app = await startApp();
+let customer: TestCustomer;
+
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+/** More records than three pages of an export hold. */
+const many = 3 * exportPage + 7;
+
+/** Creates contacts in bulk. Many have the same name, score or time of the last update, and some have no company. */
+async function fillContacts({ id }: TestCustomer, count: number, note = ''): Promise<void> {
+  await app.owner`
+    with company as (
+      insert into companies (customer_id, company_name, industry, folded)
+      values (${id}, 'Acme', 'Mining', '{"company_name": "acme", "industry": "mining"}')
+      returning id
+    )
+    insert into contacts (customer_id, first_name, last_name, work_email, job_title, company_id, score, updated_at, custom_fields, folded)
+    select ${id}, 'Ada', last, mail, title, case when n % 3 = 0 then (select id from company) end, n % 7,
+      '2026-01-01T00:00:00Z'::timestamptz + make_interval(secs => n % 11), jsonb_build_object('n', n, 'note', ${note}::text),
+      jsonb_build_object('first_name', 'ada', 'last_name', lower(last), 'work_email', mail, 'job_title', lower(title),
+        'industry', '', 'location_locality', '', 'location_country', '', 'location_region', '')
+    from (
+      select n, 'Last' || n % 13 as last, 'ada' || n % 997 || '@example.com' as mail,
+        (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title
+      from generate_series(1, ${count}::int) n
+    ) one`;
+  await app.owner`insert into counters values (${id}, 'contacts', 0, ${count}), (${id}, 'companies', 0, 1)`;
+}
+
+/** Creates companies in bulk. Many have the same name or score. */
+async function fillCompanies({ id }: TestCustomer, count: number): Promise<void> {
+  await app.owner`
+    insert into companies (customer_id, company_name, score, folded)
+    select ${id}, name, n % 7, jsonb_build_object('company_name', lower(name), 'type', '', 'size', '', 'industry', '', 'location_country', '')
+    from (select n, 'Company ' || n % 17 as name from generate_series(1, ${count}::int) n) one`;
+  await app.owner`insert into counters values (${id}, 'companies', 0, ${count})`;
+}
+
+/** Reads all pages of a list call. */
+async function pagesOf(path: string, body: object, caller = customer): Promise<Json[]> {
+  const rows: Json[] = [];
+  for (let cursor: string | undefined; ;) {
+    const page = await caller.post(`${path}/list`, { ...body, paginate: { limit: 100, ...(cursor && { cursor }) } });
+    expect(page.status, JSON.stringify(page.body)).toBe(200);
+    rows.push(...page.body);
+    cursor = page.headers['x-next-cursor'] as string | undefined;
+    if (cursor === undefined) return rows;
+  }
+}
+
+/** Exports everything as NDJSON, and returns the records. */
+async function exported(path: string, body: object, caller = customer): Promise<Json[]> {
+  const answer = await caller.post(`${path}/export`, { format: 'ndjson', fields: 'all', ...body });
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+  return String(answer.body)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Json);
+}
+
+/** Returns a record as a file shows it: without the members that a request could not contain. */
+const inFile = ({ first_name, last_name, work_email, assigned_to, type, ...record }: Json): Json => ({
+  ...record,
+  ...(first_name === '' ? {} : { first_name }),
+  ...(last_name === '' ? {} : { last_name }),
+  ...(work_email === '' ? {} : { work_email }),
+  ...(assigned_to === null ? {} : { assigned_to }),
+  ...(type === '' ? {} : { type }),
+});
+
+/** Compares values as JSON, so that a member that is undefined counts as missing. */
+const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+
+describe('an export holds what the list call pages through, in the same order', () => {
+  const directions = ['ASC', 'DESC'];
+
+  test('of contacts, in every order that it allows, with filters', async () => {
+    await fillContacts(customer, many);
+    const filters = { score: { gte: 1 }, 'company.company_name': 'ACME' };
+    for (const field of ['created_at', 'updated_at', 'score', 'last_name', 'work_email'])
+      for (const direction of directions) {
+        const order_by = { [field]: direction };
+        expect(await exported('/contacts', { order_by }), `${field} ${direction}`).toEqual(
+          asJson((await pagesOf('/contacts', { order_by })).map(inFile)),
+        );
+        expect((await exported('/contacts', { order_by, filters })).map(({ id }) => id)).toEqual(
+          (await pagesOf('/contacts', { order_by, filters })).map(({ id }) => id),
+        );
+      }
+    expect((await exported('/contacts', {})).length).toBe(many);
+  });
+
+  test('of companies', async () => {
+    await fillCompanies(customer, many);
+    for (const field of ['created_at', 'updated_at', 'score', 'company_name'])
+      for (const direction of directions) {
+        const body = { order_by: [{ field, direction }], filters: { score: [1, 2, 3, 4, 5] } };
+        expect(await exported('/company', body), `${field} ${direction}`).toEqual(
+          asJson((await pagesOf('/company', body)).map(inFile)),
+        );
+      }
+  });
+
+  test('of the members of a list that is still being filled', async () => {
+    await fillContacts(customer, 12_000);
+    const rules = [{ field: 'job_title', operator: 'contains', value: 'engineer' }];
+    const list = (await customer.post('/list-contact', { name: 'Engineers', rules })).body.id as string;
+    const [row] = await app.owner<[{ fill_version: unknown }]>`select fill_version from lists where id = ${list}`;
+    expect(row.fill_version).not.toBeNull();
+    const ids = (await exported('/contacts', { filters: { list_id: list } })).map(({ id }) => id as string);
+    expect(ids.length).toBe(6_000);
+    expect(ids).toEqual((await pagesOf('/contacts', { filters: { list_id: list } })).map(({ id }) => id));
+  });
+
+  test('of contacts whose company was renamed or deleted a moment ago', async () => {
+    await fillContacts(customer, many);
+    const rules = [{ field: 'company.company_name', operator: 'equals', value: 'renamed' }];
+    const list = (await customer.post('/list-contact', { name: 'Renamed', rules })).body.id as string;
+    const [{ id: company }] = (await pagesOf('/company', {})) as [{ id: string }];
+    await customer.patch(`/company/${company}`, { company_name: 'Renamed' });
+    const ofCompany = (await exported('/contacts', { filters: { list_id: list } })).map(({ id }) => id as string);
+    expect(ofCompany.length).toBe(Math.floor(many / 3));
+    expect(ofCompany).toEqual((await pagesOf('/contacts', { filters: { list_id: list } })).map(({ id }) => id));
+    await customer.delete(`/company/${company}`);
+    const order_by = { updated_at: 'ASC' };
+    expect(await exported('/contacts', { order_by })).toEqual(
+      asJson((await pagesOf('/contacts', { order_by })).map(inFile)),
+    );
+    expect(await exported('/contacts', { filters: { list_id: list } })).toEqual([]);
+  });
+
+  test('records that are deleted or changed meanwhile neither end it nor repeat', async () => {
+    await fillContacts(customer, many);
+    // Too long for a cursor, so that a cursor would name the record itself.
+    const long = 'ß'.repeat(255);
+    await app.owner`
+      update contacts
+      set last_name = ${long}, folded = folded || jsonb_build_object('last_name', ${'ss'.repeat(255)}::text)
+      where customer_id = ${customer.id}`;
+    const expected = (await pagesOf('/contacts', { order_by: { last_name: 'DESC' } })).map(({ id }) => id as string);
+    const pages = await exportContacts(dbOf(app.fastify), customer.id, { order_by: { last_name: 'DESC' } });
+    // The first page has been read. Everything in it is deleted before the second one is.
+    await app.owner`
+      delete from contacts
+      where customer_id = ${customer.id}
+        and id = any(${expected.slice(0, exportPage)}::uuid[])`;
+    const ids: string[] = [];
+    for await (const page of pages) ids.push(...page.map(({ id }) => id));
+    expect(ids).toEqual(expected);
+  });
+
+  test("holds only the customer's own records, whatever the filters name", async () => {
+    const other = await app.customer();
+    const list = (await other.post('/list-contact', { name: 'Foreign' })).body.id as string;
+    const company = await make(other, '/company', companyBody());
+    await make(other, '/contacts', contactBody({ company: { id: company }, list_ids: [list] }));
+    const own = await make(customer, '/contacts', contactBody());
+    expect((await exported('/contacts', {})).map(({ id }) => id)).toEqual([own]);
+    expect(await exported('/company', {})).toEqual([]);
+    for (const filters of [{ list_id: list }, { company_id: company }])
+      expect(await exported('/contacts', { filters })).toEqual([]);
+  });
+});
+
+describe('the file', () => {
+  test('is CSV or NDJSON, with a name and the chosen fields', async () => {
+    const company = await make(customer, '/company', companyBody({ company_name: 'Engines, Ltd' }));
+    const custom_fields = { plan: '7', seats: 12, trial: false };
+    const phone_numbers = [{ country_code: '+44', number: '20 7946 0000' }];
+    const id = await make(
+      customer,
+      '/contacts',
+      contactBody({ company: { id: company }, custom_fields, phone_numbers, first_name: '=Ada' }),
+    );
+    const fields = ['id', 'first_name', 'middle_name', 'job_title', 'phone_numbers', 'company', 'assigned_to'];
+    const body = { fields: [...fields, 'custom_fields.plan', 'custom_fields.seats', 'custom_fields.none'] };
+    const csv = await customer.post('/contacts/export', { format: 'csv', ...body });
+    expect(csv.headers).toMatchObject({
+      'content-type': 'text/csv; charset=utf-8',
+      'content-disposition': 'attachment; filename="contacts.csv"',
+    });
+    expect(csv.body).toBe(
+      'id,first_name,middle_name,job_title,phone_numbers,company.id,company.name,company.industry,assigned_to,' +
+        'custom_fields.plan,custom_fields.seats,custom_fields.none\r\n' +
+        `${id},=Ada,\\N,,+44 20 7946 0000,${company},"Engines, Ltd",,,"7",12,\r\n`,
+    );
+    const ndjson = await customer.post('/contacts/export', { format: 'ndjson', ...body });
+    expect(ndjson.headers).toMatchObject({
+      'content-type': 'application/x-ndjson',
+      'content-disposition': 'attachment; filename="contacts.ndjson"',
+    });
+    expect(ndjson.headers['content-length']).toBeUndefined();
+    expect(JSON.parse(ndjson.body)).toEqual({
+      id,
+      first_name: '=Ada',
+      middle_name: null,
+      job_title: '',
+      phone_numbers,
+      company: { id: company, company_name: 'Engines, Ltd', industry: '' },
+      custom_fields: { plan: '7', seats: 12 },
+    });
+  });
+
+  test('of no records is a header line, or empty', async () => {
+    const csv = await customer.post('/company/export', { format: 'csv', fields: ['id', 'company_name'] });
+    expect(csv.body).toBe('id,company_name\r\n');
+    expect((await customer.post('/company/export', { format: 'ndjson' })).body).toBe('');
+  });
+
+  test('of 20,000 contacts with every kind of value gives the same values to a reader of imports', async () => {
+    const texts = [
+      '\\N',
+      'true',
+      '05',
+      '12',
+      '=1+1',
+      'a,b',
+      'a;b',
+      'q"q"',
+      'a\nb',
+      'a\r\nb',
+      ' ',
+      'naïve 東京 👩‍🚀',
+      '',
+      '-1',
+    ];
+    const one = (n: number) => ({
+      first_name: texts[n % texts.length] || 'Ada',
+      last_name: `Last ${n}`,
+      work_email: `ada${n}@example.com`,
+      middle_name: n % 3 ? texts[n % 13] : null,
+      birth_year: n % 2 ? 1815 : null,
+      other_emails: n % 4 ? [`a${n}@example.com`, `b${n}@example.com`] : null,
+      phone_numbers: n % 5 ? [{ country_code: n % 2 ? '+44' : '', number: `${texts[n % 12]} ${n}` }] : [],
+      custom_fields: { text: texts[n % texts.length], number: n / 8, flag: n % 2 === 0 },
+    });
+    const given = Array.from({ length: 20_000 }, (_, n) => one(n));
+    await app.owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, middle_name, birth_year, other_emails, phone_numbers, custom_fields, folded)
+      select ${customer.id}, first_name, last_name, work_email, middle_name, birth_year, other_emails, phone_numbers, custom_fields,
+        '{"first_name": "", "last_name": "", "work_email": "", "job_title": "", "industry": "", "location_locality": "", "location_country": "", "location_region": ""}'
+      from jsonb_to_recordset(${app.owner.json(given as never)}) as given (first_name text, last_name text, work_email text,
+        middle_name text, birth_year integer, other_emails text[], phone_numbers jsonb, custom_fields jsonb)`;
+    const file = await customer.post('/contacts/export', { format: 'csv' });
+    const [header, ...rows] = parse(file.body, {
+      cast: (text, { quoting }) => ({ text, isQuoted: quoting }),
+    }) as unknown as { text: string; isQuoted: boolean }[][];
+    const columns = header!.map(({ text }) => columnNamed(contactFileFields, text)!);
+    const items = rows.map((cells) => itemOfCells(columns, cells)).map(({ item, faults }) => ({ ...item, faults }));
+    expect(items.length).toBe(given.length);
+    const byName = new Map(items.map((item) => [(item as Json).last_name, item as Json]));
+    for (const record of given)
+      expect({ middle_name: undefined, ...byName.get(record.last_name) }).toMatchObject({
+        ...record,
+        middle_name: record.middle_name === '' ? undefined : record.middle_name,
+        faults: [],
+      });
+  });
+});
+
+describe('an export is rejected', () => {
+  test.each([
+    ['without a format', {}, ['/format']],
+    [
+      'by two keys',
+      {
+        format: 'csv',
+        order_by: [
+          { field: 'score', direction: 'ASC' },
+          { field: 'id', direction: 'ASC' },
+        ],
+      },
+      ['/order_by'],
+    ],
+    ['by a field without an index', { format: 'csv', order_by: { job_title: 'ASC' } }, ['/order_by']],
+    ['by an unknown field', { format: 'csv', order_by: { nonsense: 'ASC' } }, ['/order_by/nonsense']],
+    ['with unknown fields', { format: 'csv', fields: ['id', 'list_ids', 'nonsense'] }, ['/fields/1', '/fields/2']],
+    ['with a page', { format: 'csv', paginate: { page: 1 } }, ['/paginate']],
+  ])('%s', async (_what, body, paths) => {
+    const answer = await customer.post('/contacts/export', body);
+    expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
+    expect(answer.body.errors.map(({ path }: Json) => path)).toEqual(paths);
+  });
+
+  test('with a key that may not read', async () => {
+    const writer = await customer.withScopes(['contacts:create', 'contacts:update', 'companies:read']);
+    expect((await writer.post('/contacts/export', { format: 'csv' })).status).toBe(403);
+    expect((await writer.post('/company/export', { format: 'csv' })).status).toBe(200);
+  });
+});
+
+describe('over a connection', () => {
+  /** Contacts that make a file larger than what the kernel buffers for a connection that nobody reads. */
+  const wide = 20_000;
+  const note = 'x'.repeat(3_000);
+  const silence = 1_500;
+  let owner: TestCustomer;
+  const open: Socket[] = [];
+  const config = parseConfig({
+    LOG_LEVEL: 'silent',
+    OVERLOAD_MS: '0',
+    RATE_LIMITS: 'off',
+    DATABASE_URL: app.url,
+    REQUEST_TIMEOUT_MS: '700',
+    CONNECTION_SILENCE_MS: String(silence),
+  });
+  const server = buildApp({ config, db: app.db, catalog: app.catalog });
+
+  beforeAll(async () => {
+    owner = await app.customer();
+    await fillContacts(owner, wide, note);
+    await server.listen({ host: '127.0.0.1', port: 0 });
+  });
+  afterAll(async () => {
+    for (const socket of open) socket.destroy();
+    await server.close();
+  });
+
+  /** Starts an export. The socket reads nothing until somebody listens to it. */
+  function start({ key }: TestCustomer = owner): Socket {
+    const socket = connect((server.server.address() as AddressInfo).port, '127.0.0.1');
+    open.push(socket);
+    socket.on('error', () => undefined);
+    const body = JSON.stringify({ format: 'csv', fields: 'all' });
+    const head = ['POST /api/ext/contacts/export HTTP/1.1', 'host: x', `authorization: X-API-Key ${key}`];
+    socket.write(
+      `${head.join('\r\n')}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    return socket;
+  }
+
+  /** Reads the first bytes of a response, then stops reading. */
+  async function firstBytes(socket: Socket): Promise<string> {
+    const [bytes] = (await once(socket, 'data')) as [Buffer];
+    socket.pause();
+    return bytes.toString('latin1');
+  }
+
+  /** Reads until the server closes the connection or the response is complete. Returns its last bytes. */
+  function rest(socket: Socket): Promise<{ end: string; length: number }> {
+    const read = { end: '', length: 0 };
+    return new Promise((resolve) => {
+      socket.on('data', (bytes: Buffer) => {
+        read.length += bytes.length;
+        read.end = (read.end + bytes.toString('latin1')).slice(-20);
+        if (isComplete(read)) resolve(read);
+      });
+      socket.on('close', () => resolve(read));
+      if (socket.closed) resolve(read);
+      socket.resume();
+    });
+  }
+
+  const isComplete = ({ end }: { end: string }): boolean => end.endsWith('\r\n0\r\n\r\n');
+  const patience = { timeout: 20_000, interval: 20 };
+  const status = async (socket: Socket): Promise<string> => (await firstBytes(socket)).slice(9, 12);
+  const searches = (): number => app.db.gates.find(({ name }) => name === 'search')!.inside;
+
+  test('may last longer than other requests', async () => {
+    const socket = start();
+    await firstBytes(socket);
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const read = await rest(socket);
+    expect(isComplete(read)).toBe(true);
+    expect(read.length).toBeGreaterThan(wide * note.length);
+  });
+
+  test('reads no further while its caller reads nothing, and is closed then', async () => {
+    const socket = start();
+    await firstBytes(socket);
+    await expect.poll(searches, patience).toBe(0);
+    await expect.poll(() => server.inFlight.taken, patience).toBe(0);
+    const read = await rest(socket);
+    expect(isComplete(read)).toBe(false);
+    expect(read.length).toBeLessThan(wide * note.length);
+  });
+
+  test('ends when its caller goes away, and so does its statement', async () => {
+    const socket = start();
+    await firstBytes(socket);
+    const release = await lockContacts();
+    socket.resume();
+    await expect.poll(waiting, patience).toBe(1);
+    socket.destroy();
+    await expect.poll(waiting, patience).toBe(0);
+    await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
+    await release();
+  });
+
+  test('breaks the encoding if the database fails half-way', async () => {
+    const socket = start();
+    await firstBytes(socket);
+    const release = await lockContacts();
+    const read = rest(socket);
+    await killWaiting();
+    expect(isComplete(await read)).toBe(false);
+    await release();
+    expect(isComplete(await rest(start()))).toBe(true);
+  });
+
+  test('is an error response if it fails before its first record', async () => {
+    const release = await lockContacts();
+    const socket = start();
+    await killWaiting();
+    const answer = await firstBytes(socket);
+    expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+    expect(answer).toContain('content-type: application/json');
+    expect(answer).not.toContain('content-disposition');
+    await release();
+  });
+
+  test('runs beside one other of the same customer; a third one is 429, without rate limits too', async () => {
+    const running = [start(), start()];
+    for (const socket of running) expect(await status(socket)).toBe('200');
+    const third = await firstBytes(start());
+    expect(third).toMatch(/^HTTP\/1\.1 429 /);
+    expect(third).toMatch(/^retry-after: [1-9]/im);
+    expect(third).toMatch(/"code":"rate_limited".*exports/);
+    expect(await status(start(customer))).toBe('200');
+    running[0]!.destroy();
+    await expect.poll(async () => status(start()), patience).toBe('200');
+    for (const socket of open) socket.destroy();
+  });
+
+  test('leaves no place taken, whenever its caller hangs up', async () => {
+    for (let i = 0; i < 40; i += 1) {
+      const socket = start(customer);
+      await once(socket, 'connect');
+      await new Promise((resolve) => setTimeout(resolve, i / 4));
+      socket.destroy();
+    }
+    await expect.poll(() => server.inFlight.taken, patience).toBe(0);
+    for (let i = 0; i < 3; i += 1) expect(await status(start(customer))).toBe('200');
+  });
+
+  test('needs the same memory however large the file is', async () => {
+    // The file is larger than all memory that the process may use for objects.
+    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=80' });
+    const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
+      method: 'POST',
+      headers: { authorization: `X-API-Key ${owner.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ format: 'ndjson', fields: 'all', order_by: { last_name: 'ASC' } }),
+    });
+    let length = 0;
+    for await (const bytes of answer.body!) length += bytes.length;
+    expect(length).toBeGreaterThan(wide * note.length);
+    expect(await child.stop()).toBe(0);
+  });
+
+  /** Locks the contacts against readers until the returned function is called, at the end of the test at the latest. */
+  async function lockContacts(): Promise<() => Promise<void>> {
+    const session = await app.owner.reserve();
+    let isLocked = true;
+    const release = async () => {
+      if (!isLocked) return;
+      isLocked = false;
+      await session`rollback`;
+      session.release();
+    };
+    onTestFinished(release);
+    await session`begin`;
+    await session`lock table contacts in access exclusive mode`;
+    return release;
+  }
+
+  const database = new URL(app.url).pathname.slice(1);
+
+  /** Returns the number of the service's sessions that wait for a lock. */
+  const waiting = async (): Promise<number> =>
+    asSuperuser(async (sql) => {
+      const { count } = await sql`
+        select from pg_stat_activity
+        where datname = ${database} and wait_event_type = 'Lock'`;
+      return count;
+    });
+
+  /** Terminates the session that waits for the lock. */
+  async function killWaiting(): Promise<void> {
+    await expect.poll(waiting, patience).toBe(1);
+    await asSuperuser(
+      (sql) => sql`
+        select pg_terminate_backend(pid)
+        from pg_stat_activity
+        where datname = ${database} and wait_event_type = 'Lock'`,
+    );
+  }
+});
