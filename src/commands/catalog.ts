@@ -15,7 +15,7 @@ import { retryingDatabase } from '../database/retrying-database.ts';
 import { generatePeople } from '../demo/generate-people.ts';
 import { dropStaleImports, endImport, findCatalogState, listUnfinishedImports } from '../queries/catalog-imports.ts';
 import { countUnindexed } from '../queries/unlocks.ts';
-import { commandAction, asInteger, asUuid, UsageError } from './command.ts';
+import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
@@ -255,13 +255,6 @@ function* textOf(count: number, seed: number, asArray: boolean): Generator<strin
     text = '';
   }
   yield text + close;
-}
-
-/**
- * Does nothing if an error means that the reader of the output has closed the pipe (EPIPE). Throws every other error.
- */
-function ignoreQuit(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error;
 }
 
 const reindex = (): Promise<{ people: number }> =>

@@ -21,6 +21,13 @@ export const commandAction =
     process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
   };
 
+/**
+ * Does nothing if an error means that the reader of the output has closed the pipe (EPIPE). Throws every other error.
+ */
+export function ignoreQuit(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+}
+
 /** Adds the option `--json` to a command; if it has subcommands, to each of them instead. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);

@@ -16,6 +16,22 @@ export interface RecordWriter {
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
+/**
+ * Yields the text of a file, one page of records after the other.
+ * @param onPage called for each page
+ */
+export async function* fileText(
+  writer: RecordWriter,
+  pages: AsyncIterable<object[]>,
+  onPage?: (page: object[]) => void,
+): AsyncGenerator<string> {
+  if (writer.head !== '') yield writer.head;
+  for await (const page of pages) {
+    if (page.length > 0) yield writer.write(page);
+    onPage?.(page);
+  }
+}
+
 const ndjsonWriter = (columns: readonly FileColumn[]): RecordWriter => ({
   head: '',
   write: (records) =>

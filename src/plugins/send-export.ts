@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { columnsOf } from '../files/columns.ts';
-import { recordWriter, type RecordWriter } from '../files/write-records.ts';
+import { fileText, recordWriter } from '../files/write-records.ts';
 import { contentTypes, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
 
 /**
@@ -22,11 +22,5 @@ export async function sendExport(
   return reply
     .type(contentTypes[format])
     .header('content-disposition', `attachment; filename="${name}.${format}"`)
-    .send(Readable.from(textOf(writer, pages), { signal: requester.signal! }));
-}
-
-/** Yields the text of a file, one page of records after the other. */
-export async function* textOf(writer: RecordWriter, pages: AsyncIterable<object[]>): AsyncGenerator<string> {
-  if (writer.head !== '') yield writer.head;
-  for await (const page of pages) if (page.length > 0) yield writer.write(page);
+    .send(Readable.from(fileText(writer, pages), { signal: requester.signal! }));
 }

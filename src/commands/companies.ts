@@ -1,0 +1,14 @@
+import type { Command } from 'commander';
+import { countCompanies, exportCompanies } from '../queries/companies.ts';
+import { companyFileFields } from '../schemas/files.ts';
+import { defineExport } from './export.ts';
+
+/** Defines the command `companies` with the verb `export`. */
+export function define(command: Command): void {
+  defineExport(command, {
+    noun: 'companies',
+    fields: companyFileFields,
+    read: (db, customerId) => exportCompanies(db, customerId, {}),
+    count: (db, customerId) => countCompanies(db, customerId, {}),
+  });
+}

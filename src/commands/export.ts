@@ -1,0 +1,122 @@
+import { createWriteStream } from 'node:fs';
+import { rename, rm, stat } from 'node:fs/promises';
+import { Readable, type Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import type { Database } from '../database/db.ts';
+import { columnsOf, readFields } from '../files/columns.ts';
+import { fileText, recordWriter } from '../files/write-records.ts';
+import { requireCustomer } from '../queries/customers.ts';
+import { fileFormats, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
+import type { Metadata } from '../schemas/wire.ts';
+import { asUuid, commandAction, ignoreQuit, UsageError } from './command.ts';
+import { withDatabase } from './database.ts';
+import { progressOn } from './progress.ts';
+
+/** One kind of record that the command line can export. */
+export interface Exportable {
+  /** What messages call the records, e.g. `contacts`. */
+  noun: string;
+  fields: FileFields;
+  /** Starts to read all records of a customer, page by page. */
+  read: (db: Database, customerId: string) => Promise<AsyncGenerator<object[]>>;
+  /** Counts all records of a customer. */
+  count: (db: Database, customerId: string) => Promise<Metadata>;
+}
+
+interface ExportOptions {
+  customer: string;
+  format?: FileFormat;
+  fields?: GivenFields;
+  output?: string;
+  json?: boolean;
+}
+
+/** Result of an export to a file. */
+interface Exported {
+  customer_id: string;
+  records: number;
+  output: string;
+}
+
+/** Adds the verb `export` to a command. */
+export function defineExport(command: Command, exportable: Exportable): void {
+  const { noun, fields } = exportable;
+  command
+    .command('export')
+    .description(`write all ${noun} of a customer to a file or to standard output`)
+    .requiredOption('--customer <id>', `customer of the ${noun}`, asUuid)
+    .addOption(
+      new Option('--format <format>', 'default: as the ending of the file says, else csv').choices(fileFormats),
+    )
+    .option('--fields <fields>', 'importable (default), all, or names separated by commas', asFields(fields))
+    .option('--output <file>', 'file to write; default: standard output')
+    .action(async ({ json, ...options }: ExportOptions) => {
+      const { output } = options;
+      if (output !== undefined) {
+        const print = ({ records }: Exported) => `Wrote ${records} ${noun} to ${output}`;
+        await commandAction(() => exportToFile(exportable, { ...options, output }), print)({ json: json === true });
+      } else if (json) throw new UsageError('--json needs --output, because standard output is for the records');
+      else await exportTo(process.stdout, exportable, options);
+    });
+}
+
+const asFields =
+  (fields: FileFields) =>
+  (text: string): GivenFields => {
+    const given = text === 'importable' || text === 'all' ? text : text.split(',').map((name) => name.trim());
+    const { faults } = readFields(fields, given, '');
+    const [fault] = faults;
+    if (fault) throw new InvalidArgumentError(`${given[Number(fault.path.slice(1))]} ${fault.message}.`);
+    return given;
+  };
+
+/** Returns the format of a file by the ending of its name. */
+function formatOf(file: string): FileFormat {
+  const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
+  if (!format) throw new UsageError('the file name does not show the format: add --format csv or --format ndjson');
+  return format;
+}
+
+/** Writes all records to a file. The file appears under its name when it is complete, so it is never half of one. */
+async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
+  const { customer, output, format = formatOf(output) } = options;
+  const isReplaceable = await stat(output).then(
+    (found) => found.isFile(),
+    () => true,
+  );
+  const path = isReplaceable ? `${output}.partial` : output;
+  try {
+    const records = await exportTo(createWriteStream(path), exportable, { ...options, format });
+    if (isReplaceable) await rename(path, output);
+    return { customer_id: customer, records, output };
+  } catch (error) {
+    if (isReplaceable) await rm(path, { force: true });
+    throw error;
+  }
+}
+
+/** Writes all records to a stream, and shows the progress on stderr. Returns the number of records. */
+const exportTo = (
+  stream: Writable,
+  { noun, fields, read, count }: Exportable,
+  { customer, format = 'csv', fields: given }: ExportOptions,
+): Promise<number> =>
+  withDatabase(async (db) => {
+    const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
+    const { pagination } = await count(db, id);
+    const progress = progressOn(process.stderr, pagination.total_records);
+    let records = 0;
+    const show = (page: object[]): void => {
+      records += page.length;
+      progress.show(records, `${records} ${noun}`, records);
+    };
+    try {
+      const writer = recordWriter(format, columnsOf(fields, given, format));
+      const text = fileText(writer, await read(db, id), show);
+      await pipeline(Readable.from(text), stream, { end: stream !== process.stdout }).catch(ignoreQuit);
+      return records;
+    } finally {
+      progress.end();
+    }
+  });
