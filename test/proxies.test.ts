@@ -1,12 +1,13 @@
 import { connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
+import { asSuperuser } from './setup/database.ts';
 import { needHaproxy, noHaproxy, startHaproxy } from './setup/haproxy.ts';
 import { hasNginx, startNginx } from './setup/nginx.ts';
 import { makeLogin } from './setup/sessions.ts';
 import { missingForTls, startTlsProxy } from './setup/tls-proxies.ts';
 
-const { fastify: app, owner, customer } = await startApp({ TRUST_PROXY: 'loopback' });
+const { fastify: app, owner, customer, url: databaseUrl } = await startApp({ TRUST_PROXY: 'loopback' });
 const running: { stop(): Promise<void> }[] = [];
 let target: string;
 
@@ -56,6 +57,39 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
     expect(await recordedAddress(nginx.url, '192.0.2.7')).toBe('192.0.2.7');
     expect(await recordedAddress(nginx.url, '6.6.6.6, 192.0.2.7')).toBe('192.0.2.7');
     expect(await recordedAddress(nginx.url, '<script>')).toBe('127.0.0.1');
+  });
+
+  test('an export that fails half-way is cut for the caller too, and a whole one is whole', async () => {
+    const nginx = await startNginx(target);
+    running.push(nginx);
+    const { id, key } = await customer();
+    await owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, custom_fields, folded)
+      select ${id}, 'Ada', 'Lovelace', 'ada@example.com', jsonb_build_object('note', repeat('x', 4000)),
+        '{"first_name": "ada", "last_name": "lovelace", "work_email": "ada@example.com", "job_title": "", "industry": "",
+          "location_locality": "", "location_country": "", "location_region": ""}'
+      from generate_series(1, 8000)`;
+    const start = () =>
+      fetch(`${nginx.url}/api/ext/contacts/export`, {
+        method: 'POST',
+        headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ format: 'csv' }),
+      });
+    expect((await (await start()).text()).split('\r\n').length).toBe(8_002);
+    const cut = await start();
+    const reader = cut.body!.getReader();
+    await reader.read();
+    const session = await owner.reserve();
+    await session`begin`;
+    await session`lock table contacts in access exclusive mode`;
+    const rest = (async () => {
+      while (!(await reader.read()).done);
+    })();
+    rest.catch(() => undefined);
+    await expect.poll(() => terminateWaiting(), { timeout: 20_000 }).toBe(1);
+    await expect(rest).rejects.toThrow();
+    await session`rollback`;
+    session.release();
   });
 });
 
@@ -154,3 +188,12 @@ async function ask(
     session.close();
   }
 }
+/** Terminates the service's sessions that wait for a lock. Returns their number. */
+const terminateWaiting = async (): Promise<number> =>
+  asSuperuser(async (sql) => {
+    const { count } = await sql`
+      select pg_terminate_backend(pid)
+      from pg_stat_activity
+      where datname = ${new URL(databaseUrl).pathname.slice(1)} and wait_event_type = 'Lock'`;
+    return count;
+  });
