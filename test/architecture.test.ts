@@ -38,6 +38,7 @@ const keepers: Record<string, RegExp> = {
   '@opentelemetry/api': /^tracing\/opentelemetry\.ts$/,
   '@opentelemetry/sdk-trace-base': /^tracing\/opentelemetry\.ts$/,
   ioredis: /^limits\/redis\.ts$/,
+  'csv-stringify': /^files\/write-records\.ts$/,
   'structured-headers': /^plugins\/rate-limits\.ts$/,
 };
 

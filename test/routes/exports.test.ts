@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
@@ -75,7 +76,7 @@ async function exported(path: string, body: object, caller = customer): Promise<
   return String(answer.body)
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Json);
+    .map((line) => JSON.parse(line));
 }
 
 /** Returns a record as a file shows it: without the members that a request could not contain. */
@@ -103,10 +104,11 @@ describe('an export holds what the list call pages through, in the same order', 
         expect(await exported('/contacts', { order_by }), `${field} ${direction}`).toEqual(
           asJson((await pagesOf('/contacts', { order_by })).map(inFile)),
         );
-        expect((await exported('/contacts', { order_by, filters })).map(({ id }) => id)).toEqual(
-          (await pagesOf('/contacts', { order_by, filters })).map(({ id }) => id),
-        );
       }
+    for (const order_by of [{ created_at: 'DESC' }, { work_email: 'ASC' }])
+      expect((await exported('/contacts', { order_by, filters })).map(({ id }) => id)).toEqual(
+        (await pagesOf('/contacts', { order_by, filters })).map(({ id }) => id),
+      );
     expect((await exported('/contacts', {})).length).toBe(many);
   });
 
@@ -259,22 +261,27 @@ describe('the file', () => {
       insert into contacts (customer_id, first_name, last_name, work_email, middle_name, birth_year, other_emails, phone_numbers, custom_fields, folded)
       select ${customer.id}, first_name, last_name, work_email, middle_name, birth_year, other_emails, phone_numbers, custom_fields,
         '{"first_name": "", "last_name": "", "work_email": "", "job_title": "", "industry": "", "location_locality": "", "location_country": "", "location_region": ""}'
-      from jsonb_to_recordset(${app.owner.json(given as never)}) as given (first_name text, last_name text, work_email text,
+      from jsonb_to_recordset(${app.owner.json(given)}) as given (first_name text, last_name text, work_email text,
         middle_name text, birth_year integer, other_emails text[], phone_numbers jsonb, custom_fields jsonb)`;
     const file = await customer.post('/contacts/export', { format: 'csv' });
     const [header, ...rows] = parse(file.body, {
       cast: (text, { quoting }) => ({ text, isQuoted: quoting }),
     }) as unknown as { text: string; isQuoted: boolean }[][];
     const columns = header!.map(({ text }) => columnNamed(contactFileFields, text)!);
-    const items = rows.map((cells) => itemOfCells(columns, cells)).map(({ item, faults }) => ({ ...item, faults }));
+    const items: Json[] = rows.map((cells) => {
+      const { item, faults } = itemOfCells(columns, cells);
+      return { ...item, faults };
+    });
     expect(items.length).toBe(given.length);
-    const byName = new Map(items.map((item) => [(item as Json).last_name, item as Json]));
-    for (const record of given)
-      expect({ middle_name: undefined, ...byName.get(record.last_name) }).toMatchObject({
-        ...record,
-        middle_name: record.middle_name === '' ? undefined : record.middle_name,
-        faults: [],
-      });
+    const byName = new Map<string, Json>(items.map((item) => [item.last_name, item]));
+    const expected = ({ middle_name, ...record }: ReturnType<typeof one>): Json =>
+      middle_name === '' ? record : { ...record, middle_name };
+    const wrong = given.filter((record) => {
+      const item = byName.get(record.last_name)!;
+      const members = Object.entries(expected(record));
+      return item.faults.length > 0 || !members.every(([name, value]) => isDeepStrictEqual(item[name], value));
+    });
+    expect(wrong).toEqual([]);
   });
 });
 
@@ -311,8 +318,8 @@ describe('an export is rejected', () => {
 
 describe('over a connection', () => {
   /** Contacts that make a file larger than what the kernel buffers for a connection that nobody reads. */
-  const wide = 20_000;
-  const note = 'x'.repeat(3_000);
+  const wide = 12_000;
+  const note = 'x'.repeat(4_000);
   const silence = 1_500;
   let owner: TestCustomer;
   const open: Socket[] = [];
@@ -449,17 +456,17 @@ describe('over a connection', () => {
       await new Promise((resolve) => setTimeout(resolve, i / 4));
       socket.destroy();
     }
-    await expect.poll(() => server.inFlight.taken, patience).toBe(0);
+    await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
     for (let i = 0; i < 3; i += 1) expect(await status(start(customer))).toBe('200');
   });
 
   test('needs the same memory however large the file is', async () => {
-    // The file is larger than all memory that the process may use for objects.
-    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=80' });
+    // Half of this memory is needed before the first request. The file and its records would need twice the other half.
+    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=112' });
     const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
       method: 'POST',
       headers: { authorization: `X-API-Key ${owner.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ format: 'ndjson', fields: 'all', order_by: { last_name: 'ASC' } }),
+      body: JSON.stringify({ format: 'ndjson', fields: 'all' }),
     });
     let length = 0;
     for await (const bytes of answer.body!) length += bytes.length;
