@@ -1,6 +1,7 @@
 import { benchCatalog, benchPostgresCatalog } from './catalog.ts';
 import { benchCompanies } from './companies.ts';
 import { benchContacts } from './contacts.ts';
+import { benchCsv } from './csv.ts';
 import { benchDependants } from './dependants.ts';
 import { benchExports } from './exports.ts';
 import { benchFair } from './fair.ts';
@@ -20,6 +21,7 @@ const suites: Record<string, () => Promise<void>> = {
   sizing: () => benchSizing(20),
   companies: () => benchCompanies(200_000),
   dependants: () => benchDependants(1_000_000, 200_000),
+  csv: () => benchCsv(100_000, 3),
   exports: () => benchExports(100_000, 5),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),

@@ -105,7 +105,7 @@ describe('records written as CSV and read again', () => {
         const expected = records.map((record) => givenIn(itemOfRecord(columns, record as object as never)));
         expect(asJson(throughCsv(contactFileFields, 'importable', records))).toEqual(asJson(expected));
       }),
-      { numRuns: 500 },
+      { numRuns: 200 },
     );
   });
 
