@@ -55,6 +55,18 @@ describe('a gate', () => {
     expect(gate.inside).toBe(0);
   });
 
+  test('lets an operation of long work wait as long as its requester says', async () => {
+    const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 10, maxWaitMs: 1 });
+    const first = held();
+    const running = gate.runAlone(first.work);
+    const waiting = gate.run({ customerId: 'a', waitMs: 60_000 }, async () => 'in time');
+    await expect(gate.run({ customerId: 'b' }, async () => 'late')).rejects.toMatchObject(busy);
+    await expect(gate.run({ customerId: 'c', waitMs: 2 }, async () => 'late')).rejects.toMatchObject(busy);
+    first.leave();
+    expect(await waiting).toBe('in time');
+    await running;
+  });
+
   test('releases the slot when the operation fails, also synchronously', async () => {
     const gate = new Gate({ name: 'test', limit: 1, maxWaiting: 0, maxWaitMs: 1 });
     const fault = new Error('fault');

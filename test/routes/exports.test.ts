@@ -5,11 +5,12 @@ import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/config.ts';
+import type { Cell } from '../../src/files/cells.ts';
 import { columnNamed } from '../../src/files/columns.ts';
 import { itemOfCells } from '../../src/files/records.ts';
 import { exportContacts } from '../../src/queries/contacts.ts';
 import { exportPage } from '../../src/queries/record-pages.ts';
-import { contactFileFields } from '../../src/schemas/files.ts';
+import { companyFileFields, contactFileFields, fileFormats, type FileFields } from '../../src/schemas/files.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
@@ -88,6 +89,10 @@ const inFile = ({ first_name, last_name, work_email, assigned_to, type, ...recor
   ...(assigned_to === null ? {} : { assigned_to }),
   ...(type === '' ? {} : { type }),
 });
+
+/** Reads CSV with the library's own reader. */
+const cellsOf = (text: string): Cell[][] =>
+  parse(text, { cast: (cell, { quoting }) => ({ text: cell, isQuoted: quoting }) }) as unknown as Cell[][];
 
 /** Compares values as JSON, so that a member that is undefined counts as missing. */
 const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
@@ -264,9 +269,7 @@ describe('the file', () => {
       from jsonb_to_recordset(${app.owner.json(given)}) as given (first_name text, last_name text, work_email text,
         middle_name text, birth_year integer, other_emails text[], phone_numbers jsonb, custom_fields jsonb)`;
     const file = await customer.post('/contacts/export', { format: 'csv' });
-    const [header, ...rows] = parse(file.body, {
-      cast: (text, { quoting }) => ({ text, isQuoted: quoting }),
-    }) as unknown as { text: string; isQuoted: boolean }[][];
+    const [header, ...rows] = cellsOf(file.body);
     const columns = header!.map(({ text }) => columnNamed(contactFileFields, text)!);
     const items: Json[] = rows.map((cells) => {
       const { item, faults } = itemOfCells(columns, cells);
@@ -283,6 +286,60 @@ describe('the file', () => {
     });
     expect(wrong).toEqual([]);
   });
+});
+
+describe.each(fileFormats)('the importable fields as %s', (format) => {
+  /** Exports records, and reads the file as an import does. */
+  async function itemsOf(path: string, fields: FileFields): Promise<Json[]> {
+    const { body } = await customer.post(`${path}/export`, { format });
+    if (format === 'ndjson')
+      return body
+        .trim()
+        .split('\n')
+        .map((line: string) => JSON.parse(line));
+    const [header, ...rows] = cellsOf(body);
+    const columns = header!.map(({ text }) => columnNamed(fields, text)!);
+    return rows.map((cells) => itemOfCells(columns, cells).item);
+  }
+
+  test.each([
+    ['contacts', '/contacts', contactFileFields],
+    ['companies', '/company', companyFileFields],
+  ] as const)(
+    'of %s can be sent back: a PATCH changes nothing, and a POST accepts them',
+    async (_noun, path, fields) => {
+      await makeRecords();
+      const before = await pagesOf(path, {});
+      const items = await itemsOf(path, fields);
+      expect(items.length).toBe(before.length);
+      for (const { id, ...item } of items) {
+        expect(await customer.patch(`${path}/${id}`, item), JSON.stringify(item)).toMatchObject({ status: 200 });
+        const isComplete = fields.create.required!.every((name) => name in item || name === 'phone_numbers');
+        if (isComplete) expect(await customer.post(path, creatable(path, item))).toMatchObject({ status: 201 });
+      }
+      const after = new Map((await pagesOf(path, {})).map((record) => [record.id, record]));
+      for (const { updated_at: _, ...record } of before) expect(after.get(record.id)).toMatchObject(record);
+    },
+  );
+
+  /** A contact may lack phone numbers in a file, but not in a request. */
+  const creatable = (path: string, item: object): object =>
+    path === '/contacts' ? { phone_numbers: [], ...item } : item;
+
+  /** Creates records with all fields, with few, and as they are made from prospects: without names. */
+  async function makeRecords(): Promise<void> {
+    const company = await make(
+      customer,
+      '/company',
+      companyBody({ size: '', location_metro: '', location_country: 'GB', custom_fields: { a: '1', b: 1 } }),
+    );
+    const whole = { company: { id: company }, assigned_to: customer.adminId, other_emails: ['a@example.com'] };
+    const phone_numbers = [{ country_code: '+44', number: '20 7946 0000' }];
+    await make(customer, '/contacts', contactBody({ ...whole, phone_numbers, birth_year: 1815, mobile_phone: '\\N' }));
+    await make(customer, '/contacts', contactBody({ other_emails: [], custom_fields: { 'a.b': true, c: 'true' } }));
+    await app.owner`update contacts set first_name = '', work_email = '' where customer_id = ${customer.id} and birth_year is null`;
+    await make(customer, '/contacts', contactBody({ company: { name: 'Made by name' } }));
+  }
 });
 
 describe('an export is rejected', () => {
