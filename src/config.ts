@@ -72,7 +72,10 @@ export const ConfigSchema = Type.Object({
     500,
   ),
   DATABASE_QUEUE_MS: milliseconds('longest total time that a request waits for connections before 503', 1_000),
-  REQUEST_TIMEOUT_MS: milliseconds('longest time for one request, waits included, before 503', 10_000),
+  REQUEST_TIMEOUT_MS: milliseconds(
+    'longest time for one request, waits included, before 503; an export may take an hour',
+    10_000,
+  ),
   STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
   OVERLOAD_MS: Type.Integer({
     minimum: 0,

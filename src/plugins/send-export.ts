@@ -2,7 +2,11 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { columnsOf } from '../files/columns.ts';
 import { fileText, recordWriter } from '../files/write-records.ts';
+import { CallerHungUp } from '../requester.ts';
 import { contentTypes, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
+
+/** A request for an export, of any kind of records. */
+type ExportRequest = FastifyRequest<{ Body: { format: FileFormat; fields?: GivenFields } }>;
 
 /**
  * Sends records as a file while they are read. If reading fails half-way, or the time of the request is up, the
@@ -11,16 +15,26 @@ import { contentTypes, type FileFields, type FileFormat, type GivenFields } from
  * @param read starts to read the records, page by page
  */
 export async function sendExport(
-  { body, requester }: FastifyRequest<{ Body: { format: FileFormat; fields?: GivenFields } }>,
+  request: ExportRequest,
   reply: FastifyReply,
   { fields, name, read }: { fields: FileFields; name: string; read: () => Promise<AsyncGenerator<object[]>> },
 ): Promise<FastifyReply> {
-  const { format } = body;
-  const writer = recordWriter(format, columnsOf(fields, body.fields, format));
+  const { format, fields: given } = request.body;
+  const writer = recordWriter(format, columnsOf(fields, given, format));
   // An error of the first page becomes an error response: nothing has been sent yet.
   const pages = await read();
+  const file = Readable.from(fileText(writer, pages), { signal: request.requester.signal! });
+  file.once('close', () => logCut(request, file));
   return reply
     .type(contentTypes[format])
     .header('content-disposition', `attachment; filename="${name}.${format}"`)
-    .send(Readable.from(fileText(writer, pages), { signal: requester.signal! }));
+    .send(file);
+}
+
+/** Logs that an export ended before its last record. Its response has no status for that, so it has no other log line. */
+function logCut({ log, caller: { customerId: customer }, requester: { signal } }: ExportRequest, file: Readable): void {
+  if (file.readableEnded) return;
+  const error: unknown = signal!.aborted ? signal!.reason : file.errored;
+  if (error instanceof CallerHungUp) log.info({ customer }, 'export cut: the caller has hung up');
+  else log.warn({ customer, err: (error as Error | null)?.cause ?? error }, 'export cut: it failed half-way');
 }

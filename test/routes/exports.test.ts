@@ -389,6 +389,11 @@ describe('over a connection', () => {
     CONNECTION_SILENCE_MS: String(silence),
   });
   const server = buildApp({ config, db: app.db, catalog: app.catalog });
+  /** What requests have logged as a warning or for information. */
+  const logged: unknown[][] = [];
+  server.addHook('onRequest', async ({ log }) => {
+    log.warn = log.info = (...line: unknown[]) => void logged.push(line);
+  });
 
   beforeAll(async () => {
     owner = await app.customer();
@@ -467,6 +472,9 @@ describe('over a connection', () => {
     await expect.poll(waiting, patience).toBe(1);
     socket.destroy();
     await expect.poll(waiting, patience).toBe(0);
+    await expect
+      .poll(() => logged, patience)
+      .toContainEqual([{ customer: owner.id }, 'export cut: the caller has hung up']);
     await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
     await release();
   });
@@ -478,6 +486,9 @@ describe('over a connection', () => {
     const read = rest(socket);
     await killWaiting();
     expect(isComplete(await read)).toBe(false);
+    await expect
+      .poll(() => logged, patience)
+      .toContainEqual([{ customer: owner.id, err: expect.anything() }, 'export cut: it failed half-way']);
     await release();
     expect(isComplete(await rest(start()))).toBe(true);
   });
