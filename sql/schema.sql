@@ -97,11 +97,13 @@ create table companies (
   created_at              timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at              timestamptz(3) not null default clock_timestamp(),
   deleted_at              timestamptz(3),
+  external_id             text           collate "C",
   constraint companies_pkey primary key (customer_id, id),
   constraint companies_folded_is_sortable check (folded ? 'company_name'),
   constraint companies_score_is_percentage check (score >= 0 and score <= 100),
   constraint companies_verification_status_known check (verification_status = any (array['unverified', 'verified', 'invalid', 'accept_all', 'disposable', 'do_not_mail', 'unknown']))
 );
+create unique index companies_external_id_key on companies using btree (customer_id, external_id) where external_id is not null and deleted_at is null;
 create index companies_name on companies using btree (customer_id, (folded ->> 'company_name') collate "C", id);
 create index companies_score on companies using btree (customer_id, score, id);
 create index companies_updated_at on companies using btree (customer_id, updated_at, id);
@@ -158,6 +160,7 @@ create table contacts (
   created_at           timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at           timestamptz(3) not null default clock_timestamp(),
   prospect_id          uuid,
+  external_id          text           collate "C",
   constraint contacts_pkey primary key (customer_id, id),
   constraint contacts_assignee_fkey foreign key (customer_id, assigned_to) references users(customer_id, id),
   constraint contacts_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id),
@@ -165,6 +168,7 @@ create table contacts (
   constraint contacts_score_is_percentage check (score >= 0 and score <= 100),
   constraint contacts_verification_status_known check (verification_status = any (array['unverified', 'verified', 'invalid', 'accept_all', 'disposable', 'do_not_mail', 'unknown']))
 );
+create unique index contacts_external_id_key on contacts using btree (customer_id, external_id) where external_id is not null;
 create index contacts_last_name on contacts using btree (customer_id, (folded ->> 'last_name') collate "C", id);
 create index contacts_of_company on contacts using btree (customer_id, company_id, id) where company_id is not null;
 create index contacts_prospect on contacts using btree (customer_id, prospect_id) where prospect_id is not null;

@@ -179,10 +179,15 @@ export const forbidden = (): DomainError =>
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
   contacts_assignee_fkey: () => notFound('user', ['/assigned_to']),
+  contacts_external_id_key: () => duplicateExternalId('contact'),
+  companies_external_id_key: () => duplicateExternalId('company'),
   opportunities_price_in_range: () =>
     validationFailed([{ path: '/products', message: 'must have a total of less than 100000000000' }]),
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
+
+const duplicateExternalId = (noun: string): DomainError =>
+  conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
 /** The fields of a PostgreSQL error that name the violated constraint. */
 interface ConstraintError {

@@ -7,7 +7,7 @@ import { companyFilterFields, contactFilterFields, type FieldType, type FilterFi
 export interface Column {
   type: FieldType;
   /**
-   * SQL expression for comparing and sorting. For text: the folded form (lower case, no accents), with collation "C".
+   * SQL expression for comparing and sorting. For the type `text`: the folded form (lower case, no accents), with collation "C".
    */
   value: string;
   /** SQL expression for the original value. It tells whether the field is empty. */

@@ -113,11 +113,11 @@ function parse(cursor: string): unknown {
 function isValueOf(column: Column, value: unknown): value is KeyValue {
   if (value === null) return !column.required && column.shownAs === undefined;
   if (column.type === 'integer') return Number.isInteger(value) && value === ((value as number) | 0);
-  if (column.type === 'text' && value === ofRow) return true;
+  if ((column.type === 'text' || column.type === 'exact') && value === ofRow) return true;
   if (typeof value !== 'string') return false;
   if (column.type === 'instant') return isInstant(value) && canonicalInstant(value) === value;
   if (column.type === 'uuid') return isUuid(value);
-  return isStorable(value) && fold(value) === value;
+  return isStorable(value) && (column.type === 'exact' || fold(value) === value);
 }
 
 const isUuid = (value: unknown): value is string =>

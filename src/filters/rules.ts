@@ -124,7 +124,12 @@ const comparisons: readonly RuleOperator[] = ['greater_than', 'greater_or_equal'
 
 /** Returns the operators that a rule may use on a field of this type. */
 function operatorsFor(type: FieldType): readonly RuleOperator[] {
-  const without = type === 'uuid' ? [...texts, ...comparisons] : type === 'text' || type === 'custom' ? [] : texts;
+  const without =
+    type === 'uuid'
+      ? [...texts, ...comparisons]
+      : type === 'text' || type === 'exact' || type === 'custom'
+        ? []
+        : texts;
   return ruleOperators.filter((operator) => !without.includes(operator));
 }
 
@@ -159,7 +164,9 @@ const contains =
   (condition: Condition): Filter => ({
     kind: 'contains',
     field: condition.field,
-    text: String(readings({ ...condition, type: 'text' }, condition.value)[0] ?? ''),
+    text: String(
+      readings({ ...condition, type: condition.type === 'exact' ? 'exact' : 'text' }, condition.value)[0] ?? '',
+    ),
     at,
   });
 
@@ -199,7 +206,11 @@ function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (type === 'custom') return customReadings(text);
   const read = readValue(
     type,
-    type === 'integer' && wholeNumber.test(text) ? Number(text) : type === 'text' ? text : text.trim(),
+    type === 'integer' && wholeNumber.test(text)
+      ? Number(text)
+      : type === 'text' || type === 'exact'
+        ? text
+        : text.trim(),
   );
   if ('value' in read) return [read.value];
   report('value', read.fault);

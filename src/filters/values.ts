@@ -14,7 +14,8 @@ export type ReadValue = { value: FilterValue } | { fault: string };
 export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
 
 const readers: Record<FieldType, (given: unknown) => ReadValue> = {
-  text: readText,
+  text: (given) => readText(given, fold),
+  exact: (given) => readText(given, (text) => text),
   integer: (given) =>
     isInt4(given) ? { value: given } : { fault: 'must be a whole number from -2147483648 to 2147483647' },
   instant: (given) =>
@@ -25,16 +26,16 @@ const readers: Record<FieldType, (given: unknown) => ReadValue> = {
     typeof given === 'string' && formats['uuid']!(given) ? { value: given.toLowerCase() } : { fault: 'must be a UUID' },
   custom: (given) => {
     if (typeof given === 'boolean' || Number.isFinite(given)) return { value: given as boolean | number };
-    return typeof given === 'string' ? readText(given) : { fault: 'must be a string, a number or a boolean' };
+    return typeof given === 'string' ? readText(given, fold) : { fault: 'must be a string, a number or a boolean' };
   },
-  search: readText,
+  search: (given) => readText(given, fold),
 };
 
-function readText(given: unknown): ReadValue {
+function readText(given: unknown, canonical: (text: string) => string): ReadValue {
   if (typeof given !== 'string') return { fault: 'must be a string' };
   if (given.length > filterLimits.characters && lengthOf(given) > filterLimits.characters)
     return { fault: `must have at most ${filterLimits.characters} characters` };
-  return { value: fold(given) };
+  return { value: canonical(given) };
 }
 
 const isInt4 = (given: unknown): given is number =>

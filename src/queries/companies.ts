@@ -30,6 +30,7 @@ type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
 /** The default values of a new company's columns. */
 const blank: Omit<CompanyColumns, 'company_name'> = {
+  external_id: null,
   type: '',
   size: '',
   industry: '',

@@ -39,6 +39,7 @@ export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { c
 
 /** The default values of a new contact's columns. */
 export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
+  external_id: null,
   middle_name: null,
   gender: null,
   birth_year: null,

@@ -90,7 +90,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
         tags,
         params: IdParams,
         body: CompanyPatch,
-        response: { 200: DoneWithId, 412: ErrorBody },
+        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
       },
     },
     async ({ db, caller, params, body, headers }) => {

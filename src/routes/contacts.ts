@@ -96,7 +96,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
         tags,
         params: IdParams,
         body: ContactPatch,
-        response: { 200: DoneWithId, 412: ErrorBody },
+        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
       },
     },
     async ({ db, caller, params, body, headers }) => {

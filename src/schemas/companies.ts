@@ -6,6 +6,7 @@ import {
   CustomFields,
   CustomFieldsPatch,
   Enum,
+  ExternalId,
   Instant,
   Name,
   Nullable,
@@ -17,6 +18,7 @@ import {
 
 /** Fields of a company that callers can write. Responses contain these fields too. */
 const writable = {
+  external_id: ExternalId(),
   type: Text(64, { minLength: 1, examples: ['customer'] }),
   company_name: Name({ examples: ['Analytical Engines Ltd'] }),
   size: Text(64, { examples: ['11-50'] }),

@@ -7,6 +7,7 @@ import {
   CustomFieldsPatch,
   Email,
   Enum,
+  ExternalId,
   Ids,
   Instant,
   Name,
@@ -25,6 +26,7 @@ const PhoneNumber = Strict(
 
 /** Fields of a contact that callers can write. Responses contain these fields too. */
 const writable = {
+  external_id: ExternalId(),
   first_name: Name({ examples: ['Ada'] }),
   middle_name: Nullable(Text()),
   last_name: Name({ examples: ['Lovelace'] }),

@@ -3,10 +3,11 @@ import { lengthOf } from '../text/code-points.ts';
 import { defaultLimit, Strict } from './wire.ts';
 
 /**
- * Types of filter fields. The type decides which operators and values a condition accepts. A `custom` field holds any
+ * Types of filter fields. The type decides which operators and values a condition accepts. An `exact` field holds text
+ * that is compared as it is, with its case, accents and white space. A `custom` field holds any
  * string, number or boolean. A `search` field can only be searched for words.
  */
-export type FieldType = 'text' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
+export type FieldType = 'text' | 'exact' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
 /** The fields by which one kind of record can be filtered and sorted. */
 export interface FilterFields {
@@ -28,6 +29,7 @@ export type Operator = (typeof equality | typeof comparison | typeof matching)[n
 /** The filter operators that each type of field supports. */
 export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   text: [...equality, ...matching, ...comparison],
+  exact: [...equality, ...matching, ...comparison],
   custom: [...equality, ...matching, ...comparison],
   integer: [...equality, ...comparison],
   instant: [...equality, ...comparison],
@@ -45,6 +47,7 @@ export const contactFilterFields: FilterFields = {
   noun: 'contacts',
   types: {
     id: 'uuid',
+    external_id: 'exact',
     first_name: 'text',
     middle_name: 'text',
     last_name: 'text',
@@ -83,6 +86,7 @@ export const companyFilterFields: FilterFields = {
   noun: 'company',
   types: {
     id: 'uuid',
+    external_id: 'exact',
     type: 'text',
     company_name: 'text',
     size: 'text',
@@ -201,6 +205,7 @@ function describeFilters(fields: FilterFields): string {
     '| type | fields | operators |',
     '|---|---|---|',
     row('string', 'text'),
+    row('string, compared exactly', 'exact'),
     row('integer', 'integer'),
     row('date-time', 'instant'),
     row('uuid', 'uuid'),

@@ -43,6 +43,17 @@ export const Name = (options: object = {}) =>
 /** Schema of free text of at most `max` characters. */
 export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
 
+/** Schema of the caller's own id of a record. It is unique among the customer's records of the same kind. */
+export const ExternalId = () =>
+  Nullable(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: "the caller's own id of the record, compared exactly; no other record of this kind may have it",
+      examples: ['crm-4711'],
+    }),
+  );
+
 /** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>
   Type.String({ format: 'email', maxLength: 254, examples: ['ada.lovelace@example.com'], ...options });

@@ -101,8 +101,11 @@ const formatted: Record<string, [string, string]> = {
   currency: ['EUR', 'GBP'],
 };
 
+let externalIds = 0;
+
 /** A value of a member: of two, the first or the second. No other member has the same text. */
 function valueOf(name: string, schema: Json, n: 0 | 1): unknown {
+  if (name === 'external_id') return `external ${n} ${(externalIds += 1)}`; // no two records may have the same
   if (name in known) return known[name]![n];
   if (Array.isArray(schema['enum'])) return schema['enum'].filter((value) => value !== null)[n];
   const format = schema['format'] as string | undefined;

@@ -8,7 +8,7 @@ import {
   type Operator,
 } from '../../src/schemas/filters.ts';
 import { ruleOperators, type RuleGiven } from '../../src/schemas/lists.ts';
-import { emails, instants, needles, searches, texts } from './pools.ts';
+import { emails, externalIds, instants, needles, searches, texts } from './pools.ts';
 
 const given = (pool: readonly (readonly [string, unknown])[]) => fc.constantFrom(...pool.map(([text]) => text));
 
@@ -41,6 +41,7 @@ const customValues = fc.oneof(
 export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbitrary<GivenFilters> {
   const values: Record<FieldType, fc.Arbitrary<unknown>> = {
     text: fc.oneof({ weight: 3, arbitrary: given(texts) }, { weight: 1, arbitrary: given(emails) }),
+    exact: fc.constantFrom(...externalIds),
     integer: fc.oneof(fc.integer({ min: 0, max: 4 }), fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 })),
     instant: fc.constantFrom(...instants),
     uuid: fc.constantFrom(...ids).chain((id) => fc.constantFrom(id, id.toUpperCase())),
@@ -94,7 +95,9 @@ function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: Field
     case 'lte':
       return ordered;
     default:
-      return fc.oneof(given(needles), given(texts));
+      return type === 'exact'
+        ? fc.constantFrom(...externalIds, '', 'crm', '-47', 'D')
+        : fc.oneof(given(needles), given(texts));
   }
 }
 

@@ -41,6 +41,7 @@ export function valueOf(record: WireRecord, name: string): unknown {
 /** Returns a value in comparable form: text as its folded form, instants as times. */
 export function toComparable(name: string, value: unknown): unknown {
   if (value === null || typeof value !== 'string') return value;
+  if (name === 'external_id') return value;
   if (uuidFields.has(name)) return value.toLowerCase();
   if (instantFields.has(name)) return Math.floor(Date.parse(value.toUpperCase()));
   const known = folded.get(value);

@@ -83,7 +83,9 @@ test('every fault is reported, not only the first', () => {
 
 test('an error message names the invalid part and the allowed values', () => {
   const [field, operator] = faultsOf({ nam: 1, score: { more: 1 } }).map(({ message }) => message);
-  expect(field).toMatch(/^unknown filter "nam"; allowed are id, first_name, .*, custom_fields\.<key>, _or$/);
+  expect(field).toMatch(
+    /^unknown filter "nam"; allowed are id, external_id, first_name, .*, custom_fields\.<key>, _or$/,
+  );
   expect(operator).toBe(
     'unknown operator "more" for score; allowed are eq, ne, in, not_in, is_null, gt, gte, lt, lte, between',
   );

@@ -96,4 +96,20 @@ export const instants: readonly string[] = [
   '9999-12-31T23:59:59.999Z',
 ];
 
+/** Values of `external_id`, which is compared exactly: no two of them are the same record, however alike they look. */
+export const externalIds: readonly string[] = [
+  'Ada',
+  'ada',
+  'ÁDA',
+  ' ada ',
+  'a',
+  '50%',
+  '5_0',
+  'back\\slash',
+  'Москва',
+  '東京都-1',
+  '𝒳𝒴𝒵',
+  ...Array.from({ length: 20 }, (_, i) => `crm-${4700 + i}`),
+];
+
 export const folded = new Map([...texts, ...needles, ...emails]);

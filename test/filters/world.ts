@@ -5,7 +5,7 @@ import { foldCompany, foldContact } from '../../src/filters/fields.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';
-import { emails, folded, instants, texts } from './pools.ts';
+import { emails, externalIds, folded, instants, texts } from './pools.ts';
 
 /** Random records of one customer: stored in the database, and kept here as responses show them. */
 export interface RandomWorld {
@@ -80,8 +80,14 @@ const contact = (companyIds: string[], userIds: string[]) =>
     company_id: orNull(fc.constantFrom(...companyIds)),
   });
 
-type CompanyRow = typeof company extends fc.Arbitrary<infer T> ? T : never;
-type ContactRow = ReturnType<typeof contact> extends fc.Arbitrary<infer T> ? T : never;
+// An alias, because an interface cannot be passed as a record of unknown fields.
+type Identified = { external_id: string | null };
+type CompanyRow = (typeof company extends fc.Arbitrary<infer T> ? T : never) & Identified;
+type ContactRow = (ReturnType<typeof contact> extends fc.Arbitrary<infer T> ? T : never) & Identified;
+
+/** Gives some of the records an `external_id`, each another one. */
+const identified = <T>(rows: T[]): (T & Identified)[] =>
+  rows.map((row, i) => ({ ...row, external_id: i % 2 === 0 ? (externalIds[i / 2] ?? null) : null }));
 
 /** Creates the random records in the database, and records of another customer that no query may return. */
 export async function makeWorld(ownerUrl: string, seed: number, count: number): Promise<RandomWorld> {
@@ -90,9 +96,9 @@ export async function makeWorld(ownerUrl: string, seed: number, count: number): 
   const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });
   try {
     const userIds = await insertUsers(sql, customerId);
-    const companies = fc.sample(company, { numRuns: Math.ceil(count / 4), seed });
+    const companies = identified(fc.sample(company, { numRuns: Math.ceil(count / 4), seed }));
     const companyIds = companies.map(({ id }) => id);
-    const contacts = fc.sample(contact(companyIds, userIds), { numRuns: count, seed });
+    const contacts = identified(fc.sample(contact(companyIds, userIds), { numRuns: count, seed }));
     const alone = contacts.slice(0, 9).map((one) => ({ ...one, company_id: null, assigned_to: null }));
     await insertRecords(sql, customerId, companies, contacts);
     await insertRecords(sql, randomUUID(), companies.slice(0, 9), alone);
@@ -119,7 +125,7 @@ export async function makeContacts(
   const customerId = randomUUID();
   const sql = postgres(ownerUrl, { max: 1, onnotice: () => {} });
   try {
-    const blank = fc.sample(contact([randomUUID()], [randomUUID()]), values.length);
+    const blank = identified(fc.sample(contact([randomUUID()], [randomUUID()]), values.length));
     const rows = blank.map((row, i) => ({ ...row, company_id: null, assigned_to: null, [field]: values[i]! }));
     await insertRecords(sql, customerId, [], rows);
     return { customerId, contacts: rows.map((row) => shownContact(row, [])) };

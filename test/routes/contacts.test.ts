@@ -20,6 +20,7 @@ describe('a created contact', () => {
     expect(contact).toEqual({
       id,
       first_name: 'Ada',
+      external_id: null,
       middle_name: null,
       last_name: 'Lovelace',
       gender: null,
@@ -56,6 +57,7 @@ describe('a created contact', () => {
     const user = await makeUser(app.fastify, customer.id);
     const list = await makeList(app.fastify, customer);
     const given = {
+      external_id: ' King/1 ',
       middle_name: 'King',
       gender: 'f',
       birth_year: 1815,
@@ -254,8 +256,8 @@ describe('an update', () => {
       mobile_phone: '1',
       location_postal_code: 'x',
     };
-    const id = await create({ ...nullable, assigned_to: customer.adminId });
-    const cleared = Object.fromEntries([...Object.keys(nullable), 'assigned_to'].map((name) => [name, null]));
+    const id = await create({ ...nullable, assigned_to: customer.adminId, external_id: 'cleared' });
+    const cleared = Object.fromEntries([...Object.keys(nullable), 'assigned_to', 'external_id'].map((name) => [name, null]));
     expect((await customer.patch(`/contacts/${id}`, cleared)).status).toBe(200);
     expect(await read(id)).toMatchObject(cleared);
     for (const name of [

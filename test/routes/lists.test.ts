@@ -216,6 +216,12 @@ describe('rules choose members', () => {
 
 const conditions: Record<FieldType, [operator: string, value: string][]> = {
   text: [['equals', 'nord']],
+  exact: [
+    ['equals', 'Nord'],
+    ['equals', 'nord'],
+    ['starts_with', 'N'],
+    ['in', 'nord, Nord'],
+  ],
   custom: [['equals', 'nord']],
   integer: [['greater_than', '3']],
   instant: [['greater_than', '2020-01-01T00:00:00Z']],
@@ -248,7 +254,12 @@ test('a rule about any field matches the same contacts, whether it was created b
   const before = await makeLists();
   await makeContact({}, by);
   const rich = await makeContact(
-    { ...Object.fromEntries(texts.map((field) => [field, 'Nord'])), birth_year: 1980, company: { name: 'Nord' } },
+    {
+      ...Object.fromEntries(texts.map((field) => [field, 'Nord'])),
+      external_id: 'Nord',
+      birth_year: 1980,
+      company: { name: 'Nord' },
+    },
     by,
   );
   const changed = await makeContact({ company: { name: 'Nord', industry: 'Nord' } }, by);

@@ -1,0 +1,148 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, type Answer, type TestCustomer } from '../setup/factories.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+
+const kinds = [
+  ['/contacts', contactBody],
+  ['/company', companyBody],
+] as const;
+
+describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
+  beforeAll(async () => {
+    customer = await app.customer();
+  });
+
+  const create = (external_id?: string | null, by = customer): Promise<Answer> =>
+    by.post(path, bodyOf(external_id === undefined ? {} : { external_id }));
+  const idOf = async (answer: Promise<Answer>): Promise<string> => (await answer).body.data.id;
+  const found = async (filters: object): Promise<string[]> =>
+    (await customer.post(`${path}/list`, { filters })).body.map(({ id }: { id: string }) => id);
+
+  const expectConflict = ({ status, body }: Answer) => {
+    expect(status).toBe(409);
+    expect(body).toMatchObject({ code: 'conflict', errors: [{ path: '/external_id' }] });
+  };
+
+  test('is null if it is not given or null, and any number of records may be without', async () => {
+    for (const given of [undefined, null, null]) {
+      const id = await idOf(create(given));
+      expect((await customer.get(`${path}/${id}`)).body.external_id).toBeNull();
+    }
+  });
+
+  test('is unique for each customer: a second record with it is refused, and nothing is written', async () => {
+    await create('twice');
+    const { body: before } = await customer.post(`${path}/metadata`, {});
+    expectConflict(await create('twice'));
+    expect((await customer.post(`${path}/metadata`, {})).body).toEqual(before);
+    expect((await create('twice', await app.customer())).status).toBe(201);
+    const other = await idOf(create('other'));
+    expectConflict(await customer.patch(`${path}/${other}`, { external_id: 'twice' }));
+    expect((await customer.patch(`${path}/${other}`, { external_id: 'other' })).status).toBe(200);
+  });
+
+  test('is taken once by many concurrent callers', async () => {
+    const answers = await Promise.all(Array.from({ length: 12 }, () => create('raced')));
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(1);
+    for (const answer of answers.filter(({ status }) => status !== 201)) expectConflict(answer);
+    expect(await found({ external_id: 'raced' })).toHaveLength(1);
+  });
+
+  test('is free again when it was cleared with null, or when its record was deleted', async () => {
+    const id = await idOf(create('freed'));
+    expect((await customer.patch(`${path}/${id}`, { external_id: null })).status).toBe(200);
+    const next = await idOf(create('freed'));
+    await customer.delete(`${path}/${next}`);
+    expect((await create('freed')).status).toBe(201);
+  });
+
+  test.each([
+    ['empty', ''],
+    ['too long', 'x'.repeat(256)],
+    ['with NUL', '\0'],
+    ['with a lone surrogate', '\ud800'],
+    ['a number', 7],
+  ])('is rejected if it is %s', async (_, external_id) => {
+    const { status, body } = await customer.post(path, { ...bodyOf(), external_id });
+    expect({ status, path: body.errors[0].path }).toEqual({ status: 400, path: '/external_id' });
+  });
+
+  test('has up to 255 characters of any script, and is shown as given', async () => {
+    for (const given of ['𝒳'.repeat(255), ' \t', 'ÁDA\u0301']) {
+      const id = await idOf(create(given));
+      expect((await customer.get(`${path}/${id}`)).body.external_id).toBe(given);
+    }
+  });
+
+  test('is compared exactly by filters, and sorted code point by code point', async () => {
+    const given = ['Zoë', 'zoë', 'zoe', 'Zoe\u0308', ' zoë'];
+    const ids = new Map<string, string>();
+    for (const one of given) ids.set(one, await idOf(create(one)));
+    for (const one of given) {
+      expect(await found({ external_id: one })).toEqual([ids.get(one)]);
+      expect(await found({ external_id: { in: [one, 'absent'] } })).toEqual([ids.get(one)]);
+    }
+    expect(await found({ external_id: { contains: 'ë' } })).toHaveLength(3);
+    expect(await found({ external_id: { starts_with: 'Z' } })).toHaveLength(2);
+    const { body } = await customer.post(`${path}/list`, {
+      filters: { external_id: given },
+      order_by: { external_id: 'ASC' },
+    });
+    const expected = given.toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+    expect(body.map((one: { external_id: string }) => one.external_id)).toEqual(expected);
+  });
+
+  test('of the longest kind can be sorted by with a cursor', async () => {
+    const long = ['c', 'a', 'b'].map((end) => '𝒴'.repeat(254) + end);
+    for (const one of long) await create(one);
+    const shown: string[] = [];
+    const request = { filters: { external_id: { starts_with: '𝒴' } }, order_by: { external_id: 'ASC' } };
+    for (let cursor: string | undefined; ;) {
+      const paginate = { limit: 1, ...(cursor === undefined ? {} : { cursor }) };
+      const answer = await customer.post(`${path}/list`, { ...request, paginate });
+      if (answer.body.length === 0) break;
+      shown.push(answer.body[0].external_id);
+      cursor = answer.headers['x-next-cursor'] as string;
+    }
+    expect(shown).toEqual(long.toSorted());
+  });
+});
+
+test('the external_id of a deleted company is free at once, also while its many contacts are detached', async () => {
+  const own = await app.customer();
+  const body = companyBody({ external_id: 'large' });
+  const company = await make(own, '/company', body);
+  await app.owner`
+    insert into contacts (customer_id, first_name, last_name, work_email, company_id, folded)
+    select ${own.id}, '', '', '', ${company}, '{"last_name": "", "work_email": ""}'
+    from generate_series(1, 600)`;
+  expect((await own.delete(`/company/${company}`)).status).toBe(200);
+  const [row] = await app.owner`select deleted_at from companies where id = ${company}`;
+  expect(row!['deleted_at']).not.toBeNull();
+  expect((await own.post('/company', body)).status).toBe(201);
+});
+
+test('rules of a list compare external_id exactly, with white space kept', async () => {
+  const own = await app.customer();
+  const make = async (external_id: string): Promise<string> =>
+    (await own.post('/contacts', contactBody({ external_id }))).body.data.id;
+  const [upper, lower, spaced] = [await make('ADA'), await make('ada'), await make(' ada')];
+  const members = async (operator: string, value: string): Promise<string[]> => {
+    const rules = [{ field: 'external_id', operator, value }];
+    const list = (await own.post('/list-contact', { name: value, rules })).body.id;
+    const { body } = await own.post('/contacts/list', { filters: { list_id: list } });
+    return body.map(({ id }: { id: string }) => id).sort();
+  };
+  expect(await members('equals', 'ada')).toEqual([lower]);
+  expect(await members('equals', ' ada')).toEqual([spaced]);
+  expect(await members('contains', 'ada')).toEqual([lower, spaced].sort());
+  expect(await members('ends_with', 'DA')).toEqual([upper]);
+  expect(await members('in', 'ADA, ada')).toEqual([upper, lower].sort());
+});
