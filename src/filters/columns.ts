@@ -23,7 +23,8 @@ export interface Column {
 /** The tables and columns of one kind of record (contacts or companies) for SQL statements, with their aliases. */
 export interface Source {
   fields: FilterFields;
-  /** SQL alias of the table that holds the records. */
+  /** The table that holds the records, and its SQL alias. */
+  table: 'contacts' | 'companies';
   alias: 'c' | 'co';
   /** The SQL from clause. Every statement that uses these columns needs it. */
   from: string;
@@ -96,6 +97,7 @@ const requiredOfCompanies = 'id type company_name size industry location_country
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
+  table: 'contacts',
   alias: 'c',
   from: 'contacts c left join companies co on co.customer_id = c.customer_id and co.id = c.company_id and co.deleted_at is null',
   columns: {
@@ -144,6 +146,7 @@ export const exactContactSource: Source = {
 /** The tables and columns for filtering the companies that are not deleted. */
 export const companySource: Source = {
   fields: companyFilterFields,
+  table: 'companies',
   alias: 'co',
   from: 'companies co',
   visible: 'co.deleted_at is null',

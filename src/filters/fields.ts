@@ -1,5 +1,6 @@
 import { fold } from '../text/fold.ts';
 import { companySource, contactSource, type Source } from './columns.ts';
+import { indexedKey, Terms } from './terms.ts';
 
 /** The value of a record's database column `folded`: texts in lower case without accents, by field name. */
 export type Folded = Record<string, string>;
@@ -8,8 +9,34 @@ export type Folded = Record<string, string>;
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of a contact's database column `folded`: all texts that filters use, in lower case without accents.
- * A text that is null is left out; a required text that is absent is `""`.
+ * The database columns by which a record is found. They must be written together, whenever a record is created or
+ * changed.
+ */
+export interface SearchColumns {
+  folded: Folded;
+  /** Hashes of the record's values and of the parts of its texts, for the index (see terms.ts). */
+  terms: number[];
+}
+
+/** Returns a contact's search columns. The parameter `contact` must have all fields of the contact. */
+export const searchColumnsOfContact = (customerId: string, contact: RecordFields): SearchColumns =>
+  withTerms(contactSource, customerId, foldContact(contact), contact);
+
+/** Returns a company's search columns. The parameter `company` must have all fields of the company. */
+export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
+  withTerms(companySource, customerId, foldCompany(company), company);
+
+/** Adds the terms of a record to its folded texts, and the mark that the terms are up to date. */
+export function withTerms(source: Source, customerId: string, folded: Folded, record: RecordFields): SearchColumns {
+  const terms = new Terms(source, customerId).ofRecord(folded, record);
+  return { folded: { ...folded, [indexedKey]: 'yes' }, terms };
+}
+
+/**
+ * Returns the value of a contact's column `folded`: all texts that filters use, in lower case without accents.
+ *
+ * A text that is null has no key. A text that is never null is `""` if absent. A custom field has the key
+ * `custom_fields.<key>`. The key `search` holds the text for the filter `search`.
  * @param contact all fields of the contact, not only the changed ones
  */
 export function foldContact(contact: RecordFields): Folded {

@@ -2,6 +2,7 @@ import { indexAscending, oldestFirst } from './ascending.ts';
 import type { Column } from './columns.ts';
 import type { Position } from './cursor.ts';
 import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
+import { candidateConditionOf, isAmongNewest, isCandidate, isNewestFirst, usesCompany } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
 import { rulesFilter } from './rules.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
@@ -25,9 +26,34 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
   return { from: paging.from, ...pickStrategy(listing)(paging) };
 }
 
+/** Returns the SQL clauses that read one page like `pageClauses`, but only from the newest records (see narrowing.ts). */
+export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
+  const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing));
+  return { from: paging.from, ...pickStrategy(listing)(paging) };
+}
+
+/**
+ * Returns the SQL clauses that read one page like `pageClauses`, but read only the records that indexes select as
+ * candidates. For filters that few records pass.
+ */
+export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
+  const paging = pageContextOf(sql, listing, isCandidate(sql, listing));
+  const way = isNewestFirst(listing) ? newestFirst : bySorting;
+  return { from: paging.from, ...(listing.offset > 0 ? skipping(way) : way)(paging) };
+}
+
 /** Returns the SQL clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
 export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
   const { from, matches } = pageContextOf(sql, listing);
+  return { from, where: matches };
+}
+
+/** Returns the SQL clauses that count the records of all pages, reading only the candidates that indexes select. */
+export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
+  const { source, filter } = listing;
+  // Without a join the planner needs no help: it has one table and one index to choose.
+  const narrowed = usesCompany(source, filter) ? isCandidate(sql, listing) : candidateConditionOf(sql, listing);
+  const { from, matches } = pageContextOf(sql, listing, narrowed);
   return { from, where: matches };
 }
 

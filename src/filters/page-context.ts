@@ -25,7 +25,11 @@ export interface PageContext {
   matches: Fragment;
 }
 
-export function pageContextOf(sql: FragmentMaker, listing: RecordQuery): PageContext {
+/**
+ * Returns the SQL fragments of a list request.
+ * @param narrowed an additional SQL condition for the records that the page is read from
+ */
+export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed?: Fragment): PageContext {
   const { source, customerId, filter } = listing;
   const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
   const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
@@ -35,7 +39,7 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery): PageCon
     from: constant(sql, source.from),
     id: constant(sql, `${source.alias}.id`),
     owned,
-    matches: sql`${owned} and ${toSql(sql, source, filter)}`,
+    matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, filter)}`,
   };
 }
 

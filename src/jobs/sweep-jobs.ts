@@ -10,10 +10,12 @@ import { findUnindexedProspects } from '../queries/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/worker-slots.ts';
 import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
+import { indexRecords } from './index-records.ts';
 
 /**
- * Repairs the data of failed workers, and deletes the inputs and results of jobs that ended long ago. Runs once a
- * minute. For example, it enqueues a message for waiting work that has none in the queue.
+ * Repairs what failed workers left behind. Runs once a minute. Enqueues waiting work that has no queue message, frees
+ * the worker slots of dead processes, and writes missing unlocks to the search index. Also deletes the inputs and
+ * results of jobs that ended long ago, and makes records searchable that an older program wrote.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -23,8 +25,12 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   await context.db.transaction(deleteDeadWorkerSlots);
   const purged = await purgeEndedJobs(context);
   const indexed = await indexUnlocks(context);
-  context.log.info({ woken: { ...turns, settling, filling }, purged, indexed }, 'jobs swept');
+  const termBatches = await indexRecords(context, mostIndexingMs);
+  context.log.info({ woken: { ...turns, settling, filling }, purged, indexed, termBatches }, 'jobs swept');
 };
+
+/** Maximum time that one sweep spends on adding search terms (milliseconds). */
+const mostIndexingMs = 30_000;
 
 const batchSize = 1_000;
 

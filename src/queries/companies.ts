@@ -2,9 +2,10 @@ import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
 import { companySource } from '../filters/columns.ts';
-import { foldCompany } from '../filters/fields.ts';
+import { searchColumnsOfCompany } from '../filters/fields.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
+import { arrayLiteral } from '../filters/terms.ts';
 import {
   companyFields,
   type Company,
@@ -99,7 +100,7 @@ export async function findCompany(
 export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
   const columns = { ...blank, ...normalise(body) };
   const [company] = await sql<{ id: string }[]>`
-    insert into companies ${sql({ customer_id: customerId, ...encoded(sql, columns) })}
+    insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
     returning id`;
   await saveCounts(sql, customerId, new CountChanges().add('companies', 1));
   return company!.id;
@@ -153,7 +154,7 @@ export async function updateCompany(
   };
   await sql`
     update companies
-    set ${sql(encoded(sql, columns))}, updated_at = (select clock_timestamp())
+    set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const changed = (['company_name', 'industry'] as const).filter((name) => columns[name] !== current[name]);
@@ -231,9 +232,13 @@ async function lockCompany(
   return columns;
 }
 
-/** Returns the values to write for a company. Adds the column `folded`: its texts in lower case, without accents. */
-const encoded = (sql: Transaction, columns: CompanyColumns) => ({
-  ...columns,
-  custom_fields: sql.json(columns.custom_fields),
-  folded: sql.json(foldCompany(columns)),
-});
+/** Returns the columns as the driver writes them, with the columns by which the company is found. */
+function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
+  const { folded, terms } = searchColumnsOfCompany(customerId, columns);
+  return {
+    ...columns,
+    custom_fields: sql.json(columns.custom_fields),
+    folded: sql.json(folded),
+    terms: arrayLiteral(terms),
+  };
+}

@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import { foldCompany } from '../filters/fields.ts';
+import { searchColumnsOfCompany } from '../filters/fields.ts';
 import type { Company } from '../schemas/companies.ts';
 import { fold } from '../text/fold.ts';
 import { normalise } from '../text/normalise.ts';
@@ -87,11 +87,13 @@ async function insertCompanies(
   counts: CountChanges,
 ): Promise<Map<string, string>> {
   if (given.length === 0) return new Map();
-  const companies = given.map(normalise).map((company) => ({ ...company, folded: foldCompany(company) }));
+  const companies = given
+    .map(normalise)
+    .map((company) => ({ ...company, ...searchColumnsOfCompany(customerId, company) }));
   const rows = await sql<{ name: string; id: string }[]>`
-    insert into companies (customer_id, company_name, industry, folded)
-    select ${customerId}, company_name, industry, folded
-    from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, industry text, folded jsonb)
+    insert into companies (customer_id, company_name, industry, folded, terms)
+    select ${customerId}, company_name, industry, folded, terms
+    from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, industry text, folded jsonb, terms integer[])
     returning folded ->> 'company_name' as name, id`;
   counts.add('companies', rows.length);
   return new Map(rows.map(({ name, id }) => [name, id]));

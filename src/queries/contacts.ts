@@ -2,9 +2,10 @@ import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
-import { foldContact } from '../filters/fields.ts';
+import { searchColumnsOfContact } from '../filters/fields.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
+import { arrayLiteral } from '../filters/terms.ts';
 import {
   contactFields,
   type CompanyReference,
@@ -167,7 +168,7 @@ async function insertContact(
   columns: ContactColumns,
   rules: LockedRules,
 ): Promise<RuleContact> {
-  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, columns) })}`;
+  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}`;
   const [contact] = rules.isEmpty
     ? await sql<RuleContact[]>`${insert} returning id`
     : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${constant(sql, newContact)}`;
@@ -216,7 +217,7 @@ async function updateContactRow(
 ): Promise<RuleContact> {
   const update = sql`
     update contacts
-    set ${sql(encoded(sql, columns))}, updated_at = (select clock_timestamp())
+    set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const [contact] = rules.isEmpty
@@ -279,10 +280,14 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/** Returns the values to write for a contact. Adds the column `folded`: its texts in lower case, without accents. */
-const encoded = (sql: Transaction, columns: ContactColumns) => ({
-  ...columns,
-  phone_numbers: sql.json(columns.phone_numbers),
-  custom_fields: sql.json(columns.custom_fields),
-  folded: sql.json(foldContact(columns)),
-});
+/** Returns the columns as the driver writes them, with the columns by which the contact is found. */
+function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
+  const { folded, terms } = searchColumnsOfContact(customerId, columns);
+  return {
+    ...columns,
+    phone_numbers: sql.json(columns.phone_numbers),
+    custom_fields: sql.json(columns.custom_fields),
+    folded: sql.json(folded),
+    terms: arrayLiteral(terms),
+  };
+}

@@ -1,5 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { contactSource } from '../filters/columns.ts';
+import type { SearchColumns } from '../filters/fields.ts';
 import { constant } from '../filters/sql.ts';
 import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
@@ -165,9 +166,12 @@ async function lockFound(sql: Transaction, customerId: string, found: readonly F
   return contacts.map(({ id, ...contact }) => ({ id, contact }));
 }
 
-const columns = Object.keys(syncedColumns).join(', ');
-const typed = Object.entries({ ...syncedColumns, folded: 'jsonb' }).map(([column, type]) => `${column} ${type}`);
-const updates = Object.keys(syncedColumns).map((column) => `${column} = given.${column}`);
+/** The columns by which a contact is found, with their SQL types. */
+const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies Record<keyof SearchColumns, string>;
+
+const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
+const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
+const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
 
 /** Updates the contacts that exist already, and inserts the new contacts and sets their ids. */
 async function write(
@@ -185,10 +189,10 @@ async function write(
 
 async function updateContacts(sql: Transaction, customerId: string, stored: readonly Slot[]): Promise<void> {
   if (stored.length === 0) return;
-  const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(contact) }));
+  const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
   await sql`
     update contacts c
-    set ${constant(sql, updates.join(', '))}, folded = given.folded, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
+    set ${constant(sql, updates.join(', '))}, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
     where c.customer_id = ${customerId}
       and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
@@ -202,10 +206,10 @@ async function insertContacts(
   fresh: readonly Slot[],
 ): Promise<Map<string, string>> {
   if (fresh.length === 0) return new Map();
-  const rows = fresh.map(({ contact }) => toRow(contact));
+  const rows = fresh.map(({ contact }) => toRow(customerId, contact));
   const inserted = await sql<{ id: string; prospect_id: string }[]>`
-    insert into contacts (customer_id, ${constant(sql, columns)}, folded, crm_synced_at)
-    select ${customerId}, ${constant(sql, columns)}, folded, (select clock_timestamp())
+    insert into contacts (customer_id, ${constant(sql, columns)}, crm_synced_at)
+    select ${customerId}, ${constant(sql, columns)}, (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})
     returning id, prospect_id`;
   return new Map(inserted.map(({ id, prospect_id }) => [prospect_id, id]));

@@ -1,5 +1,5 @@
 import type postgres from 'postgres';
-import { foldContact } from '../filters/fields.ts';
+import { searchColumnsOfContact } from '../filters/fields.ts';
 import type { Contact } from '../schemas/contacts.ts';
 import { formats } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
@@ -117,12 +117,9 @@ export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T
 const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-/**
- * Returns a contact as JSON for an SQL statement: the columns that a prospect can fill in, and `folded` (its texts in
- * lower case, without accents).
- */
-export function toRow(contact: SyncedContact): Record<string, postgres.JSONValue> {
-  const row: Record<string, postgres.JSONValue> = { folded: foldContact(contact) };
+/** Returns a contact as JSON for a statement: the columns that a prospect can fill in, and the search columns. */
+export function toRow(customerId: string, contact: SyncedContact): Record<string, postgres.JSONValue> {
+  const row: Record<string, postgres.JSONValue> = { ...searchColumnsOfContact(customerId, contact) };
   for (const column of columns) row[column] = contact[column];
   return row;
 }

@@ -1,7 +1,15 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
-import type { Position } from '../filters/cursor.ts';
-import { countClauses, pageClauses } from '../filters/page-clauses.ts';
-import { nextCursor, positionOf, type RecordQuery } from '../filters/record-query.ts';
+import { isIndexable, isNewestFirst, manyOfNewest, usesCompany } from '../filters/narrowing.ts';
+import {
+  candidateCountClauses,
+  candidatePageClauses,
+  countClauses,
+  newestPageClauses,
+  pageClauses,
+  type PageClauses,
+} from '../filters/page-clauses.ts';
+import { defaultOrder } from '../filters/order.ts';
+import { nextCursor, type RecordQuery } from '../filters/record-query.ts';
 import { recorder, run } from '../filters/sql-recorder.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { singleList, type Filter } from '../filters/tree.ts';
@@ -25,27 +33,20 @@ export async function readRecordPage<Row extends object>(
   listing: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
-  const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection);
-  return { rows, nextCursor: nextCursor(listing, rows) };
-}
-
-/** Reads the records of one page of a query, in one statement if the customer's data is up to date. */
-const readRecords = <Row extends object>(
-  db: Database,
-  lane: Database['search'],
-  listing: RecordQuery,
-  projection: (sql: FragmentMaker) => Fragment,
-): Promise<Row[]> =>
-  readSettled(db, lane, listing, async (sql, reading) => {
-    const page = pageClauses(recorder, reading);
-    const found = await run<Row>(
+  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
+    const found = await readRows(
+      (page) =>
+        run<Row>(
+          sql,
+          recorder`
+        select ${projection(recorder)}
+        from ${page.from}
+        where ${reading.guard ? recorder`${reading.guard(recorder)} and` : recorder``} ${page.where}
+        order by ${page.orderBy}
+        limit ${page.limit}`,
+        ),
       sql,
-      recorder`
-      select ${projection(recorder)}
-      from ${page.from}
-      where ${reading.guard ? recorder`${reading.guard(recorder)} and` : recorder``} ${page.where}
-      order by ${page.orderBy}
-      limit ${page.limit}`,
+      reading,
     );
     return reading.guard && found.length === 0 ? undefined : found;
   });
@@ -82,9 +83,39 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
 }
 
 /**
- * Returns the number of records that match a query, and the number of their pages.
- * @param everything the counter that stores the number of all records of this kind; it is read if the query has no
- *   filter
+ * Reads a page in the cheapest way. If an index can select candidates for the filter, looks at the newest records first:
+ * many records may pass, and then the index would select too many.
+ */
+async function readRows<Row>(
+  read: (page: PageClauses) => Promise<Row[]>,
+  sql: Sql | Transaction,
+  reading: SettledQuery,
+): Promise<Row[]> {
+  if (!isIndexable(recorder, reading)) return read(pageClauses(recorder, reading));
+  if (!isNewestFirst(reading))
+    return read(
+      (await isCommon(sql, reading)) ? pageClauses(recorder, reading) : candidatePageClauses(recorder, reading),
+    );
+  const rows = await read(newestPageClauses(recorder, reading));
+  return rows.length === reading.limit ? rows : read(candidatePageClauses(recorder, reading));
+}
+
+/** Returns whether many of the customer's newest records pass the filter of a listing. */
+async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<boolean> {
+  const { from, where, limit } = newestPageClauses(recorder, {
+    ...listing,
+    order: defaultOrder,
+    after: undefined,
+    offset: 0,
+    limit: manyOfNewest,
+  });
+  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${limit}`);
+  return rows.length === manyOfNewest;
+}
+
+/**
+ * Counts the records and pages of a listing.
+ * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
  */
 export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
   if (asksForAll(listing.filter)) {
@@ -105,7 +136,7 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
   if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
   const list = singleList(reading.filter);
   const { total, from, where } =
-    list === undefined ? countOfMatches(reading) : storedCountClauses(recorder, customerId, list);
+    list === undefined ? await countOfMatches(sql, reading) : storedCountClauses(recorder, customerId, list);
   const [row] = await run<{ total: number }>(
     sql,
     recorder`
@@ -117,10 +148,15 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
   return row?.total;
 }
 
-const countOfMatches = (reading: SettledQuery) => ({
-  total: recorder`count(*)`,
-  ...countClauses(recorder, reading),
-});
+/** Returns the SQL clauses that count the records, and reads only the candidates of an index if that is cheaper. */
+async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
+  const isByIndex =
+    isIndexable(recorder, reading) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
+  return {
+    total: recorder`count(*)`,
+    ...(isByIndex ? candidateCountClauses(recorder, reading) : countClauses(recorder, reading)),
+  };
+}
 
 /** Returns the number of records and pages in the form of the API's responses. Without records, `total_pages` is 0. */
 export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({

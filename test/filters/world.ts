@@ -1,7 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import postgres from 'postgres';
-import { foldCompany, foldContact } from '../../src/filters/fields.ts';
+import {
+  foldCompany,
+  foldContact,
+  searchColumnsOfCompany,
+  searchColumnsOfContact,
+  type SearchColumns,
+} from '../../src/filters/fields.ts';
+import { arrayLiteral } from '../../src/filters/terms.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';
@@ -149,15 +156,22 @@ async function insertRecords(
   companies: CompanyRow[],
   contacts: ContactRow[],
 ): Promise<void> {
-  const encoded = <T extends CompanyRow | ContactRow>(row: T, folded: object) => ({
+  const encoded = <T extends CompanyRow | ContactRow>(row: T, { folded, terms }: SearchColumns) => ({
     ...row,
     customer_id,
     custom_fields: sql.json(row.custom_fields),
-    folded: sql.json(folded as Record<string, string>),
+    folded: sql.json(folded),
+    terms: arrayLiteral(terms),
   });
+  // Every fourth record looks as if an older program had changed it: it has the terms of a version before.
+  const isOld = (i: number) => i % 4 === 3;
+  const companyColumns = (row: CompanyRow, i: number): SearchColumns =>
+    isOld(i) ? { folded: foldCompany(row), terms: [i] } : searchColumnsOfCompany(customer_id, row);
+  const contactColumns = (row: ContactRow, i: number): SearchColumns =>
+    isOld(i) ? { folded: foldContact(row), terms: [i] } : searchColumnsOfContact(customer_id, row);
   if (companies.length > 0)
-    await sql`insert into companies ${sql(companies.map((row) => encoded(row, foldCompany(row))))}`;
-  await sql`insert into contacts ${sql(contacts.map((row) => encoded(row, foldContact(row))))}`;
+    await sql`insert into companies ${sql(companies.map((row, i) => encoded(row, companyColumns(row, i))))}`;
+  await sql`insert into contacts ${sql(contacts.map((row, i) => encoded(row, contactColumns(row, i))))}`;
 }
 
 /** Adds every contact to none, one or several of the three lists. */

@@ -1,0 +1,68 @@
+import { candidateCondition } from './candidates.ts';
+import type { Source } from './columns.ts';
+import type { RecordQuery } from './record-query.ts';
+import { constant, type Fragment, type FragmentMaker } from './sql.ts';
+import { fieldsOf, type Filter } from './tree.ts';
+
+/*
+ * Two ways to read fewer records than the customer has:
+ * - the newest records: enough for a page of a filter that many records pass;
+ * - the candidates that indexes select: cheap for a filter that few records pass.
+ * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
+ */
+
+/** Number of newest records that a listing tries before it uses the index. */
+export const newest = 2_000;
+
+/** If so many of the newest records pass a filter, the index would select too many candidates. */
+export const manyOfNewest = 40;
+
+/** Returns whether a listing is in the default order: newest first. */
+export const isNewestFirst = ({ order }: RecordQuery): boolean =>
+  order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
+
+/** Returns whether an index can select candidates for a listing's filter. */
+export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
+  candidateConditionOf(sql, listing) !== undefined;
+
+/** Returns the SQL condition of the candidates, or undefined if no index can select them (see candidates.ts). */
+export const candidateConditionOf = (
+  sql: FragmentMaker,
+  { source, customerId, filter }: RecordQuery,
+): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
+
+/** Returns whether a filter of contacts reads fields of their companies. */
+export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
+  alias === 'c' &&
+  [...fieldsOf(filter)].some((field) => field === 'search' || field === 'company_id' || field.startsWith('company.'));
+
+/** SQL condition: the record is one of the customer's newest, in a page by cursor one of the newest after the cursor. */
+export function isAmongNewest(sql: FragmentMaker, { source, customerId, after, ...listing }: RecordQuery): Fragment {
+  const before = after && isNewestFirst({ source, customerId, after, ...listing });
+  return sql`${constant(sql, source.alias)}.id >= coalesce((
+    select newest.id
+    from ${constant(sql, source.table)} newest
+    where newest.customer_id = ${customerId}::uuid
+      ${before ? sql`and newest.id < ${after.id}::uuid` : sql``}
+    order by newest.id desc
+    limit 1
+    offset ${newest - 1}
+  ), '00000000-0000-0000-0000-000000000000')`;
+}
+
+/**
+ * SQL condition: the record is one of the candidates that indexes select. Their ids are selected first, as an array,
+ * which the planner takes for a few ids: so it reads these records by id, in any order and join.
+ */
+export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
+  const { source, customerId, after } = listing;
+  const alias = constant(sql, source.alias);
+  const before = after && isNewestFirst(listing);
+  return sql`${alias}.id = any(array(
+    select ${alias}.id
+    from ${constant(sql, `${source.table} ${source.alias}`)}
+    where ${alias}.customer_id = ${customerId}::uuid
+      ${before ? sql`and ${alias}.id < ${after.id}::uuid` : sql``}
+      and ${candidateConditionOf(sql, listing) ?? constant(sql, 'true')}
+  ))`;
+}

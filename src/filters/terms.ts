@@ -1,0 +1,125 @@
+import { customKey } from '../schemas/filters.ts';
+import type { Source } from './columns.ts';
+import type { Folded, RecordFields } from './fields.ts';
+import type { FilterValue } from './tree.ts';
+
+/*
+ * The search terms of a record are 32-bit hashes in the database column `terms`, with one GIN index for all customers:
+ * - one term for each field and value, for equality;
+ * - one term for each field and three consecutive UTF-16 units of its text (a trigram), for parts of texts.
+ * Each hash includes the customer, so a customer's search never reads the index entries of another customer. Different
+ * values can have the same hash. So terms only select candidates, and the filter's exact condition decides.
+ */
+
+/**
+ * Key in the database column `folded` that tells that `terms` belongs to the same version of the record. An older
+ * program that changes a record replaces `folded` without this key; the terms then do not count.
+ */
+export const indexedKey = 'indexed';
+
+/** Minimum length of a text (UTF-16 units) that has trigrams. */
+export const minTextLength = 3;
+
+/** Fields that are written together with `folded`, but are not text. */
+const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
+
+/** Texts of the filter `search`. They share one set of trigrams. */
+const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
+  c: new Set(['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
+  co: new Set(['company_name']),
+};
+
+/** Returns whether there is a term for equality of this field and value. There is none for an empty text. */
+export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
+  value !== '' &&
+  (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
+
+/** Returns whether there are terms for the parts of this field's text. */
+export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
+  customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
+
+/** Hashes the terms of one customer's records of one kind. */
+export class Terms {
+  readonly #alias: Source['alias'];
+  readonly #seed: number;
+
+  constructor({ alias }: Source, customerId: string) {
+    this.#alias = alias;
+    this.#seed = hashText(alias === 'c' ? 17 : 19, customerId);
+  }
+
+  /**
+   * Returns all terms of a record.
+   * @param folded the value of its column `folded`
+   * @param record its columns; only those are used whose values are not in `folded`
+   */
+  ofRecord(folded: Folded, record: RecordFields): number[] {
+    const terms = new Set<number>();
+    for (const field in folded) {
+      if (field === indexedKey) continue;
+      if (folded[field] !== '') terms.add(this.ofValue(field, folded[field]!));
+      this.#addParts(terms, field, folded[field]!);
+    }
+    const { external_id, custom_fields } = record;
+    if (typeof external_id === 'string') this.#addParts(terms, 'external_id', external_id);
+    for (const field of ownValues[this.#alias]) this.#addValue(terms, field, record[field]);
+    for (const [key, value] of Object.entries((custom_fields ?? {}) as RecordFields))
+      if (typeof value !== 'string') this.#addValue(terms, `custom_fields.${key}`, value);
+    return [...terms];
+  }
+
+  /**
+   * Returns the term for equality of a field and a value.
+   * @param value a text must be folded
+   */
+  ofValue(field: string, value: FilterValue): number {
+    // The number 1 and the text "1" of a custom field are different values.
+    const type = { string: 1, number: 2, boolean: 3 }[typeof value as 'string' | 'number' | 'boolean'];
+    return finish(hashText(mix(hashText(this.#seed, field), type), String(value)));
+  }
+
+  /** Returns the terms that a record has if the field's text contains `text`. There are none if `text` is too short. */
+  ofPart(field: string, text: string): number[] {
+    const terms = new Set<number>();
+    this.#addParts(terms, field, text);
+    return [...terms];
+  }
+
+  #addValue(terms: Set<number>, field: string, value: unknown): void {
+    if (value !== null && value !== undefined) terms.add(this.ofValue(field, value as FilterValue));
+  }
+
+  #addParts(terms: Set<number>, field: string, text: string): void {
+    if (text.length < minTextLength) return;
+    const seed = hashText(this.#seed, searchedTexts[this.#alias].has(field) ? 'search' : field);
+    for (let i = minTextLength - 1; i < text.length; i += 1) {
+      const pair = text.charCodeAt(i - 2) | (text.charCodeAt(i - 1) << 16);
+      terms.add(finish(mix(mix(seed, pair), text.charCodeAt(i))));
+    }
+  }
+}
+
+/** Formats terms as a PostgreSQL array literal, for a parameter of the type `integer[]`. */
+export const arrayLiteral = (terms: readonly number[]): string => `{${terms.join(',')}}`;
+
+function hashText(seed: number, text: string): number {
+  let hash = seed;
+  for (let i = 0; i < text.length; i += 1) hash = mix(hash, text.charCodeAt(i));
+  return hash;
+}
+
+/** One step of the hash function MurmurHash3 (32 bits). */
+function mix(hash: number, value: number): number {
+  let k = Math.imul(value, 0xcc9e2d51);
+  k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);
+  const h = hash ^ k;
+  return (Math.imul((h << 13) | (h >>> 19), 5) + 0xe6546b64) | 0;
+}
+
+/** The last step of MurmurHash3. */
+function finish(hash: number): number {
+  let h = hash ^ (hash >>> 16);
+  h = Math.imul(h, 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return h ^ (h >>> 16);
+}

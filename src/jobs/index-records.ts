@@ -1,0 +1,36 @@
+import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/search-terms.ts';
+import type { JobContext } from './handler.ts';
+
+/** Number of records in one transaction. They are locked that long. */
+const batchSize = 500;
+/** Number of customers that one query finds. */
+const customersAtOnce = 1_000;
+const firstId = '00000000-0000-0000-0000-000000000000';
+
+/**
+ * Adds search terms to records that an older program wrote. Until then, searches read these records one by one. Usually
+ * there are none: they come with an upgrade of an existing database.
+ * @param maxMs time after which it stops; the rest is left to the next call
+ * @returns the number of batches written
+ */
+export async function indexRecords({ db, stopping }: JobContext, maxMs: number): Promise<number> {
+  const end = performance.now() + maxMs;
+  const isOver = (): boolean => stopping.aborted || performance.now() > end;
+  let batches = 0;
+  for (const source of indexedSources) {
+    for (let customer = firstId; ;) {
+      const customers = await db.search((sql) =>
+        findCustomersWithoutTerms(sql, source, { after: customer, limit: customersAtOnce }),
+      );
+      for (customer of customers) {
+        for (let after: string | undefined = firstId; after !== undefined; batches += 1) {
+          if (isOver()) return batches;
+          const position: string = after;
+          after = await db.transaction((sql) => addTerms(sql, customer, source, { after: position, size: batchSize }));
+        }
+      }
+      if (customers.length < customersAtOnce) break;
+    }
+  }
+  return batches;
+}
