@@ -98,6 +98,7 @@ create table companies (
   updated_at              timestamptz(3) not null default clock_timestamp(),
   deleted_at              timestamptz(3),
   external_id             text           collate "C",
+  terms                   integer[],
   constraint companies_pkey primary key (customer_id, id),
   constraint companies_folded_is_sortable check (folded ? 'company_name'),
   constraint companies_score_is_percentage check (score >= 0 and score <= 100),
@@ -106,7 +107,10 @@ create table companies (
 create unique index companies_external_id_key on companies using btree (customer_id, external_id) where external_id is not null and deleted_at is null;
 create index companies_name on companies using btree (customer_id, (folded ->> 'company_name') collate "C", id);
 create index companies_score on companies using btree (customer_id, score, id);
+create index companies_terms on companies using gin (terms) with (gin_pending_list_limit='1024');
 create index companies_updated_at on companies using btree (customer_id, updated_at, id);
+create index companies_verification_status on companies using btree (customer_id, verification_status collate "C");
+create index companies_without_terms on companies using btree (customer_id, id) where (folded ->> 'indexed') is null;
 create statistics companies_industry on ((folded ->> 'industry') collate "C") from companies;
 create statistics companies_location_country on ((folded ->> 'location_country') collate "C") from companies;
 create statistics companies_location_locality on ((folded ->> 'location_locality') collate "C") from companies;
@@ -161,6 +165,7 @@ create table contacts (
   updated_at           timestamptz(3) not null default clock_timestamp(),
   prospect_id          uuid,
   external_id          text           collate "C",
+  terms                integer[],
   constraint contacts_pkey primary key (customer_id, id),
   constraint contacts_assignee_fkey foreign key (customer_id, assigned_to) references users(customer_id, id),
   constraint contacts_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id),
@@ -173,7 +178,10 @@ create index contacts_last_name on contacts using btree (customer_id, (folded ->
 create index contacts_of_company on contacts using btree (customer_id, company_id, id) where company_id is not null;
 create index contacts_prospect on contacts using btree (customer_id, prospect_id) where prospect_id is not null;
 create index contacts_score on contacts using btree (customer_id, score, id);
+create index contacts_terms on contacts using gin (terms) with (gin_pending_list_limit='1024');
 create index contacts_updated_at on contacts using btree (customer_id, updated_at, id);
+create index contacts_verification_status on contacts using btree (customer_id, verification_status collate "C");
+create index contacts_without_terms on contacts using btree (customer_id, id) where (folded ->> 'indexed') is null;
 create index contacts_work_email on contacts using btree (customer_id, (folded ->> 'work_email') collate "C", id);
 create statistics contacts_first_name on ((folded ->> 'first_name') collate "C") from contacts;
 create statistics contacts_gender on ((folded ->> 'gender') collate "C") from contacts;

@@ -2,7 +2,7 @@ import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/
 import type { JobContext } from './handler.ts';
 
 /** Number of records in one transaction. They are locked that long. */
-const batchSize = 500;
+const batchSize = 100;
 /** Number of customers that one query finds. */
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
