@@ -109,7 +109,7 @@ create index companies_name on companies using btree (customer_id, (folded ->> '
 create index companies_score on companies using btree (customer_id, score, id);
 create index companies_terms on companies using gin (terms) with (gin_pending_list_limit='1024');
 create index companies_updated_at on companies using btree (customer_id, updated_at, id);
-create index companies_verification_status on companies using btree (customer_id, verification_status collate "C");
+create index companies_verification_status on companies using btree (customer_id, verification_status collate "C", id);
 create index companies_without_terms on companies using btree (customer_id, id) where (folded ->> 'indexed') is null;
 create statistics companies_industry on ((folded ->> 'industry') collate "C") from companies;
 create statistics companies_location_country on ((folded ->> 'location_country') collate "C") from companies;
@@ -180,7 +180,7 @@ create index contacts_prospect on contacts using btree (customer_id, prospect_id
 create index contacts_score on contacts using btree (customer_id, score, id);
 create index contacts_terms on contacts using gin (terms) with (gin_pending_list_limit='1024');
 create index contacts_updated_at on contacts using btree (customer_id, updated_at, id);
-create index contacts_verification_status on contacts using btree (customer_id, verification_status collate "C");
+create index contacts_verification_status on contacts using btree (customer_id, verification_status collate "C", id);
 create index contacts_without_terms on contacts using btree (customer_id, id) where (folded ->> 'indexed') is null;
 create index contacts_work_email on contacts using btree (customer_id, (folded ->> 'work_email') collate "C", id);
 create statistics contacts_first_name on ((folded ->> 'first_name') collate "C") from contacts;

@@ -27,6 +27,6 @@ create index concurrently companies_without_terms on companies (customer_id, id)
 
 -- Only the service writes this field, not together with the terms.
 drop index concurrently if exists contacts_verification_status;
-create index concurrently contacts_verification_status on contacts (customer_id, (verification_status collate "C"));
+create index concurrently contacts_verification_status on contacts (customer_id, (verification_status collate "C"), id);
 drop index concurrently if exists companies_verification_status;
-create index concurrently companies_verification_status on companies (customer_id, (verification_status collate "C"));
+create index concurrently companies_verification_status on companies (customer_id, (verification_status collate "C"), id);

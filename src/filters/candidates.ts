@@ -3,7 +3,7 @@ import { companySource, type Source } from './columns.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { arrayLiteral, hasTextTerms, hasValueTerm, indexedKey, minTextLength, Terms } from './terms.ts';
 import { toSql } from './to-sql.ts';
-import { all, type Filter } from './tree.ts';
+import { all, any, type Filter } from './tree.ts';
 
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 
@@ -13,6 +13,14 @@ interface Printing {
   source: Source;
   customerId: string;
   terms: Terms;
+}
+
+/** Records among which are all that pass a filter, in SQL. */
+interface Candidates {
+  /** The condition that a record is a candidate. */
+  condition: Fragment;
+  /** A statement that selects the ids of the candidates, if there is a faster one than with the condition. */
+  ids?: Fragment;
 }
 
 /**
@@ -26,7 +34,21 @@ export function candidateCondition(
   filter: Filter,
 ): Fragment | undefined {
   const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
-  return narrowed && sql`(${narrowed} or ${constant(sql, withoutTerms(source))})`;
+  return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
+}
+
+/** Returns an SQL statement that selects the ids of the records that meet `candidateCondition`, or undefined. */
+export function candidateIds(
+  sql: FragmentMaker,
+  source: Source,
+  customerId: string,
+  filter: Filter,
+): Fragment | undefined {
+  const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
+  const narrowed = print(printing, filter);
+  if (!narrowed) return undefined;
+  const ids = narrowed.ids ?? idsThat(printing, narrowed.condition);
+  return sql`${ids} union all ${idsThat(printing, constant(sql, withoutTerms(source)))}`;
 }
 
 /**
@@ -35,17 +57,15 @@ export function candidateCondition(
  */
 const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
 
-function print(printing: Printing, filter: Filter): Fragment | undefined {
+function print(printing: Printing, filter: Filter): Candidates | undefined {
   const { sql } = printing;
   switch (filter.kind) {
-    case 'all': {
-      const parts = filter.of.map((one) => print(printing, one)).filter((part) => part !== undefined);
-      return parts.length === 0 ? undefined : sql`(${join(sql, parts, 'and', 'true')})`;
-    }
+    case 'all':
+      return printAll(printing, filter.of);
     case 'any': {
-      const parts = filter.of.map((one) => print(printing, one));
+      const parts = filter.of.map((one) => print(printing, one)?.condition);
       if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
-      return sql`(${join(sql, parts, 'or', 'false')})`;
+      return { condition: sql`(${join(sql, parts, 'or', 'false')})` };
     }
     case 'in':
       return filter.values.length === 0 ? undefined : printIn(printing, filter);
@@ -64,55 +84,163 @@ const ownIndexes: Record<Source['alias'], readonly string[]> = {
   co: ['id', 'external_id', 'score', 'verification_status'],
 };
 
-function printIn(printing: Printing, test: Test<'in'>): Fragment | undefined {
+function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   const { sql, source, terms } = printing;
   const { field, values } = test;
-  if (ownIndexes[source.alias].includes(field)) return toSql(sql, source, test);
-  if (source.alias === 'c' && field === 'company_id') return sql`c.company_id = any(${values.map(String)}::uuid[])`;
-  const ofCompany = companyField(field);
-  if (source.alias === 'c' && ofCompany !== undefined)
-    return values.includes('') ? undefined : printCompanies(printing, { ...test, field: ofCompany });
+  if (ownIndexes[source.alias].includes(field)) return { condition: toSql(sql, source, test) };
+  if (source.alias === 'c' && field === 'company_id')
+    return { condition: sql`c.company_id = any(${values.map(String)}::uuid[])` };
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
-  return sql`${constant(sql, `${source.alias}.terms`)} && ${arrayLiteral(hashes)}::integer[]`;
+  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
 }
 
-function printPart(printing: Printing, test: Test<'contains'>): Fragment | undefined {
-  const ofCompany = companyField(test.field);
-  if (printing.source.alias === 'c' && ofCompany !== undefined)
-    return printCompanies(printing, { ...test, field: ofCompany });
-  return hasTextTerms(printing.source, test.field) ? hasParts(printing, test.field, test.text) : undefined;
+function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return printCompanies(printing, ofCompany);
+  if (!hasTextTerms(printing.source, test.field)) return undefined;
+  return { condition: hasParts(printing, test.field, test.text) };
 }
 
 /** The companies' field that a contact's field `company.<name>` shows. */
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
-/** Words that are too short for the index are left to the exact condition. */
-function printSearch(printing: Printing, { words }: Test<'search'>): Fragment | undefined {
+/**
+ * Maximum number of words of a `search` that the index is asked for. The longest are taken; all words are left to the
+ * exact condition.
+ */
+const maxWords = 3;
+
+function printSearch(printing: Printing, { words }: Test<'search'>): Candidates | undefined {
   const { sql, source } = printing;
-  const parts = words
-    .filter((word) => word.length >= minTextLength)
-    .map((word) => {
-      const own = hasParts(printing, 'search', word);
-      if (source.alias === 'co') return own;
-      return sql`(${own} or ${printCompanies(printing, { kind: 'contains', field: 'company_name', text: word, at: 'anywhere' })})`;
-    });
-  return parts.length === 0 ? undefined : sql`(${join(sql, parts, 'and', 'true')})`;
+  const long = words.filter((word) => word.length >= minTextLength);
+  const asked = long.toSorted((a, b) => b.length - a.length).slice(0, maxWords);
+  if (asked.length === 0) return undefined;
+  const own = sql`(${join(
+    sql,
+    asked.map((word) => hasParts(printing, 'search', word)),
+    'and',
+    'true',
+  )})`;
+  return source.alias === 'co' ? { condition: own } : isAnyOf(printing, searchedWithCompany(printing, asked, own));
 }
 
-const hasParts = ({ sql, source, terms }: Printing, field: string, text: string): Fragment =>
-  sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms.ofPart(field, text))}::integer[]`;
+/**
+ * Returns the alternatives of a search whose words can also occur in the name of the contact's company: the contact has
+ * all words, the company has all words, or the contact has one word and the company has another.
+ */
+function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
+  const { sql } = printing;
+  const named = (word: string): Filter => ({ kind: 'contains', field: 'company_name', text: word, at: 'anywhere' });
+  const shared = words.flatMap((word) => {
+    const others = words.filter((other) => other !== word).map(named);
+    if (others.length === 0) return [];
+    const companies = companiesThat(printing, any(others));
+    // The first condition is a constant for the planner: without such companies, the contacts are not read at all.
+    return [sql`exists (${companies}) and ${hasParts(printing, 'search', word)} and c.company_id in (${companies})`];
+  });
+  return [hasAll, sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`, ...shared];
+}
 
-/** Returns the SQL condition that the contact's company passes a filter of companies. */
-function printCompanies({ sql, customerId }: Printing, filter: Filter): Fragment {
+const hasParts = (printing: Printing, field: string, text: string): Fragment =>
+  hasTerms(printing, printing.terms.ofPart(field, text));
+
+const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
+  sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
+
+/**
+ * The record has one of some terms. Each term is looked up by itself: of the condition that arrays overlap the planner
+ * expects more records with each term, until it reads all the customer has.
+ */
+function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
+  const ids = sql`
+    select one.id
+    from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
+    cross join lateral (
+      select t.id
+      from ${constant(sql, source.table)} t
+      where t.customer_id = ${customerId}::uuid
+        and t.terms @> array[wanted.term]
+    ) one`;
+  return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
+}
+
+/** Number of companies up to which their contacts are read, rather than those that pass the filter's other conditions. */
+const fewCompanies = 200;
+
+/**
+ * Joins conditions by AND. An index finds the contacts of some companies or the contacts with some terms. How many there
+ * are is known only when the statement runs, so the statement itself decides which of the two to read.
+ */
+function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
+  const { sql } = printing;
+  const companies = filters.flatMap((filter) => {
+    const candidates = companyFilterOf(printing, filter) && print(printing, filter);
+    return candidates ? [{ candidates, filter: companyFilterOf(printing, filter)! }] : [];
+  });
+  const others = filters.filter((filter) => !companyFilterOf(printing, filter));
+  const parts = others.map((filter) => print(printing, filter)).filter((part) => part !== undefined);
+  const [first] = companies;
+  if (parts.length === 0) return first?.candidates;
+  if (parts.length === 1 && !first) return parts[0];
+  const own = sql`(${join(
+    sql,
+    parts.map(({ condition }) => condition),
+    'and',
+    'true',
+  )})`;
+  if (!first || others.some(({ kind }) => kind === 'search')) return { condition: own };
+  const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;
+  return isAnyOf(printing, [
+    sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`,
+    sql`${count} > ${fewCompanies}::bigint and ${own}`,
+  ]);
+}
+
+/** Returns a condition on a contact's field `company.<name>` as a filter of companies; undefined for other conditions. */
+function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
+  if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
+  const field = companyField(filter.field);
+  return field === undefined ? undefined : { ...filter, field };
+}
+
+/**
+ * Returns the contacts that meet one of some conditions. Each is a statement of its own, so that the planner uses an
+ * index for each.
+ */
+function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
+  const { sql } = printing;
+  const [first, ...more] = conditions.map((condition) => idsThat(printing, condition));
+  const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
+}
+
+/** Returns the SQL statement that selects the ids of the customer's records that meet a condition. */
+const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
+  const alias = constant(sql, source.alias);
+  return sql`
+    select ${alias}.id
+    from ${constant(sql, `${source.table} ${source.alias}`)}
+    where ${alias}.customer_id = ${customerId}::uuid
+      and ${condition}`;
+};
+
+/** The contact's company passes a filter of companies. */
+const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
+  condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
+});
+
+/** Returns the SQL statement that selects the ids of the companies that pass a filter of companies. */
+function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
   const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
-  return sql`c.company_id = any(array(
+  return sql`
     select co.id
     from companies co
     where co.customer_id = ${customerId}::uuid
       and ${constant(sql, companySource.visible!)}
       and ${candidates}
-      and ${toSql(sql, companySource, all([filter]))}
-  ))`;
+      and ${toSql(sql, companySource, filter)}`;
 }

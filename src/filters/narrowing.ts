@@ -1,4 +1,4 @@
-import { candidateCondition } from './candidates.ts';
+import { candidateCondition, candidateIds } from './candidates.ts';
 import type { Source } from './columns.ts';
 import type { RecordQuery } from './record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
@@ -36,18 +36,20 @@ export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
   alias === 'c' &&
   [...fieldsOf(filter)].some((field) => field === 'search' || field === 'company_id' || field.startsWith('company.'));
 
-/** SQL condition: the record is one of the customer's newest, in a page by cursor one of the newest after the cursor. */
-export function isAmongNewest(sql: FragmentMaker, { source, customerId, after, ...listing }: RecordQuery): Fragment {
-  const before = after && isNewestFirst({ source, customerId, after, ...listing });
-  return sql`${constant(sql, source.alias)}.id >= coalesce((
+/**
+ * SQL condition: the record is one of the customer's newest, in a page by cursor one of the newest after the cursor. The
+ * planner takes the array for a few ids, so it reads these records by id.
+ */
+export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery): Fragment {
+  const { source, customerId, after } = listing;
+  return sql`${constant(sql, source.alias)}.id = any(array(
     select newest.id
     from ${constant(sql, source.table)} newest
     where newest.customer_id = ${customerId}::uuid
-      ${before ? sql`and newest.id < ${after.id}::uuid` : sql``}
+      ${after && isNewestFirst(listing) ? sql`and newest.id < ${after.id}::uuid` : sql``}
     order by newest.id desc
-    limit 1
-    offset ${newest - 1}
-  ), '00000000-0000-0000-0000-000000000000')`;
+    limit ${newest}
+  ))`;
 }
 
 /**
@@ -55,14 +57,8 @@ export function isAmongNewest(sql: FragmentMaker, { source, customerId, after, .
  * which the planner takes for a few ids: so it reads these records by id, in any order and join.
  */
 export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
-  const { source, customerId, after } = listing;
-  const alias = constant(sql, source.alias);
-  const before = after && isNewestFirst(listing);
-  return sql`${alias}.id = any(array(
-    select ${alias}.id
-    from ${constant(sql, `${source.table} ${source.alias}`)}
-    where ${alias}.customer_id = ${customerId}::uuid
-      ${before ? sql`and ${alias}.id < ${after.id}::uuid` : sql``}
-      and ${candidateConditionOf(sql, listing) ?? constant(sql, 'true')}
-  ))`;
+  const { source, customerId, filter } = listing;
+  const id = constant(sql, `${source.alias}.id`);
+  const ids = candidateIds(sql, source, customerId, filter);
+  return ids ? sql`${id} = any(array(${ids}))` : constant(sql, 'true');
 }
