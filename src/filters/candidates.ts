@@ -94,7 +94,7 @@ function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
-  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
+  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes, test);
 }
 
 function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
@@ -151,20 +151,37 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
+/** Number of records of a customer up to which several values are compared with every record. */
+const fewRecords = 100_000;
+
 /**
- * The record has one of some terms. Each term is looked up by itself: of the condition that arrays overlap the planner
- * expects more records with each term, until it reads all the customer has.
+ * The record has one of some terms. Each term is looked up by itself: the planner would take the overlap of arrays for a
+ * condition that most records meet. The planner also takes a scan of a small customer's records for cheaper than the
+ * index; repeated for each value it is not, so these records are read once.
  */
-function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
+function hasOneOf(printing: Printing, terms: readonly number[], test: Test<'in'>): Candidates {
+  const { sql, source, customerId } = printing;
+  const table = constant(sql, source.table);
+  const isLarge = sql`exists (
+    select
+    from ${table} oldest
+    where oldest.customer_id = ${customerId}::uuid
+    order by oldest.id
+    limit 1
+    offset ${fewRecords}::bigint
+  )`;
   const ids = sql`
     select one.id
     from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
     cross join lateral (
       select t.id
-      from ${constant(sql, source.table)} t
+      from ${table} t
       where t.customer_id = ${customerId}::uuid
         and t.terms @> array[wanted.term]
-    ) one`;
+      offset 0
+    ) one
+    where ${isLarge}
+    union all ${idsThat(printing, sql`not ${isLarge} and ${toSql(sql, source, test)}`)}`;
   return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
 }
 

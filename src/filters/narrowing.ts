@@ -14,6 +14,9 @@ import { fieldsOf, type Filter } from './tree.ts';
 /** Number of newest records that a listing tries before it uses the index. */
 export const newest = 2_000;
 
+/** Number of newest records that it tries next, if some of the first passed the filter. */
+export const moreOfNewest = 10_000;
+
 /** If so many of the newest records pass a filter, the index would select too many candidates. */
 export const manyOfNewest = 40;
 
@@ -40,7 +43,7 @@ export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
  * SQL condition: the record is one of the customer's newest, in a page by cursor one of the newest after the cursor. The
  * planner takes the array for a few ids, so it reads these records by id.
  */
-export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery): Fragment {
+export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = listing;
   return sql`${constant(sql, source.alias)}.id = any(array(
     select newest.id
@@ -48,7 +51,7 @@ export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery): Fragmen
     where newest.customer_id = ${customerId}::uuid
       ${after && isNewestFirst(listing) ? sql`and newest.id < ${after.id}::uuid` : sql``}
     order by newest.id desc
-    limit ${newest}
+    limit ${size}::bigint
   ))`;
 }
 

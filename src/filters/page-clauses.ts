@@ -2,7 +2,7 @@ import { indexAscending, oldestFirst } from './ascending.ts';
 import type { Column } from './columns.ts';
 import type { Position } from './cursor.ts';
 import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
-import { candidateConditionOf, isAmongNewest, isCandidate, isNewestFirst, usesCompany } from './narrowing.ts';
+import { candidateConditionOf, isAmongNewest, isCandidate, isNewestFirst, newest, usesCompany } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
 import { rulesFilter } from './rules.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
@@ -26,9 +26,12 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
   return { from: paging.from, ...pickStrategy(listing)(paging) };
 }
 
-/** Returns the SQL clauses that read one page like `pageClauses`, but only from the newest records (see narrowing.ts). */
-export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
-  const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing));
+/**
+ * Returns the SQL clauses that read one page like `pageClauses`, but only from the newest records (see narrowing.ts).
+ * @param size number of newest records
+ */
+export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
+  const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing, size));
   return { from: paging.from, ...pickStrategy(listing)(paging) };
 }
 

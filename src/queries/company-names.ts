@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import { searchColumnsOfCompany } from '../filters/fields.ts';
+import { searchColumnsOfCompany } from '../filters/search-columns.ts';
 import type { Company } from '../schemas/companies.ts';
 import { fold } from '../text/fold.ts';
 import { normalise } from '../text/normalise.ts';

@@ -2,7 +2,7 @@ import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
-import { searchColumnsOfContact } from '../filters/fields.ts';
+import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';

@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { contactSource } from '../filters/columns.ts';
-import type { SearchColumns } from '../filters/fields.ts';
+import type { SearchColumns } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
 import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';

@@ -1,5 +1,5 @@
 import type postgres from 'postgres';
-import { searchColumnsOfContact } from '../filters/fields.ts';
+import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import type { Contact } from '../schemas/contacts.ts';
 import { formats } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';

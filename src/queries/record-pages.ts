@@ -1,5 +1,5 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
-import { isIndexable, isNewestFirst, manyOfNewest, usesCompany } from '../filters/narrowing.ts';
+import { isIndexable, isNewestFirst, manyOfNewest, moreOfNewest, usesCompany } from '../filters/narrowing.ts';
 import {
   candidateCountClauses,
   candidatePageClauses,
@@ -82,6 +82,9 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
+/** Number of records of a page among the newest from which on it is worth looking at more of them. */
+const fairlyMany = 5;
+
 /**
  * Reads a page in the cheapest way. If an index can select candidates for the filter, looks at the newest records first:
  * many records may pass, and then the index would select too many.
@@ -96,7 +99,9 @@ async function readRows<Row>(
     return read(
       (await isCommon(sql, reading)) ? pageClauses(recorder, reading) : candidatePageClauses(recorder, reading),
     );
-  const rows = await read(newestPageClauses(recorder, reading));
+  let rows = await read(newestPageClauses(recorder, reading));
+  if (rows.length >= fairlyMany && rows.length < reading.limit)
+    rows = await read(newestPageClauses(recorder, reading, moreOfNewest));
   return rows.length === reading.limit ? rows : read(candidatePageClauses(recorder, reading));
 }
 

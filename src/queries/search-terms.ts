@@ -1,6 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { companySource, contactSource, type Source } from '../filters/columns.ts';
-import { withTerms, type Folded, type RecordFields } from '../filters/fields.ts';
+import { type Folded, type RecordFields } from '../filters/fields.ts';
+import { withTerms } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 

@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import postgres from 'postgres';
+import { foldCompany, foldContact } from '../../src/filters/fields.ts';
 import {
-  foldCompany,
-  foldContact,
   searchColumnsOfCompany,
   searchColumnsOfContact,
   type SearchColumns,
-} from '../../src/filters/fields.ts';
+} from '../../src/filters/search-columns.ts';
 import { arrayLiteral } from '../../src/filters/terms.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { customValues } from './arbitraries.ts';

@@ -43,6 +43,7 @@ test('a prospect becomes a contact with a country code and a new company', async
   const contact = await synced(prospect);
   expect(contact).toEqual({
     id: expect.any(String),
+    external_id: null,
     first_name: 'Ada',
     middle_name: null,
     last_name: 'Lovelace',
