@@ -55,7 +55,7 @@ export function candidateIds(
  * Returns the SQL condition that a record has no terms, or terms of an older version of it: an older program wrote it.
  * A partial index contains these records.
  */
-const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
+export const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
 
 function print(printing: Printing, filter: Filter): Candidates | undefined {
   const { sql } = printing;

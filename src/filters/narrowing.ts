@@ -1,5 +1,5 @@
-import { candidateCondition, candidateIds } from './candidates.ts';
-import type { Source } from './columns.ts';
+import { candidateCondition, candidateIds, withoutTerms } from './candidates.ts';
+import { companySource, type Source } from './columns.ts';
 import type { RecordQuery } from './record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 import { fieldsOf, type Filter } from './tree.ts';
@@ -24,9 +24,33 @@ export const manyOfNewest = 40;
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
-/** Returns whether an index can select candidates for a listing's filter. */
+/** Returns whether terms can select candidates for a listing's filter, and no b-tree index finds its few records anyway. */
 export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
-  candidateConditionOf(sql, listing) !== undefined;
+  candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
+
+/** Fields with a b-tree index, of which few records have the same value. */
+const selectiveFields = ['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name'];
+
+const isSelective = (filter: Filter): boolean =>
+  filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.includes(filter.field);
+
+/** Number of records without terms above which the index is not used: all of them would be candidates. */
+const manyWithoutTerms = 5_000;
+
+/**
+ * SQL condition: many of the customer's records have no terms yet, because an older program wrote them. So it is after
+ * the upgrade of an existing database, until a worker has added the terms.
+ */
+export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
+  const many = (of: Source): Fragment => sql`exists (
+    select
+    from ${constant(sql, `${of.table} ${of.alias}`)}
+    where ${constant(sql, of.alias)}.customer_id = ${customerId}::uuid
+      and ${constant(sql, withoutTerms(of))}
+    offset ${manyWithoutTerms}::bigint
+  )`;
+  return usesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
+}
 
 /** Returns the SQL condition of the candidates, or undefined if no index can select them (see candidates.ts). */
 export const candidateConditionOf = (

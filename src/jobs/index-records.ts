@@ -13,7 +13,10 @@ const firstId = '00000000-0000-0000-0000-000000000000';
  * @param maxMs time after which it stops; the rest is left to the next call
  * @returns the number of batches written
  */
-export async function indexRecords({ db, stopping }: JobContext, maxMs: number): Promise<number> {
+export async function indexRecords(
+  { db, stopping }: Pick<JobContext, 'db' | 'stopping'>,
+  maxMs: number,
+): Promise<number> {
   const end = performance.now() + maxMs;
   const isOver = (): boolean => stopping.aborted || performance.now() > end;
   let batches = 0;

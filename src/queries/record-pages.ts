@@ -1,5 +1,12 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
-import { isIndexable, isNewestFirst, manyOfNewest, moreOfNewest, usesCompany } from '../filters/narrowing.ts';
+import {
+  hasManyWithoutTerms,
+  isIndexable,
+  isNewestFirst,
+  manyOfNewest,
+  moreOfNewest,
+  usesCompany,
+} from '../filters/narrowing.ts';
 import {
   candidateCountClauses,
   candidatePageClauses,
@@ -94,7 +101,7 @@ async function readRows<Row>(
   sql: Sql | Transaction,
   reading: SettledQuery,
 ): Promise<Row[]> {
-  if (!isIndexable(recorder, reading)) return read(pageClauses(recorder, reading));
+  if (!(await canNarrow(sql, reading))) return read(pageClauses(recorder, reading));
   if (!isNewestFirst(reading))
     return read(
       (await isCommon(sql, reading)) ? pageClauses(recorder, reading) : candidatePageClauses(recorder, reading),
@@ -103,6 +110,13 @@ async function readRows<Row>(
   if (rows.length >= fairlyMany && rows.length < reading.limit)
     rows = await read(newestPageClauses(recorder, reading, moreOfNewest));
   return rows.length === reading.limit ? rows : read(candidatePageClauses(recorder, reading));
+}
+
+/** Returns whether the candidates that an index selects for a listing are fewer than all the customer's records. */
+async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise<boolean> {
+  if (!isIndexable(recorder, listing)) return false;
+  const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
+  return !row!.many;
 }
 
 /** Returns whether many of the customer's newest records pass the filter of a listing. */
@@ -156,7 +170,7 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
 /** Returns the SQL clauses that count the records, and reads only the candidates of an index if that is cheaper. */
 async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
   const isByIndex =
-    isIndexable(recorder, reading) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
+    (await canNarrow(sql, reading)) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
   return {
     total: recorder`count(*)`,
     ...(isByIndex ? candidateCountClauses(recorder, reading) : countClauses(recorder, reading)),

@@ -9,7 +9,7 @@ import { benchUnlock } from './jobs-unlock.ts';
 import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
-import { benchSizing } from './sizing.ts';
+import { benchQuestions } from './questions.ts';
 
 // `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
 const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);
@@ -17,6 +17,7 @@ const suites: Record<string, () => Promise<void>> = {
   contacts: () => benchContacts([10_000, 1_000_000], 5, 2),
   lists: () => benchLists(1_000_000, 5),
   fair: () => benchFair(800_000, 30),
+  questions: () => benchQuestions([1_000_000, 10_000], 19, 7),
   overload: () => benchOverload(60),
   sizing: () => benchSizing(20),
   companies: () => benchCompanies(200_000),

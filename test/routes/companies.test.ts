@@ -17,6 +17,7 @@ describe('a created company', () => {
     const company = await read(id);
     expect(company).toEqual({
       id,
+      external_id: null,
       type: 'customer',
       company_name: 'Analytical Engines',
       size: '',
