@@ -1,0 +1,85 @@
+import { randomUUID } from 'node:crypto';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
+import { contactSource } from '../../src/filters/columns.ts';
+import { candidateCountClauses, candidatePageClauses, newestPageClauses } from '../../src/filters/page-clauses.ts';
+import { parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import { record, recorder } from '../../src/filters/sql-recorder.ts';
+import type { Fragment } from '../../src/filters/sql.ts';
+import { indexRecords } from '../../src/jobs/index-records.ts';
+import { fillForQuestions } from '../bench/questions-data.ts';
+import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
+
+// How many rows the questions of `make bench ONLY=questions` read, with the planner's settings of the search lane.
+
+let database: TestDatabase;
+let db: SharedDatabase;
+let sql: postgres.Sql;
+const tenants = [12_000, 6_000, 300].map((contacts) => ({ id: randomUUID(), contacts }));
+
+beforeAll(async () => {
+  database = await createDatabase();
+  sql = postgres(database.ownerUrl, { max: 1, onnotice: () => {} });
+  db = openDatabase(parseConfig({}), database.url);
+  for (const { id } of tenants) await sql`insert into customers (id, business_name) values (${id}, 'Tenant')`;
+  await fillForQuestions(sql, tenants);
+  await indexRecords({ db, stopping: new AbortController().signal }, 600_000);
+  await sql`vacuum analyze contacts, companies`;
+}, 300_000);
+afterAll(async () => {
+  await db.close();
+  await sql.end({ timeout: 1 });
+  await database.drop();
+});
+
+const rowsRead = (statement: Fragment): Promise<{ sequential: string[]; rows: number }> =>
+  db.search(async (search) => {
+    const { text, parameters } = record(statement);
+    const [row] = await search.unsafe(`explain (analyze, format json) ${text}`, parameters as string[]);
+    return readingsOf((row!['QUERY PLAN'] as { Plan: PlanNode }[])[0]!.Plan);
+  });
+
+const page = (clauses: typeof candidatePageClauses, id: string, request: ListRequest): Fragment => {
+  const { from, where, orderBy, limit } = clauses(recorder, parseRecordQuery(contactSource, id, request));
+  return recorder`select c.*, co.company_name from ${from} where ${where} order by ${orderBy} limit ${limit}`;
+};
+
+/** Filters that few contacts pass or none, and how many rows of contacts and companies they may read. */
+const rare: [string, Record<string, unknown>, number][] = [
+  ['a custom field', { 'custom_fields.external_id': 'ext-77' }, 20],
+  ['a value that nobody has', { job_title: 'Astronaut' }, 0],
+  ['a value that is common among others', { industry: 'Shipping' }, 0],
+  ['a search for one', { search: 'p4001@' }, 40],
+  ['a search of two words for one', { search: 'p4001 example' }, 1_000],
+  ['a search for nobody', { search: 'xyzzy plugh' }, 0],
+  ['a part of a name', { first_name: { contains: 'qqq' } }, 0],
+  ['a part of a company', { 'company.company_name': { contains: 'qqq' } }, 0],
+  ['punctuation', { job_title: { contains: '%_%' } }, 0],
+  ['alternatives', { _or: [{ job_title: 'Astronaut' }, { search: 'xyzzy' }, { external_id: 'none' }] }, 0],
+];
+
+describe.each(rare)('%s', (_, filters, most) => {
+  test('reads only the contacts that pass, in any order, and to count them', async () => {
+    const { id } = tenants[0]!;
+    for (const order_by of [undefined, { last_name: 'ASC' }, { job_title: 'DESC' }]) {
+      const request = { filters, ...(order_by ? { order_by } : {}) };
+      const { sequential, rows } = await rowsRead(page(candidatePageClauses, id, request));
+      expect(sequential).not.toContain('contacts'); // there are too few companies here for an index
+      expect(rows).toBeLessThanOrEqual(most);
+    }
+    const { from, where } = candidateCountClauses(recorder, parseRecordQuery(contactSource, id, { filters }));
+    const { rows } = await rowsRead(recorder`select count(*) from ${from} where ${where}`);
+    expect(rows).toBeLessThanOrEqual(most);
+  });
+
+  test('looks at the newest contacts by their ids', async () => {
+    for (const { id } of tenants) {
+      const { sequential, rows } = await rowsRead(page(newestPageClauses, id, { filters }));
+      expect(sequential).not.toContain('contacts'); // there are too few companies here for an index
+      expect(rows).toBeLessThanOrEqual(3 * 2_000);
+    }
+  });
+});
