@@ -1,4 +1,5 @@
 -- no-transaction
+-- oldest release: 1.0.0
 -- The caller's own id of a record, compared byte by byte. It is unique among the customer's contacts, and among companies.
 -- The row of a deleted company can stay for a while (0014); its external_id is free at once. Programs that do not know the column leave it null. After a failure each statement can be run again.
 alter table contacts add column if not exists external_id text collate "C";

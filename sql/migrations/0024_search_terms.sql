@@ -1,4 +1,5 @@
 -- no-transaction
+-- oldest release: 1.0.0
 -- Hashes of a record's values and of the parts of its texts, made by the service (src/filters/terms.ts), and the indexes
 -- that find records by them. Records that an older program writes have no terms, or terms of an older version: then
 -- `folded` lacks the key `indexed`. A worker adds the terms of existing records in the background

@@ -178,9 +178,9 @@ interface LaneOptions {
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Planner settings for searches. PostgreSQL plans each search for its actual values and does not keep the plan.
- * Parallel workers are off, so that one search uses one processor. With less `work_mem` an index scan of a million
- * records forgets which rows of a page it wants, and reads all of them.
+ * Settings of the query planner for searches: PostgreSQL plans each search for its actual values. Parallel workers are
+ * off, so that one search uses one processor. With less `work_mem` an index scan of a
+ * million records forgets which rows of a page it wants, and reads all of them.
  */
 const plannedAnew = {
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0', work_mem: '32MB' },

@@ -8,10 +8,8 @@ export type Folded = Record<string, string>;
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of a contact's column `folded`: all texts that filters use, in lower case without accents.
- *
- * A text that is null has no key. A text that is never null is `""` if absent. A custom field has the key
- * `custom_fields.<key>`. The key `search` holds the text for the filter `search`.
+ * Returns the value of a contact's database column `folded`: all texts that filters use, in lower case without accents.
+ * A text that is null is left out; a required text that is absent is `""`.
  * @param contact all fields of the contact, not only the changed ones
  */
 export function foldContact(contact: RecordFields): Folded {

@@ -29,10 +29,10 @@ export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =
   candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
 
 /** Fields with a b-tree index, of which few records have the same value. */
-const selectiveFields = ['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name'];
+const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
 
 const isSelective = (filter: Filter): boolean =>
-  filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.includes(filter.field);
+  filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
 /** Number of records without terms above which the index is not used: all of them would be candidates. */
 const manyWithoutTerms = 5_000;

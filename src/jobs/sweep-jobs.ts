@@ -13,9 +13,9 @@ import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
 
 /**
- * Repairs what failed workers left behind. Runs once a minute. Enqueues waiting work that has no queue message, frees
- * the worker slots of dead processes, and writes missing unlocks to the search index. Also deletes the inputs and
- * results of jobs that ended long ago, and makes records searchable that an older program wrote.
+ * Repairs the data of failed workers, and deletes the inputs and results of jobs that ended long ago. Runs once a
+ * minute. For example, it enqueues a message for waiting work that has none in the queue. It also adds missing search terms to
+ * records.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};

@@ -1,4 +1,5 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
+import type { Position } from '../filters/cursor.ts';
 import {
   hasManyWithoutTerms,
   isIndexable,
@@ -16,7 +17,7 @@ import {
   type PageClauses,
 } from '../filters/page-clauses.ts';
 import { defaultOrder } from '../filters/order.ts';
-import { nextCursor, type RecordQuery } from '../filters/record-query.ts';
+import { nextCursor, positionOf, type RecordQuery } from '../filters/record-query.ts';
 import { recorder, run } from '../filters/sql-recorder.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { singleList, type Filter } from '../filters/tree.ts';
@@ -40,8 +41,20 @@ export async function readRecordPage<Row extends object>(
   listing: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
-  const rows = await readSettled(db, laneOf(db, listing), listing, async (sql, reading) => {
-    const found = await readRows(
+  const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection, readRows);
+  return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/** Reads the records of one page of a query with the given strategy, exactly also while stored data is out of date. */
+const readRecords = <Row extends object>(
+  db: Database,
+  lane: Database['search'],
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+  strategy: typeof readRows,
+): Promise<Row[]> =>
+  readSettled(db, lane, listing, async (sql, reading) => {
+    const found = await strategy(
       (page) =>
         run<Row>(
           sql,
@@ -57,6 +70,12 @@ export async function readRecordPage<Row extends object>(
     );
     return reading.guard && found.length === 0 ? undefined : found;
   });
+
+/**
+ * Reads a page by going on where the page before ended. All pages together then read each of the customer's records
+ * once. Candidates of an index would be read again for each page.
+ */
+const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
 
 /** Number of records that an export reads with one statement. They are in memory at the same time. */
 export const exportPage = 500;
@@ -74,7 +93,7 @@ export async function readAllRecords<Row extends object>(
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<AsyncGenerator<Row[]>> {
   const read = (after: Position | undefined): Promise<Row[]> =>
-    readRecords(db, db.search, { ...listing, limit: exportPage, offset: 0, after }, projection);
+    readRecords(db, db.search, { ...listing, limit: exportPage, offset: 0, after }, projection, readOn);
   return followPages(await read(undefined), (last) => read(positionOf(listing, last)));
 }
 
@@ -133,8 +152,9 @@ async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<b
 }
 
 /**
- * Counts the records and pages of a listing.
- * @param everything name of the stored count of all the customer's records of this kind, used when there is no filter
+ * Returns the number of records that match a query, and the number of their pages.
+ * @param everything the counter that stores the number of all records of this kind; it is read if the query has no
+ *   filter
  */
 export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
   if (asksForAll(listing.filter)) {

@@ -10,6 +10,7 @@ import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
 import { benchQuestions } from './questions.ts';
+import { benchSizing } from './sizing.ts';
 
 // `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
 const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);

@@ -36,15 +36,17 @@ type Row = RecordFields & { id: string; customer_id: string; folded: Folded; ter
 const rowsOf = (owner: postgres.Sql, { table }: Source): Promise<Row[]> =>
   owner<Row[]>`select to_jsonb(t) as row from ${owner(table)} t`.then((rows) => rows.map(({ row }) => row as Row));
 
+const byNumber = (a: number, b: number): number => a - b;
+
 /** Expects that each record has exactly the terms of its present values. */
 async function expectTerms(owner: postgres.Sql): Promise<void> {
   for (const source of [contactSource, companySource]) {
     for (const { id, customer_id, folded, terms, ...record } of await rowsOf(owner, source)) {
       const expected = new Terms(source, customer_id).ofRecord(folded, record);
-      expect({ id, indexed: folded['indexed'], terms: terms?.toSorted() }).toEqual({
+      expect({ id, indexed: folded['indexed'], terms: terms?.toSorted(byNumber) }).toEqual({
         id,
         indexed: 'yes',
-        terms: expected.toSorted(),
+        terms: expected.toSorted(byNumber),
       });
     }
   }
@@ -162,16 +164,17 @@ test('a database with contacts is migrated while an older program writes, and ev
       from generate_series(1, 5000) g`;
     const program = older(owner, id);
     const moving = await program.insert(named('Place 0'));
-    let [place, isEnding] = [0, false];
+    let place = 0;
+    const ending = new AbortController();
     const writing = (async () => {
-      while (!isEnding) await program.update(moving, named(`Place ${(place += 1)}`));
+      while (!ending.signal.aborted) await program.update(moving, named(`Place ${(place += 1)}`));
     })();
     await migrate(database.ownerUrl);
     const last_names = async (filters: GivenFilters): Promise<string[]> =>
       (await listContacts(db, id, { filters, paginate: { limit: 5 } })).rows.map(({ last_name }) => last_name);
     const checking = (async () => {
       let checked = 0;
-      for (; !isEnding; checked += 1) {
+      for (; !ending.signal.aborted; checked += 1) {
         expect(await last_names({ last_name: 'name 77' })).toEqual(['Name 77']);
         expect(await last_names({ search: 'ada 4999@' })).toEqual(['Name 4999']);
         expect(await last_names({ last_name: { starts_with: 'place' } })).toHaveLength(1);
@@ -179,7 +182,7 @@ test('a database with contacts is migrated while an older program writes, and ev
       return checked;
     })();
     await indexRecords({ ...contextOf(app), db }, 60_000);
-    isEnding = true;
+    ending.abort();
     await writing;
     expect(await checking).toBeGreaterThan(0);
     expect(await last_names({ last_name: `place ${place}` })).toEqual([`Place ${place}`]);

@@ -257,7 +257,9 @@ describe('an update', () => {
       location_postal_code: 'x',
     };
     const id = await create({ ...nullable, assigned_to: customer.adminId, external_id: 'cleared' });
-    const cleared = Object.fromEntries([...Object.keys(nullable), 'assigned_to', 'external_id'].map((name) => [name, null]));
+    const cleared = Object.fromEntries(
+      [...Object.keys(nullable), 'assigned_to', 'external_id'].map((name) => [name, null]),
+    );
     expect((await customer.patch(`/contacts/${id}`, cleared)).status).toBe(200);
     expect(await read(id)).toMatchObject(cleared);
     for (const name of [
