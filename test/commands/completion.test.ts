@@ -20,7 +20,8 @@ const scriptOf = async (shell: string): Promise<string> => {
 /** Command lines, and what the shells offer for the last word. */
 const lines: [line: string, offered: string[]][] = [
   ['sales-data-api cred', ['credits']],
-  ['sales-data-api com', ['completion']],
+  ['sales-data-api comp', ['companies', 'completion']],
+  ['sales-data-api comple', ['completion']],
   ['sales-data-api completion ', ['bash', 'zsh', 'fish']],
   ['sales-data-api key ', ['create', 'list', 'revoke']],
   ['sales-data-api key create --exp', ['--expiration']],
