@@ -33,7 +33,7 @@ type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
  * SQL columns of an opportunity as the API returns it. A line shows its product's name, even if the product is deleted.
  * A deleted company is shown as null.
  */
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
   o.id,
   ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
   co.id as company_id,
@@ -41,7 +41,7 @@ const projection = (sql: Sql | Transaction) => sql`
   array(
     select m.contact_id
     from opportunity_contacts m
-    where m.customer_id = o.customer_id
+    where m.customer_id = ${customerId}
       and m.opportunity_id = o.id
     order by m.position
   ) as contacts_ids,
@@ -55,7 +55,7 @@ const projection = (sql: Sql | Transaction) => sql`
     ) order by l.position), '[]')
     from opportunity_lines l
     join products p on p.customer_id = l.customer_id and p.id = l.product_id
-    where l.customer_id = o.customer_id
+    where l.customer_id = ${customerId}
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
@@ -68,7 +68,7 @@ const source = (sql: Sql | Transaction) => sql`
 /** Returns a page of the customer's opportunities, newest first. */
 export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
-    select ${projection(sql)}
+    select ${projection(sql, customerId)}
     from ${source(sql)}
     where o.customer_id = ${customerId}
       and o.id = any(array(
@@ -87,7 +87,7 @@ export async function findOpportunity(
   id: string,
 ): Promise<Opportunity | undefined> {
   const [opportunity] = await sql<Opportunity[]>`
-    select ${projection(sql)}
+    select ${projection(sql, customerId)}
     from ${source(sql)}
     where o.customer_id = ${customerId}
       and o.id = ${id}`;

@@ -64,7 +64,7 @@ export async function findPipeline(
   id: string,
 ): Promise<Pipeline | undefined> {
   const [pipeline] = await sql<Pipeline[]>`
-    select ${projection(sql)}
+    select ${projection(sql, customerId)}
     from pipelines p
     where p.customer_id = ${customerId}
       and p.id = ${id}`;
@@ -74,7 +74,7 @@ export async function findPipeline(
 /** Returns all pipelines of the customer with all their fields and stages, newest first. */
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`
-    select ${projection(sql)}
+    select ${projection(sql, customerId)}
     from pipelines p
     where p.customer_id = ${customerId}
     order by p.id desc`;
@@ -86,7 +86,7 @@ const listProjection = (sql: Sql | Transaction) => sql`
   p.currency,
   p.active`;
 
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
   ${listProjection(sql)},
   p.visibility,
   (
@@ -94,7 +94,7 @@ const projection = (sql: Sql | Transaction) => sql`
     from (
       select ${stageProjection(sql)}
       from stages s
-      where s.customer_id = p.customer_id
+      where s.customer_id = ${customerId}
         and s.pipeline_id = p.id
     ) stage
   ) as stages,

@@ -37,7 +37,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
     cross join lateral (
       select count(*) as opportunities_count, count(distinct l.pipeline_id) as pipelines_count
       from opportunity_lines l
-      where l.customer_id = p.customer_id
+      where l.customer_id = ${customerId}
         and l.product_id = p.id
     ) used
     where p.customer_id = ${customerId}
@@ -125,7 +125,7 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
       and p.id = ${id}
       and exists (
         select from opportunity_lines l
-        where l.customer_id = p.customer_id
+        where l.customer_id = ${customerId}
           and l.product_id = p.id
       )`;
   if (kept.count > 0) return;

@@ -33,7 +33,7 @@ export async function listStages(
         (
           select count(*)
           from opportunities o
-          where o.customer_id = s.customer_id
+          where o.customer_id = ${customerId}
             and o.stage_id = s.id
         ) as total_opportunities
       from stages s
