@@ -1,6 +1,6 @@
 import { rateLimited } from '../errors.ts';
 
-/** Limits how many requests of one kind each customer has running at once in this process. */
+/** Limits how many requests of one kind each customer may run at once in this process. */
 export class ConcurrencyLimit {
   readonly #name: string;
   readonly #most: number;
@@ -17,8 +17,8 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Takes a place for a customer's request. Call `leave` when the request has ended.
-   * @throws DomainError `rate_limited` if the customer has no place left
+   * Counts one more running request of a customer. Call `leave` when the request has ended.
+   * @throws DomainError `rate_limited` if the customer already has as many running requests as allowed
    */
   enter(customerId: string): void {
     const running = this.#running.get(customerId) ?? 0;

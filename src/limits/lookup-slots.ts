@@ -71,7 +71,7 @@ function turnOf({ waiting }: Address): Promise<void> {
   });
 }
 
-/** Must be called when a look-up has ended. Starts the look-up that has waited longest, if any. */
+/** Frees the place of a look-up of this address that has ended. Starts the look-up that has waited longest, if any. */
 function leave(address: Address): void {
   const [next] = address.waiting;
   if (next && address.inFlight <= maxInFlight) {

@@ -105,7 +105,8 @@ export class Limit {
   }
 
   /**
-   * Subtracts one counted request of a key. Does nothing if the time window in which the request was counted has ended.
+   * Undoes `count` for one request of a key. Does nothing if the time window in which the request was counted has
+   * ended.
    */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
     if (performance.now() >= endsAt) return;
