@@ -43,8 +43,8 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
 }
 
 /**
- * Returns true if a response sent now on this connection would answer the faulty request, because all earlier requests
- * have been answered.
+ * Returns true if the caller of an invalid request would take a response sent now on this connection as the response to
+ * that request, because all earlier requests have been answered.
  */
 function isNextToAnswer(socket: Socket): boolean {
   const response = latest.get(socket);

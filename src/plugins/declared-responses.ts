@@ -37,7 +37,9 @@ export default fp(
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
-/** Returns the error responses that the route has in common with other routes of its kind, by status. */
+/**
+ * Returns the error responses that a route needs because of its access rule, parameters, body and options, by status.
+ */
 function commonErrors(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;
   const guarded = access !== undefined && !('public' in access);

@@ -2,7 +2,10 @@ import fp from 'fastify-plugin';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Whether `announceStop` was called. Then the instance serves requests, but load balancers should send none. */
+    /**
+     * Whether the app is about to close: `announceStop` was called, or the close has begun. The app still serves
+     * requests, but load balancers should send it no more.
+     */
     readonly isStopping: boolean;
     /**
      * Announces that the app will close soon: `/readyz` returns 503, and every response closes its connection. Requests
@@ -13,9 +16,9 @@ declare module 'fastify' {
 }
 
 /**
- * Lets running requests finish when the app closes. From `announceStop` or the close on, every response closes its
- * connection, so that keep-alive connections do not delay the close. Connections that are still open `SHUTDOWN_MS`
- * after the close began are closed by force.
+ * Lets running requests finish when the app closes. Once `announceStop` was called or the close has begun, every
+ * response closes its connection, so that keep-alive connections do not delay the close. Connections that are still
+ * open `SHUTDOWN_MS` after the close began are closed by force.
  */
 export default fp(
   async (app) => {

@@ -9,8 +9,8 @@ import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     /**
-     * Whether the route sends or takes files. Its requests may last for an hour instead of `REQUEST_TIMEOUT_MS`. Each of
-     * their database calls may wait for a connection that long.
+     * Whether requests of this route upload or download files. They may last for an hour instead of
+     * `REQUEST_TIMEOUT_MS`, and each of their database calls may wait for a connection that long.
      */
     isLong?: true;
   }
@@ -30,8 +30,8 @@ declare module 'fastify' {
      */
     readonly db: Database;
     /**
-     * The catalog for this request. Its calls use the customer's share of the capacity, and end when the request times
-     * out.
+     * The catalog of prospects for this request. Its calls use the customer's share of the capacity, and end when the
+     * request times out.
      */
     readonly catalog: CatalogReads;
     /** Assigns this request to a customer. Before this call, the request counts as work of the service itself. */
@@ -40,8 +40,9 @@ declare module 'fastify' {
 }
 
 /**
- * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, or an hour if it sends or takes a file, counted from the
- * arrival of its headers. After that time, the request's database statement is cancelled and the response is 503.
+ * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, or to one hour if it uploads or downloads a file. The
+ * time starts when the request's headers arrive. When it is over, the request's database statement is cancelled and the
+ * response is 503.
  */
 export default fp(
   async (app) => {
@@ -100,7 +101,7 @@ export default fp(
   { name: 'requester', dependencies: ['services'] },
 );
 
-/** The longest time of a request that sends or takes a file (ms). */
+/** Maximum duration of a request that uploads or downloads a file (ms). */
 const longestMs = 3_600_000;
 
 function dbOf(this: FastifyRequest): Database {

@@ -9,8 +9,8 @@ import { contentTypes, type FileFields, type FileFormat, type GivenFields } from
 type ExportRequest = FastifyRequest<{ Body: { format: FileFormat; fields?: GivenFields } }>;
 
 /**
- * Sends records as a file while they are read. If reading fails half-way, or the time of the request is up, the
- * connection is broken, so that nobody takes the beginning of the file for all of it.
+ * Sends records as a file while they are read. If reading fails half-way or the request times out, the connection is
+ * closed before the end of the response, so that the caller notices that the file is incomplete.
  * @param name the name of the file, without its ending
  * @param read starts to read the records, page by page
  */
