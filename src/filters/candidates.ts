@@ -7,7 +7,7 @@ import { all, any, type Filter } from './tree.ts';
 
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 
-/** What the conditions of one customer's filter need to become SQL. */
+/** What is needed to convert the filter of one customer to SQL. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
@@ -15,17 +15,21 @@ interface Printing {
   terms: Terms;
 }
 
-/** Records among which are all that pass a filter, in SQL. */
+/**
+ * SQL that selects the candidates for a filter. Every record that passes the filter is a candidate; some others are
+ * too.
+ */
 interface Candidates {
   /** The condition that a record is a candidate. */
   condition: Fragment;
-  /** A statement that selects the ids of the candidates, if there is a faster one than with the condition. */
+  /** Statement that selects the ids of the candidates. Missing if `condition` selects them just as fast. */
   ids?: Fragment;
 }
 
 /**
- * Returns an SQL condition on the records' own table that indexes can answer. Every record that passes the filter meets
- * it; some other records can meet it too. Returns undefined if the indexes cannot narrow the filter down.
+ * Returns an SQL condition that selects the candidates for a filter: all records that pass it, and perhaps some others.
+ * Indexes can answer the condition. It uses the records' table without a join. Returns undefined if the indexes cannot
+ * narrow the filter down.
  */
 export function candidateCondition(
   sql: FragmentMaker,
@@ -37,7 +41,10 @@ export function candidateCondition(
   return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
 }
 
-/** Returns an SQL statement that selects the ids of the records that meet `candidateCondition`, or undefined. */
+/**
+ * Returns an SQL statement that selects the ids of the candidates for a filter: all records that pass it, and perhaps
+ * some others. Returns undefined if the indexes cannot narrow the filter down.
+ */
 export function candidateIds(
   sql: FragmentMaker,
   source: Source,
@@ -52,8 +59,8 @@ export function candidateIds(
 }
 
 /**
- * Returns the SQL condition that a record has no terms, or terms of an older version of it: an older program wrote it.
- * A partial index contains these records.
+ * Returns the SQL condition that a record has no terms or outdated ones, because an older version of this program wrote
+ * it. A partial index contains these records.
  */
 export const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
 
@@ -78,7 +85,7 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
   }
 }
 
-/** Fields that have a b-tree index with their plain value, so that their exact condition can be used. */
+/** Fields with a b-tree index of their plain value. The filter's exact condition on such a field needs no terms. */
 const ownIndexes: Record<Source['alias'], readonly string[]> = {
   c: ['id', 'external_id', 'score', 'verification_status'],
   co: ['id', 'external_id', 'score', 'verification_status'],
@@ -104,13 +111,13 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   return { condition: hasParts(printing, test.field, test.text) };
 }
 
-/** The companies' field that a contact's field `company.<name>` shows. */
+/** Returns the name of the company field that a contact's field `company.<name>` shows; undefined for other fields. */
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
 /**
- * Maximum number of words of a `search` that the index is asked for. The longest are taken; all words are left to the
- * exact condition.
+ * Maximum number of words of a `search` that are looked up in the index, the longest ones. The exact condition of the
+ * filter checks all words.
  */
 const maxWords = 3;
 
@@ -151,13 +158,13 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
-/** Number of records of a customer up to which several values are compared with every record. */
+/** Number of records of a customer up to which a filter for several values reads all the records, without the index. */
 const fewRecords = 100_000;
 
 /**
- * The record has one of some terms. Each term is looked up by itself: the planner would take the overlap of arrays for a
- * condition that most records meet. The planner also takes a scan of a small customer's records for cheaper than the
- * index; repeated for each value it is not, so these records are read once.
+ * Returns the candidates that have at least one of the terms. Each term is looked up by itself, because for a condition
+ * on several terms the planner expects that most records meet it. All records of a small customer are read once
+ * instead, because the planner would scan all of them for each term.
  */
 function hasOneOf(printing: Printing, terms: readonly number[], test: Test<'in'>): Candidates {
   const { sql, source, customerId } = printing;
@@ -185,12 +192,16 @@ function hasOneOf(printing: Printing, terms: readonly number[], test: Test<'in'>
   return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
 }
 
-/** Number of companies up to which their contacts are read, rather than those that pass the filter's other conditions. */
+/**
+ * Number of matching companies up to which a filter reads their contacts. If there are more, it reads the contacts that
+ * pass the filter's other conditions.
+ */
 const fewCompanies = 200;
 
 /**
- * Joins conditions by AND. An index finds the contacts of some companies or the contacts with some terms. How many there
- * are is known only when the statement runs, so the statement itself decides which of the two to read.
+ * Returns the candidates for conditions joined by AND. An index can find the contacts of some companies, or the
+ * contacts with some terms. How many these are is known only when the statement runs, so the statement itself decides
+ * which of the two it reads.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -217,7 +228,10 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   ]);
 }
 
-/** Returns a condition on a contact's field `company.<name>` as a filter of companies; undefined for other conditions. */
+/**
+ * Converts a condition on a contact's field `company.<name>` to a filter of companies. Returns undefined for other
+ * conditions.
+ */
 function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
   if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
   const field = companyField(filter.field);
@@ -225,8 +239,8 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
 }
 
 /**
- * Returns the contacts that meet one of some conditions. Each is a statement of its own, so that the planner uses an
- * index for each.
+ * Returns the contacts that meet at least one of these SQL conditions. Each condition has a statement of its own, so
+ * that the planner uses an index for each.
  */
 function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   const { sql } = printing;
@@ -245,7 +259,7 @@ const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fr
       and ${condition}`;
 };
 
-/** The contact's company passes a filter of companies. */
+/** Returns the candidates for a filter of companies: the contacts whose company passes it. */
 const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
   condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
 });

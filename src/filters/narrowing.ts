@@ -11,20 +11,28 @@ import { fieldsOf, type Filter } from './tree.ts';
  * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
  */
 
-/** Number of newest records that a listing tries before it uses the index. */
+/** Number of a customer's newest records that a listing reads first, before it uses an index of search terms. */
 export const newest = 2_000;
 
-/** Number of newest records that it tries next, if some of the first passed the filter. */
+/**
+ * Number of a customer's newest records that a listing reads next, if some of the first `newest` records passed the
+ * filter.
+ */
 export const moreOfNewest = 10_000;
 
-/** If so many of the newest records pass a filter, the index would select too many candidates. */
+/**
+ * Number of matching records among the newest at which the index of search terms is not used: it would select too many.
+ */
 export const manyOfNewest = 40;
 
 /** Returns whether a listing is in the default order: newest first. */
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
-/** Returns whether terms can select candidates for a listing's filter, and no b-tree index finds its few records anyway. */
+/**
+ * Returns whether indexes can select candidates (records that may pass the filter) for a listing. Returns false if a
+ * b-tree index finds few records for the filter anyway.
+ */
 export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
   candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
 
@@ -34,12 +42,15 @@ const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email'
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
-/** Number of records without terms above which the index is not used: all of them would be candidates. */
+/**
+ * Number of records without search terms above which the index is not used: it cannot tell which of them pass the
+ * filter.
+ */
 const manyWithoutTerms = 5_000;
 
 /**
- * SQL condition: many of the customer's records have no terms yet, because an older program wrote them. So it is after
- * the upgrade of an existing database, until a worker has added the terms.
+ * SQL condition: many of the customer's records have no search terms, because an older version of this program wrote
+ * them. This can be so after an upgrade, until a worker has added the terms.
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
@@ -52,7 +63,10 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
   return usesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
 }
 
-/** Returns the SQL condition of the candidates, or undefined if no index can select them (see candidates.ts). */
+/**
+ * Returns an SQL condition that selects candidates for a listing: all records that pass the filter, and perhaps some
+ * others. Returns undefined if no index can select them.
+ */
 export const candidateConditionOf = (
   sql: FragmentMaker,
   { source, customerId, filter }: RecordQuery,
@@ -64,8 +78,8 @@ export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
   [...fieldsOf(filter)].some((field) => field === 'search' || field === 'company_id' || field.startsWith('company.'));
 
 /**
- * SQL condition: the record is one of the customer's newest, in a page by cursor one of the newest after the cursor. The
- * planner takes the array for a few ids, so it reads these records by id.
+ * SQL condition: the record is one of the customer's newest `size` records, or of those after the cursor. The ids are
+ * selected into an array first. The planner expects an array to have few ids, so it reads these records by id.
  */
 export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = listing;
@@ -80,8 +94,9 @@ export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: nu
 }
 
 /**
- * SQL condition: the record is one of the candidates that indexes select. Their ids are selected first, as an array,
- * which the planner takes for a few ids: so it reads these records by id, in any order and join.
+ * SQL condition: the record is one of the candidates, the records that indexes select because they may pass the filter.
+ * Their ids are selected into an array first. The planner expects an array to have few ids, so it reads these records
+ * by id, in any order and join.
  */
 export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
   const { source, customerId, filter } = listing;

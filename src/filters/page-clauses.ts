@@ -27,8 +27,8 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
 }
 
 /**
- * Returns the SQL clauses that read one page like `pageClauses`, but only from the newest records (see narrowing.ts).
- * @param size number of newest records
+ * Returns the SQL clauses that read one page like `pageClauses`, but only from the customer's newest records.
+ * @param size how many of the newest records are read
  */
 export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
   const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing, size));
@@ -36,8 +36,8 @@ export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size
 }
 
 /**
- * Returns the SQL clauses that read one page like `pageClauses`, but read only the records that indexes select as
- * candidates. For filters that few records pass.
+ * Returns the SQL clauses that read one page like `pageClauses`, but read only the candidates: the records that indexes
+ * select because they may pass the filter. This is fast if few records pass.
  */
 export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing, isCandidate(sql, listing));
@@ -51,7 +51,10 @@ export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<Pag
   return { from, where: matches };
 }
 
-/** Returns the SQL clauses that count the records of all pages, reading only the candidates that indexes select. */
+/**
+ * Returns the SQL clauses that count the records of all pages. They read only the candidates: the records that indexes
+ * select because they may pass the filter.
+ */
 export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
   const { source, filter } = listing;
   // Without a join the planner needs no help: it has one table and one index to choose.
@@ -120,9 +123,9 @@ const membersFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Returns the SQL clauses for a page of the members of one list, newest first, while companies of contacts have
- * changed. The stored members are out of date for the contacts of these companies, so the SQL applies the list's rules
- * to these contacts.
+ * Returns the SQL clauses for a page of the members of one list, newest first, while some contacts wait for an update
+ * after a change of their company. The stored memberships of these contacts are out of date, so the SQL applies the
+ * list's rules to them.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>

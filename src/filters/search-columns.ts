@@ -8,7 +8,7 @@ import { indexedKey, Terms } from './terms.ts';
  */
 export interface SearchColumns {
   folded: Folded;
-  /** Hashes of the record's values and of the parts of its texts, for the index (see terms.ts). */
+  /** Search terms: hashes of the record's values and of the parts of its texts. An index finds the record by them. */
   terms: number[];
 }
 
@@ -20,7 +20,9 @@ export const searchColumnsOfContact = (customerId: string, contact: RecordFields
 export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
   withTerms(companySource, customerId, foldCompany(company), company);
 
-/** Adds the terms of a record to its folded texts, and the mark that the terms are up to date. */
+/**
+ * Returns the search columns of a record: its terms, and its folded texts with the mark that the terms are up to date.
+ */
 export function withTerms(source: Source, customerId: string, folded: Folded, record: RecordFields): SearchColumns {
   const terms = new Terms(source, customerId).ofRecord(folded, record);
   return { folded: { ...folded, [indexedKey]: 'yes' }, terms };

@@ -12,33 +12,44 @@ import type { FilterValue } from './tree.ts';
  */
 
 /**
- * Key in the database column `folded` that tells that `terms` belongs to the same version of the record. An older
- * program that changes a record replaces `folded` without this key; the terms then do not count.
+ * Key in the database column `folded`. If a record has it, its column `terms` is up to date. An older version of this
+ * program that changes a record writes `folded` without the key, and leaves outdated terms.
  */
 export const indexedKey = 'indexed';
 
-/** Minimum length of a text (UTF-16 units) that has trigrams. */
+/**
+ * Length of a trigram (UTF-16 units): the shortest part of a text that the index can find. A shorter text has no
+ * trigrams.
+ */
 export const minTextLength = 3;
 
-/** Fields that are written together with `folded`, but are not text. */
+/**
+ * Fields that are not text but have a search term (hash in the index) for their value. They are always written together
+ * with `folded`, which contains the texts of the record.
+ */
 const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
 
-/** Texts of the filter `search`. They share one set of trigrams. */
+/**
+ * Text fields that the filter `search` looks at. They share one set of trigrams, so that one look-up finds a word in
+ * any of them.
+ */
 const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
   c: new Set(['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
   co: new Set(['company_name']),
 };
 
-/** Returns whether there is a term for equality of this field and value. There is none for an empty text. */
+/**
+ * Returns whether records with this value in this field have a term (hash in the index) for it. An empty text has none.
+ */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
 
-/** Returns whether there are terms for the parts of this field's text. */
+/** Returns whether records have terms (hashes in the index) for the parts of this field's text. */
 export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
   customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
 
-/** Hashes the terms of one customer's records of one kind. */
+/** Computes the search terms (hashes for the index) of one customer's contacts or companies. */
 export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
@@ -50,8 +61,8 @@ export class Terms {
 
   /**
    * Returns all terms of a record.
-   * @param folded the value of its column `folded`
-   * @param record its columns; only those are used whose values are not in `folded`
+   * @param folded the record's column `folded`, which contains its texts
+   * @param record the record's other columns, for the values that `folded` does not contain
    */
   ofRecord(folded: Folded, record: RecordFields): number[] {
     const terms = new Set<number>();
@@ -69,8 +80,8 @@ export class Terms {
   }
 
   /**
-   * Returns the term for equality of a field and a value.
-   * @param value a text must be folded
+   * Returns the term that a record has if the field has this value.
+   * @param value a text must be folded (converted to its form for comparisons)
    */
   ofValue(field: string, value: FilterValue): number {
     // The number 1 and the text "1" of a custom field are different values.
@@ -78,7 +89,7 @@ export class Terms {
     return finish(hashText(mix(hashText(this.#seed, field), type), String(value)));
   }
 
-  /** Returns the terms that a record has if the field's text contains `text`. There are none if `text` is too short. */
+  /** Returns the terms that a record has if the field's text contains `text`. Returns none if `text` is too short. */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
     this.#addParts(terms, field, text);
