@@ -22,16 +22,19 @@ export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom
 /** Error for a cell that cannot be read. Its message says what is wrong. */
 export class InvalidCell extends Error {}
 
-/** The rules for one type of values, in both directions. `read(write(value))` gives the value again. */
+/** How values of one type are written as the text of a cell and read from it. `read` reverses `write`. */
 interface Rules {
   /** Returns the text of a value that is not null. */
   write(value: never): string;
   /**
-   * Reads the text of a cell that is neither empty nor null.
-   * @throws InvalidCell if the text has no meaning for this type
+   * Returns the value of a cell that is neither empty nor null.
+   * @throws InvalidCell if the text is not valid for this type
    */
   read(cell: Cell): unknown;
-  /** Returns true if the text of this value must be quoted, because it would else be read as another type. */
+  /**
+   * Returns true if the text of this value must be quoted, because unquoted it would be read as a value of another
+   * type.
+   */
   isQuoted?(value: never): boolean;
 }
 
@@ -63,7 +66,7 @@ const rules: Record<CellType, Rules> = {
 /** The unquoted text of a cell that means null. */
 const nullText = String.raw`\N`;
 
-/** Returns the cell for a value. A value that is not given (undefined) makes an empty cell. */
+/** Returns the cell for a value. A value that is not given (undefined) becomes an empty cell. */
 export function writeCell(type: CellType, value: unknown): Cell {
   if (value === undefined) return { text: '', isQuoted: false };
   if (value === null) return { text: nullText, isQuoted: false };
@@ -73,8 +76,8 @@ export function writeCell(type: CellType, value: unknown): Cell {
 }
 
 /**
- * Returns the value of a cell: undefined (not given) for an empty one, null for an unquoted `\N`.
- * @throws InvalidCell if the cell has no meaning for this type
+ * Returns the value of a cell: undefined (not given) for an empty cell, null for an unquoted `\N`.
+ * @throws InvalidCell if the text is not valid for this type
  */
 export function readCell(type: CellType, cell: Cell): unknown {
   if (cell.text === '') return undefined;
@@ -90,7 +93,10 @@ function readLiteral(text: string): string | number | boolean {
   return isNumber(text) ? toNumber(text) : text;
 }
 
-/** Converts a JSON number. JSON numbers such as `1e400` are larger than every number of JavaScript. */
+/**
+ * Converts the text of a JSON number.
+ * @throws InvalidCell for a number that is too large for JavaScript, such as `1e400`
+ */
 function toNumber(text: string): number {
   const number = Number(text);
   if (!Number.isFinite(number)) throw new InvalidCell('is a number that is too large');

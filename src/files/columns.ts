@@ -19,13 +19,13 @@ export interface FileColumn {
   /** The header of the CSV column. */
   name: string;
   type: CellType;
-  /** Where the value is in a record as responses show it: a field, and perhaps a part of it. */
+  /** Path of the value in a record of a response: the field, and the key in it if the field is an object. */
   shown: Path;
-  /** Where the value is in an item, which is the request body of a single call. */
+  /** Path of the value in an item: the request body that creates or changes one such record. */
   item: Path;
-  /** True if null is written. Otherwise null is left out, because a request must not contain it. */
+  /** Whether null is written to the file. If not, the file leaves it out, because a request must not contain it. */
   isNullable: boolean;
-  /** True if `""` is written. Otherwise `""` is left out, because a request must not contain it. */
+  /** Whether `""` is written to the file. If not, the file leaves it out, because a request must not contain it. */
   mayBeEmpty: boolean;
 }
 
@@ -34,7 +34,7 @@ type Path = readonly [field: string, part?: string];
 /**
  * Returns the columns of an export.
  * @param given the request field `fields`
- * @throws DomainError `validation_failed` that lists every name that is no field
+ * @throws DomainError `validation_failed` that lists every name which is not the name of a field
  */
 export function columnsOf(fields: FileFields, given: GivenFields = 'importable', format: FileFormat): FileColumn[] {
   const { names, faults } = readFields(fields, given, '/fields');
@@ -44,7 +44,10 @@ export function columnsOf(fields: FileFields, given: GivenFields = 'importable',
     .map((name) => columnOf(fields, name));
 }
 
-/** Parses the request field `fields`. Returns the names of fields and all faults instead of throwing. */
+/**
+ * Parses the request field `fields`, which says what an export contains. Returns the names of the fields, and a fault
+ * for each name that is not valid. Does not throw.
+ */
 export function readFields(fields: FileFields, given: unknown, pointer: string): { names: string[]; faults: Fault[] } {
   if (given === 'importable') return { names: importableNames(fields), faults: [] };
   if (given === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
@@ -59,7 +62,7 @@ export function readFields(fields: FileFields, given: unknown, pointer: string):
   return { names: given as string[], faults };
 }
 
-/** Returns what is wrong with one of the given names, or undefined. */
+/** Returns what is wrong with the name at index `i` of the given names; undefined if it is valid. */
 function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
     return `is no field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
@@ -68,7 +71,7 @@ function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/** Returns the column with this header, or undefined if these records have no such field. */
+/** Returns the column with this header, or undefined if records of this kind have no such field. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   isFileField(fields, name) ? columnOf(fields, name) : undefined;
 

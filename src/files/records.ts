@@ -5,7 +5,7 @@ import type { FileColumn } from './columns.ts';
 
 type Json = Record<string, unknown>;
 
-/** Returns the value of a column in a record; undefined if the file leaves it out. */
+/** Returns the value that a record has in a column of a file; undefined if the file leaves it out. */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
   const value = part === undefined ? whole : ownMember(whole as Json, part);
@@ -22,8 +22,8 @@ export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json
 }
 
 /**
- * Reads the cells of one CSV record. Returns the item, which is a request body that is not validated yet, and a fault for
- * each cell that cannot be read. Missing and empty cells are not given.
+ * Reads the cells of one CSV record. Returns the item, which is a request body that is not validated yet, and a fault
+ * for each cell that cannot be read. The item contains nothing for missing and empty cells.
  */
 export function itemOfCells(columns: readonly FileColumn[], cells: readonly Cell[]): { item: Json; faults: Fault[] } {
   const values: [FileColumn, unknown][] = [];
@@ -40,7 +40,7 @@ export function itemOfCells(columns: readonly FileColumn[], cells: readonly Cell
   return { item: withoutNullCompany(assemble(values)), faults };
 }
 
-/** Puts values into one object. Columns of parts, such as `company.id`, make an object in it. */
+/** Returns an object with these values. Values of columns such as `company.id` are in a nested object. */
 function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   const item: Json = {};
   for (const [
@@ -62,7 +62,10 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   return item;
 }
 
-/** A company whose given parts are all null means: no company. Parts that are null beside others are not given. */
+/**
+ * Replaces the company of an item by null (no company) if all its parts are null. Otherwise removes the parts that are
+ * null.
+ */
 function withoutNullCompany(item: Json): Json {
   const { company } = item;
   if (typeof company !== 'object' || company === null) return item;

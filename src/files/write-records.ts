@@ -8,7 +8,7 @@ import { itemOfRecord, valueOf } from './records.ts';
 export interface RecordWriter {
   /** The beginning of the file: the header line of a CSV file. */
   readonly head: string;
-  /** Returns the text of some records. */
+  /** Returns the text of these records: lines of the file. */
   write(records: readonly object[]): string;
 }
 
@@ -54,7 +54,7 @@ function csvWriter(columns: readonly FileColumn[]): RecordWriter {
   };
 }
 
-/** Returns the cells of a record. A cell that needs no quotes of its own is only its text. */
+/** Returns the cells of a record. A cell is a string, except if it must be quoted. */
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
   columns.map((column) => {
     const cell = writeCell(column.type, valueOf(column, record));
