@@ -57,8 +57,8 @@ async function openExporter(config: Config): Promise<SpanExporter> {
 }
 
 /**
- * Returns a function that logs a failed export. It logs at most once a minute, and nothing that the collector chose
- * except a code.
+ * Returns a function that logs that spans could not be sent. It logs at most once a minute. Of the collector's answer,
+ * it logs only the error code.
  */
 function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   let warnedAt = -Infinity;
@@ -69,7 +69,7 @@ function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   };
 }
 
-/** The key under which the name of the running database lane is found. */
+/** Key in OpenTelemetry's context for the name of the lane (group of database connections) in which statements run. */
 const laneKey = createContextKey('lane');
 
 function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
@@ -147,8 +147,9 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Changes the driver's method that sends a statement, so that it records a span. The span is recorded in a lane only,
- * and only as a part of another span: periodic statements of the service's own timers would be traces of their own.
+ * Changes the driver's method that sends a statement, so that it also records a span. Records only statements that run
+ * in a lane (a group of database connections) and within another span. So statements of the service's own timers do not
+ * start traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;
@@ -159,7 +160,7 @@ function watchHandle(tracer: Tracer, prototype: Statement): void {
   };
 }
 
-/** Records a span from now until the statement has its result. */
+/** Records a span for a statement, from now until the result of the statement arrives. */
 function record(tracer: Tracer, statement: Statement, lane: string): void {
   const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
   const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });

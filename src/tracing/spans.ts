@@ -14,8 +14,8 @@ export interface NewSpan {
 }
 
 /**
- * A span in a form that can be stored and sent to other processes. `traceparent` is its position in a trace. It is
- * missing if tracing was off.
+ * A reference to a span that can be stored and sent to other processes. `traceparent` identifies the span and its
+ * trace. The field is missing if tracing was off.
  * @see https://www.w3.org/TR/trace-context/#traceparent-header
  */
 export interface TraceContext {
@@ -36,11 +36,11 @@ export interface RequestSpan {
 
 /** A database statement as the driver represents it. */
 export interface Statement {
-  /** The text as it was sent, with `$1`, `$2` … for the values. Undefined before that. */
+  /** The text with `$1`, `$2` … for the values. Undefined until the driver sends it. */
   string?: string;
   /** Whether the driver was asked to send the statement. */
   executed: boolean;
-  /** Asks the driver to send the statement. The driver also calls it again later. */
+  /** Makes the driver send the statement. Only the first call has an effect. */
   handle(): unknown;
   resolve(result: unknown): unknown;
   reject(error: unknown): unknown;
@@ -51,7 +51,10 @@ export interface Tracing {
   inSpan<T>(span: NewSpan, work: () => Promise<T>): Promise<T>;
   inLane<T>(lane: string, work: () => Promise<T>): Promise<T>;
   startRequest(name: string, headers: IncomingHttpHeaders): RequestSpan;
-  /** Records the statements of a class, as far as they run in a lane. */
+  /**
+   * Records the statements of this class of the database driver, if they run in a lane (a group of database
+   * connections).
+   */
   watchStatements(statements: { prototype: Statement }): void;
   current(): TraceContext;
   currentTraceId(): string | undefined;

@@ -31,7 +31,10 @@ export const isTracing = (): boolean => tracing !== undefined;
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
-/** Runs `work` in a lane of the database. Its statements are recorded as spans with the name of the lane. */
+/**
+ * Runs `work` and records its database statements as spans. Each span has the name of the lane (the group of database
+ * connections) that runs the statements.
+ */
 export const inLane = <T>(lane: string, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inLane(lane, work) : work();
 
@@ -48,7 +51,7 @@ export const watchStatements = (statements: { prototype: Statement }): void => t
  */
 export const currentTrace = (): TraceContext => tracing?.current() ?? {};
 
-/** Returns the properties of a log line that name the running trace. Empty if there is none. */
+/** Returns the id of the running trace as a property for log lines. Returns `{}` if there is none. */
 export function traceFields(): { trace_id?: string } {
   const trace_id = tracing?.currentTraceId();
   return trace_id === undefined ? {} : { trace_id };
