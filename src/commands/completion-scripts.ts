@@ -4,14 +4,14 @@ interface Word {
   about: string;
 }
 
-/** An option, and what follows it: nothing, any text, a file or one of these values. */
+/** An option, and what follows it: nothing, any text, a file or one of the listed values. */
 export interface Flag extends Word {
   value: 'none' | 'any' | 'file' | readonly string[];
 }
 
 /** A command or one of its verbs, and the words that can follow it. */
 export interface Place {
-  /** The words up to here, without the program's name. */
+  /** The words of the command line that lead to it, such as `customer create`, without the program's name. */
   words: readonly string[];
   verbs: readonly Word[];
   flags: readonly Flag[];
@@ -21,10 +21,16 @@ export interface Place {
 /** Quotes a text for bash and zsh. */
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Returns the words of a place as the scripts collect them: each word after a space. */
+/**
+ * Returns the words that lead to a command or verb in the form that the completion scripts build: a space before each
+ * word.
+ */
 const pathOf = ({ words }: Place): string => words.map((word) => ` ${word}`).join('');
 
-/** Returns the branches of a `case` for the values of options. A branch is made by `complete` from the possible values. */
+/**
+ * Returns the branches of a shell's `case` that complete the value of an option. `complete` returns the shell code for
+ * one kind of value.
+ */
 const valueCases = (places: readonly Place[], complete: (value: Flag['value']) => string): string[] =>
   places.flatMap((place) =>
     place.flags
@@ -34,7 +40,7 @@ const valueCases = (places: readonly Place[], complete: (value: Flag['value']) =
 
 const isList = (value: Flag['value']): value is readonly string[] => Array.isArray(value);
 
-/** Returns a pattern of `case` that matches the path of every command and verb. */
+/** Returns a pattern for a shell's `case` that matches the words of every command and verb. */
 const anyPath = (places: readonly Place[]): string =>
   places
     .filter(({ words }) => words.length > 0)

@@ -71,14 +71,17 @@ const asFields =
     return given;
   };
 
-/** Returns the format of a file by the ending of its name. */
+/**
+ * Returns the file format that the ending of a file's name stands for.
+ * @throws UsageError if the ending is not known
+ */
 function formatOf(file: string): FileFormat {
   const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
   if (!format) throw new UsageError('the file name does not show the format: add --format csv or --format ndjson');
   return format;
 }
 
-/** Writes all records to a file. The file appears under its name when it is complete, so it is never half of one. */
+/** Writes all records to a file. Until a regular file is complete, its name ends in `.partial`. */
 async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
   const { customer, output, format = formatOf(output) } = options;
   const isReplaceable = await stat(output).then(

@@ -12,25 +12,29 @@ export class Shutdown {
   readonly #stops: (() => Promise<void>)[] = [];
 
   /**
-   * @param graceMs time after SIGTERM in which the servers accept requests, while `/readyz` tells load balancers to send
-   *   no more
+   * Creates a shutdown that closes the database and the catalog last.
+   * @param graceMs time after SIGTERM in which the servers accept requests (ms), while `/readyz` tells load balancers
+   *   to send no more
    */
   constructor(services: OpenServices, graceMs = 0) {
     this.#services = services;
     this.#graceMs = graceMs;
   }
 
-  /** Adds an HTTP server to close. */
+  /** Adds an HTTP server, which `run` closes. */
   addServer(app: FastifyInstance): void {
     this.#apps.push(app);
   }
 
-  /** Adds a function that stops the workers. */
+  /** Adds a function that stops the workers, which `run` calls. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }
 
-  /** Stops all servers and workers at the same time, then closes the connections that they use. */
+  /**
+   * Stops all servers and workers at the same time, then closes the connections that they use.
+   * @param graceMs time in which the servers still accept requests (ms)
+   */
   async run(graceMs = 0): Promise<void> {
     try {
       await Promise.all([this.#closeServers(graceMs), ...this.#stops.map((stop) => stop())]);
