@@ -1,16 +1,16 @@
 import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/search-terms.ts';
 import type { JobContext } from './handler.ts';
 
-/** Number of records in one transaction. They are locked that long. */
+/** Number of records that one transaction writes. They are locked until it ends. */
 const batchSize = 100;
-/** Number of customers that one query finds. */
+/** Maximum number of customers that one query returns. */
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Adds search terms to records that an older program wrote. Until then, searches read these records one by one. Usually
- * there are none: they come with an upgrade of an existing database.
- * @param maxMs time after which it stops; the rest is left to the next call
+ * Adds search terms to records that an older version of this program wrote without them. Until then, searches of the
+ * customer read each of these records. Usually only an upgrade leaves such records.
+ * @param maxMs time limit (ms); the next call does the rest
  * @returns the number of batches written
  */
 export async function indexRecords(
