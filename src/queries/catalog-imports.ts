@@ -7,7 +7,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 export interface ImportState {
   /** Offset in the uncompressed file, in bytes. */
   position: number;
-  /** The line number at `position`, from 1. */
+  /** Line number in the file at `position`. The first line is 1. */
   line: number;
   loaded: number;
   bad: number;
@@ -39,15 +39,15 @@ export async function beginImport(
 }
 
 /**
- * Returns the initial progress of an import that is not saved, because its input (such as standard input) cannot be
- * read twice.
+ * Returns the initial progress of an import that cannot resume, because its input (such as standard input) cannot be
+ * read twice. Saves nothing.
  */
 export async function unsavedImport(sql: Sql | Transaction): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, started_at };
 }
 
-/** Saves the progress of an import, so that it can resume there after an interruption. */
+/** Saves how far an import has come, so that it can resume after an interruption. */
 export async function saveImport(
   sql: Sql | Transaction,
   source: string,
@@ -89,7 +89,7 @@ export interface CatalogState {
   imported_at: string | null;
 }
 
-/** Stored name of a catalog in a search cluster that was imported before catalogs had names (see migration 0019). */
+/** Stored name of a catalog that was imported into a search cluster before catalogs had names (see migration 0019). */
 const unnamed = '';
 
 /** Returns the saved state of a catalog; undefined if nothing was ever written to it. */

@@ -5,8 +5,8 @@ import type { FragmentMaker } from '../filters/sql.ts';
 export type Counted = 'contacts' | 'companies' | (string & {});
 
 /**
- * Collects a transaction's changes to exact counts, such as the number of contacts. The transaction's last statement
- * writes them, because all writers of a customer lock the same counter rows.
+ * Collects a transaction's changes to exact counts, such as the number of contacts. The last statement of the
+ * transaction writes them, because it locks counter rows that other writers of the same customer wait for.
  */
 export class CountChanges {
   readonly #changes = new Map<Counted, number>();

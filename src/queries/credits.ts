@@ -24,7 +24,7 @@ export async function insertBalances(sql: Transaction, customerId: string): Prom
 /** A number of credits in one of a customer's pools. */
 export interface Amount {
   pool: Pool;
-  /** Whole credits. */
+  /** Number of credits, an integer. */
   amount: number;
 }
 
@@ -92,8 +92,9 @@ export async function adjustCredits(
 
 interface Move extends Amount {
   kind: EntryKind;
-  /** Change of the available credits. The next field is the change of the reserved credits. */
+  /** Change of the available credits. */
   available: number;
+  /** Change of the reserved credits. */
   reserved: number;
   jobId?: string;
   note?: string | null;

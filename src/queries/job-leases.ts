@@ -126,7 +126,7 @@ export async function backOff(
       and lease = ${job.lease}`;
 }
 
-/** The earliest time at which a worker can find a job of a customer to process. */
+/** The earliest time at which a worker can process a job of one customer. */
 export interface NextTurn {
   /** Seconds from now until a job can be processed, rounded up; 0 when a job waits now. */
   seconds: number;

@@ -16,7 +16,7 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
   return job!.is_retained;
 }
 
-/** Maximum number of inputs, and of results, that one transaction removes. */
+/** Maximum number of job inputs, and of job results, that one transaction removes. */
 const batchSize = 5_000;
 
 /**

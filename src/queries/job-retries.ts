@@ -1,8 +1,9 @@
 import type { Transaction } from '../database/db.ts';
 
 /**
- * Copies the inputs that job `from` has not processed to job `to`, in the same order.
- * @returns `total`: the number of copied inputs; `items`: the items of those inputs that are not marked as duplicates
+ * Copies inputs of job `from` to job `to`, in the same order. Copies those that have no result or were cancelled.
+ * @returns `total`: the number of copied inputs; `items`: their prospect ids or emails, without those that are marked
+ *   as duplicates
  */
 export async function copyOpenInputs(
   sql: Transaction,

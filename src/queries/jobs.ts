@@ -103,14 +103,14 @@ export interface NewResult {
   contact_id?: string | null;
   status: ItemStatus;
   reason?: ItemReason | null;
-  /** Charged credits. */
+  /** Number of credits charged for this item. */
   charged: number;
   result?: object | null;
 }
 
 /**
- * Saves results of a job, which the caller has locked, and updates the job's counts. A position that already has a
- * result is not changed.
+ * Saves results of a job and updates the job's counts. The caller must have locked the job. A position that already has
+ * a result keeps it.
  * @param progress the point where the job continues after an interruption; unchanged if left out
  * @returns the updated job; `charge` is the credits to charge for the newly saved results
  */

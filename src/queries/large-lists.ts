@@ -108,7 +108,7 @@ export async function copyMembers(
       and id = ${to}`;
 }
 
-/** Records that all members that were copied to a list are now written to it (`is_copying = false`). */
+/** Marks a copied list as complete (`is_copying = false`), because all its members are written. */
 export async function endCopying(sql: Transaction, customerId: string, listId: string): Promise<void> {
   await sql`
     update lists

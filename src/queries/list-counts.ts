@@ -7,9 +7,9 @@ import { toSql } from '../filters/to-sql.ts';
 import { storedMembers } from './counters.ts';
 import { memberOf, planForAnyCustomer, type UnsettledList } from './settled-reads.ts';
 
-/** A list whose members are still being written to the database. Contacts are processed in the order of their ids. */
+/** A list whose members are still being written to the database, contact by contact in the order of their ids. */
 export interface FillingList extends UnsettledList {
-  /** Id of the last processed contact: memberships are written up to this one. Null if none is processed yet. */
+  /** Id of the last contact whose membership is written. Null if none is written yet. */
   filled_to: string | null;
 }
 
@@ -55,14 +55,14 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * An SQL statement takes no further lists when it has this number of rules. A statement can have at most 65,535
- * parameters, and many rules take long to plan.
+ * Number of list rules at which one SQL statement is full: further lists are counted by another statement. A statement
+ * can have at most 65,535 parameters, and many rules take long to plan.
  */
 const rulesTogether = 500;
 
 /**
  * Counts the members of lists whose members are still being written to the database. Evaluates the lists' rules for
- * contacts that are not processed yet. Call it in a transaction.
+ * contacts whose memberships are not written yet. Call it in a transaction.
  * @returns the number of members by list id
  */
 export async function countFilling(
@@ -78,8 +78,8 @@ export async function countFilling(
 }
 
 /**
- * Counts the members of some lists in one statement: the stored counts, corrected for the contacts that are not
- * processed yet.
+ * Counts the members of some lists in one statement: the stored counts, corrected for the contacts whose memberships
+ * are not written yet.
  */
 function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
   const ids = lists.map(({ id }) => id);
@@ -132,7 +132,7 @@ export const countChanging = (
   lists: readonly ListWithRules[],
 ): Promise<Map<string, number>> => countByChunk(sql, lists, (some) => countSome(sql, customerId, some));
 
-/** Counts the members of lists with one statement for each chunk of lists. Returns the numbers by list id. */
+/** Counts the members of lists with one statement for each group (chunk) of lists. Returns the numbers by list id. */
 async function countByChunk<L extends ListWithRules>(
   sql: Sql | Transaction,
   lists: readonly L[],

@@ -45,7 +45,10 @@ export async function readRecordPage<Row extends object>(
   return { rows, nextCursor: nextCursor(listing, rows) };
 }
 
-/** Reads the records of one page of a query with the given strategy, exactly also while stored data is out of date. */
+/**
+ * Reads the records of one page of a query with the given strategy. The result is exact even while stored data is out
+ * of date.
+ */
 const readRecords = <Row extends object>(
   db: Database,
   lane: Database['search'],
@@ -72,8 +75,8 @@ const readRecords = <Row extends object>(
   });
 
 /**
- * Reads a page by going on where the page before ended. All pages together then read each of the customer's records
- * once. Candidates of an index would be read again for each page.
+ * Reads a page by continuing after the last record of the previous page. All pages together then read each of the
+ * customer's records once. The candidates that an index selects would be read again for each page.
  */
 const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
 
@@ -81,10 +84,10 @@ const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(record
 export const exportPage = 500;
 
 /**
- * Reads all records that match a query, page by page. Each page is a statement of its own, so no transaction stays open,
- * and other requests of the customer get their turn between two pages. A record that is created, changed or deleted
- * meanwhile is read as it is when its page is. The first page has been read when this function returns; the next one is
- * read while the caller works on a page.
+ * Reads all records that match a query, page by page. Each page is a statement of its own, so no transaction stays
+ * open, and other requests of the customer get their turn between two pages. Each record is read as it is at the time
+ * of its page. The first page has been read when this function returns; the next one is read while the caller works on
+ * a page.
  * @param listing its limit, page and cursor are ignored
  */
 export async function readAllRecords<Row extends object>(
@@ -108,12 +111,12 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-/** Number of records of a page among the newest from which on it is worth looking at more of them. */
+/** Number of matching records among the newest at which more of the newest are read, before an index is used. */
 const fairlyMany = 5;
 
 /**
- * Reads a page in the cheapest way. If an index can select candidates for the filter, looks at the newest records first:
- * many records may pass, and then the index would select too many.
+ * Reads a page in the cheapest way. If an index can select candidates (records that may pass the filter), looks at the
+ * newest records first: many of them may pass, and then the index would select too many candidates.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -131,7 +134,10 @@ async function readRows<Row>(
   return rows.length === reading.limit ? rows : read(candidatePageClauses(recorder, reading));
 }
 
-/** Returns whether the candidates that an index selects for a listing are fewer than all the customer's records. */
+/**
+ * Returns whether a listing should read only the candidates that an index selects. If many records have no search
+ * terms, nearly all of them would be candidates.
+ */
 async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise<boolean> {
   if (!isIndexable(recorder, listing)) return false;
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
@@ -187,7 +193,10 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
   return row?.total;
 }
 
-/** Returns the SQL clauses that count the records, and reads only the candidates of an index if that is cheaper. */
+/**
+ * Returns the SQL clauses that count the records. They read only the candidates that an index selects, if that is
+ * cheaper.
+ */
 async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
   const isByIndex =
     (await canNarrow(sql, reading)) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));

@@ -8,7 +8,7 @@ import { arrayLiteral } from '../filters/terms.ts';
 /** The kinds of records that have search terms. */
 export const indexedSources: readonly Source[] = [contactSource, companySource];
 
-/** A record, with the columns from which its terms are made. */
+/** A record without up-to-date search terms, and the columns from which its terms are computed. */
 interface Unindexed {
   id: string;
   folded: Folded;
@@ -16,9 +16,9 @@ interface Unindexed {
 }
 
 /**
- * Adds search terms to records that have none, or terms of an older version, because an older program wrote them. Locks
- * the records until the transaction ends. Nothing that callers see changes. Idempotent.
- * @param after id of the last record of the batch before
+ * Adds search terms to the next records that have none or outdated ones, because an older version of this program wrote
+ * them. Locks the records until the transaction ends. Changes nothing that callers see. Idempotent.
+ * @param after id of the last record of the previous batch
  * @returns the id of the last record of this batch, or undefined if there are no more
  */
 export async function addTerms(
@@ -56,7 +56,7 @@ export async function addTerms(
   return ids.at(-1);
 }
 
-/** Returns the ids of customers with records that have no terms or outdated ones, ordered by id. */
+/** Returns the ids of customers that have records without search terms or with outdated ones, ordered by id. */
 export async function findCustomersWithoutTerms(
   sql: Sql,
   source: Source,
