@@ -6,9 +6,9 @@ import { readOrder, type Order } from './order.ts';
 const sources = [contactSource, companySource];
 
 /**
- * Parses the field `order_by` of an export: one key, of a field that has an index. In such an order each page costs the
- * same, however many records come before it. Returns the sort keys and all faults instead of throwing. Do not use the
- * sort keys if there are faults.
+ * Parses the field `order_by` of an export: one sort key, whose field has an index. In such an order each page costs
+ * the same, however many records come before it. Returns the sort keys and all faults instead of throwing. Do not use
+ * the sort keys if there are faults.
  */
 export function readIndexedOrder(
   fields: FilterFields,
