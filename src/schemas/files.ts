@@ -8,7 +8,7 @@ import { Enum, Strict } from './wire.ts';
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
-/** The fields of one kind of record in files, as the schemas of single calls declare them. */
+/** The fields of one kind of record in files. They are derived from the schemas of the endpoints for one record. */
 export interface FileFields {
   /** Name of the kind of record, as in the URL path. */
   readonly noun: 'contacts' | 'company';
@@ -52,8 +52,8 @@ export const isFileField = (fields: FileFields, name: string): boolean =>
   namesOf(fields).includes(name) || customKey(name) !== undefined;
 
 /**
- * Returns the names of the fields that an import can write, after the id: what a create takes. A company is written by
- * its id. Lists are no field of a contact in a file.
+ * Returns the names of the fields that an import can write, with the id first. A contact's company is written by its
+ * id. A file has no field for the lists of a contact.
  */
 export function importableNames({ create }: FileFields): string[] {
   const { external_id, company, list_ids: _, ...others } = create.properties;
@@ -66,7 +66,7 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** The request field `fields` as given: the name of a set, or the names of fields. */
+/** The request field `fields`, not validated yet: `"importable"`, `"all"` or an array of the names of fields. */
 export type GivenFields = string | string[];
 
 /** Maximum number of names in the request field `fields`. */
