@@ -117,7 +117,7 @@ export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T
 const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
-/** Returns a contact as JSON for a statement: the columns that a prospect can fill in, and the search columns. */
+/** Returns a contact as JSON for an SQL statement: the columns that a prospect can fill in, and the search columns. */
 export function toRow(customerId: string, contact: SyncedContact): Record<string, postgres.JSONValue> {
   const row: Record<string, postgres.JSONValue> = { ...searchColumnsOfContact(customerId, contact) };
   for (const column of columns) row[column] = contact[column];
