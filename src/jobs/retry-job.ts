@@ -61,7 +61,7 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
 };
 
 /**
- * Copies the inputs that have no result from a job to the new job `to`.
+ * Copies those inputs of a job that have no result, or were cancelled, to the new job `to`.
  * @throws conflict if the inputs were deleted because the job ended too long ago
  */
 async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
