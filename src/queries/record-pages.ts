@@ -80,7 +80,9 @@ const readRecords = <Row extends object>(
  */
 const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
 
-/** Number of records that an export reads with one statement. They are in memory at the same time. */
+/**
+ * Number of records that an export reads with one statement: a page. At most two pages are in memory at the same time.
+ */
 export const exportPage = 500;
 
 /**

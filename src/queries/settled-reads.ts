@@ -172,7 +172,7 @@ function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** Returns `Unsettled` with only the lists whose ids are in `lists`. */
+/** Returns those out-of-date lists of a customer whose ids are in `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };
