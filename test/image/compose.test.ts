@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { blockOf } from '../setup/handbook.ts';
+import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
 import { buildStandIn, composeCommand, hasImage, root, run } from './compose.ts';
 
 // `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy, two instances of each.
@@ -43,16 +45,34 @@ const noElasticsearch = !hasImage(elasticsearch);
 /** Images in whose place Debian's package runs where they cannot be had. */
 const replaceable = { proxy: ['haproxy', 'haproxy:3.2-alpine'], valkey: ['valkey', 'valkey/valkey:8.1'] } as const;
 
+/** The image of PostgreSQL lacks the programs of its own version. They come from this machine then, if it has them. */
+const lacksPrograms = !/ 18\./.test(
+  await run('docker', ['run', '--rm', '--entrypoint', 'pg_dump', 'postgres:18', '--version']),
+);
+const noPrograms = lacksPrograms && !backupPrograms;
+// The Python package has its libraries beside the folder of the programs.
+const programsAndLibraries = resolve(backupPrograms ?? '', '..', '..', '..');
+const postgresPrograms = lacksPrograms &&
+  backupPrograms && {
+    postgres: {
+      environment: {
+        PGHOST: '/var/run/postgresql',
+        PATH: `/usr/local/pgsql/bin:${backupPrograms}:/usr/local/bin:/usr/bin:/bin`,
+      },
+      volumes: [`${programsAndLibraries}:${programsAndLibraries}:ro`],
+    },
+  };
+
 beforeAll(async () => {
   await writeFile(
     envFile,
     ['POSTGRES', 'OWNER', 'GRAFANA'].map((one) => `${one}_PASSWORD='${one}${awkward}'\n`).join(''),
   );
-  const standIns: Record<string, { image: string }> = {};
+  const standIns: Record<string, object> = {};
   for (const [service, [name, image]] of Object.entries(replaceable))
     if (!hasImage(image)) standIns[service] = { image: await buildStandIn(name) };
   process.stdout.write(`stand-ins run in the place of: ${Object.keys(standIns).join(', ') || 'no image'}\n`);
-  await writeFile(overrides, JSON.stringify({ services: standIns }));
+  await writeFile(overrides, JSON.stringify({ services: { ...standIns, ...postgresPrograms } }));
   await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
   const scale = ['--scale', 'api=2', '--scale', 'worker=2'];
   await compose('up', '-d', ...scale, ...(noElasticsearch ? ['proxy', 'worker', 'valkey'] : []));
@@ -215,6 +235,35 @@ describe('docker compose up', () => {
     expect([...(await idsOf('api')), ...(await idsOf('worker'))]).toEqual(before);
     expect(await readyz()).toMatchObject({ status: 200 });
   }, 120_000);
+
+  test.skipIf(noPrograms)(
+    `is back as it was after a dump and a restore by the commands of the handbook ${noPrograms ? needBackupPrograms : ''}`,
+    async () => {
+      const command = [...composeCommand, ...composeArgs()].join(' ');
+      const follow = (block: string) =>
+        run('bash', ['-euc', `docker() { shift; ${command} "$@"; }\n${blockOf(block)}`], {
+          ...environment,
+          DUMP: join(folder, 'dump'),
+        });
+      const products = async () => (await (await call('POST', '/products/list', {})).json()) as { name: string }[];
+      const before = await products();
+      await follow('compose-dump');
+      expect((await call('POST', '/products', { name: 'after the dump', price: 1, unit: 'piece' })).status).toBe(201);
+      expect(await follow('compose-restore')).toContain('match the ledger');
+      await compose(
+        'up',
+        '-d',
+        '--scale',
+        'api=2',
+        '--scale',
+        'worker=2',
+        ...(noElasticsearch ? ['proxy', 'worker'] : []),
+      );
+      await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toMatchObject({ status: 200 });
+      expect(await products()).toEqual(before);
+    },
+    240_000,
+  );
 
   test('is healthy by its own check, and exits 0 at SIGTERM', async () => {
     const [api] = await idsOf('api');
