@@ -1,5 +1,6 @@
 import { afterCommit } from '../after-commit.ts';
 import type { Sql, Transaction } from '../database/db.ts';
+import { notFound } from '../errors.ts';
 import { finishedJobs } from '../metrics.ts';
 import type { Pool } from '../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../schemas/jobs.ts';
@@ -72,13 +73,17 @@ export async function insertJob(
   return job;
 }
 
-/** Returns the job with this id. The caller must know that the job exists. */
+/**
+ * Returns the job with this id.
+ * @throws not_found if the customer has no such job
+ */
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
-  const [job] = await sql<[JobRow]>`
+  const [job] = await sql<JobRow[]>`
     select ${jobColumns(sql)}
     from jobs j
     where j.customer_id = ${customerId}
       and j.id = ${id}`;
+  if (!job) throw notFound('job');
   return job;
 }
 
