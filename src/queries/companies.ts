@@ -17,20 +17,17 @@ import {
 import type { CompanyExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
-import { beginSettling, affectsLists, detachContacts, isLarge, type CompanyField } from './company-settlements.ts';
-import { lockContactsOfCompany } from './contact-locks.ts';
+import { removeCompanies, updateDependants } from './company-changes.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
-import { refreshMembers, refreshMembersOfCompany } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
-import { detachOpportunities } from './opportunities.ts';
 import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a company that callers can set. */
-type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
+export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
 /** The default values of a new company's columns. */
-const blank: Omit<CompanyColumns, 'company_name'> = {
+export const blankCompany: Omit<CompanyColumns, 'company_name'> = {
   external_id: null,
   type: '',
   size: '',
@@ -98,7 +95,7 @@ export async function findCompany(
  * @returns the id of the new company
  */
 export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
-  const columns = { ...blank, ...normalise(body) };
+  const columns = { ...blankCompany, ...normalise(body) };
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
     returning id`;
@@ -143,33 +140,16 @@ export async function updateCompany(
   patch: CompanyPatch,
   ifMatch?: string,
 ): Promise<boolean> {
-  const { custom_fields, ...fields } = patch;
   const rules = await lockAndReadRules(sql, customerId);
   const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return false;
-  const columns: CompanyColumns = {
-    ...current,
-    ...normalise(fields),
-    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
-  };
+  const columns = patchedCompany(current, patch);
   await sql`
     update companies
     set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  const changed = (['company_name', 'industry'] as const).filter((name) => columns[name] !== current[name]);
-  if (changed.length === 0 || rules.isEmpty) return false;
-  if (!(await isLarge(sql, customerId, id))) {
-    await refreshMembersOfCompany(sql, customerId, rules, id);
-    return false;
-  }
-  const isConcerning = await affectsLists(
-    sql,
-    customerId,
-    changed.map((name): CompanyField => `company.${name}`),
-  );
-  if (isConcerning) await beginSettling(sql, customerId, id, { isDeletion: false });
-  return isConcerning;
+  return updateDependants(sql, customerId, rules, [{ id: id.toLowerCase(), before: current, after: columns }]);
 }
 
 /**
@@ -186,26 +166,16 @@ export async function deleteCompany(
 ): Promise<boolean> {
   const rules = await lockAndReadRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
-  await sql`
-    update companies
-    set deleted_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  const counts = new CountChanges().add('companies', -1);
-  if (await isLarge(sql, customerId, id)) {
-    await beginSettling(sql, customerId, id, { isDeletion: true });
-    await saveCounts(sql, customerId, counts);
-    return true;
-  }
-  const contactIds = await lockContactsOfCompany(sql, customerId, id);
-  await detachContacts(sql, customerId, id, contactIds);
-  await detachOpportunities(sql, customerId, id);
-  await sql`
-    delete from companies
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  await refreshMembers(sql, customerId, rules, contactIds, counts);
-  return false;
+  return removeCompanies(sql, customerId, rules, [id.toLowerCase()]);
+}
+
+/** Returns the columns of a company after a PATCH. */
+export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
+  return {
+    ...current,
+    ...normalise(fields),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+  };
 }
 
 /**
@@ -220,25 +190,39 @@ async function lockCompany(
   strength: 'update' | 'no key update',
   ifMatch: string | undefined,
 ): Promise<CompanyColumns> {
-  const [columns] = await sql<CompanyColumns[]>`
-    select ${sql(companyFields)}
-    from companies
-    where customer_id = ${customerId}
-      and id = ${id}
-      and deleted_at is null
-    for ${sql.unsafe(strength)}`;
-  if (!columns) throw notFound('company');
+  const [row] = await lockCompanyRows(sql, customerId, [id], strength);
+  if (!row) throw notFound('company');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompany(sql, customerId, id))!);
+  const { id: _, ...columns } = row;
   return columns;
 }
 
-/** Returns the columns as the driver writes them, with the columns by which the company is found. */
-function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
+/**
+ * Locks companies until the transaction ends, and returns their ids and columns. With `strength = 'update'`, other
+ * transactions cannot add contacts or opportunities to the companies either.
+ */
+export const lockCompanyRows = (
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+  strength: 'update' | 'no key update',
+): Promise<(CompanyColumns & { id: string })[]> => sql<(CompanyColumns & { id: string })[]>`
+  select id, ${sql(companyFields)}
+  from companies
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+    and deleted_at is null
+  order by id
+  for ${sql.unsafe(strength)}`;
+
+/** Returns the row to write for a company: its columns, and those by which it is found. */
+export function companyRow(customerId: string, columns: CompanyColumns) {
   const { folded, terms } = searchColumnsOfCompany(customerId, columns);
-  return {
-    ...columns,
-    custom_fields: sql.json(columns.custom_fields),
-    folded: sql.json(folded),
-    terms: arrayLiteral(terms),
-  };
+  return { ...columns, folded, terms: arrayLiteral(terms) };
+}
+
+/** Returns the values to write for a company as parameters of a statement. */
+function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
+  const row = companyRow(customerId, columns);
+  return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };
 }

@@ -4,6 +4,7 @@ import type { Company } from '../schemas/companies.ts';
 import { fold } from '../text/fold.ts';
 import { normalise } from '../text/normalise.ts';
 import type { CountChanges } from './counters.ts';
+import { lockValues, type LockedValue } from './value-locks.ts';
 
 /** The name and industry of a company that a contact refers to by name. */
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
@@ -12,25 +13,131 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
  * Returns the id of the customer's oldest company with this name, or creates the company. Case and accents in the name
  * do not matter; the industry is used only for a new company.
  * @param counts collects the change of the number of companies
- * @returns the company's id; the company stays locked until the transaction ends, so that nobody changes or deletes it
+ * @returns the company's id; the company stays locked until the transaction ends, so that nobody changes or deletes it.
+ *   Null if the company was deleted while this transaction waited for it
  */
 export async function findOrCreateCompany(
   sql: Transaction,
   customerId: string,
   given: NamedCompany,
   counts: CountChanges,
-): Promise<string> {
-  const [id] = (await findOrCreateCompanies(sql, customerId, [given], counts)).values();
-  return id!;
+): Promise<string | null> {
+  const name = fold(given.company_name);
+  // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
+  const found = (await lockOldest(sql, customerId, [name], [])).byName.get(name);
+  if (found !== undefined) return found;
+  const { byName } = await lockCompanies(sql, customerId, { names: [name] });
+  if (byName.has(name)) return byName.get(name)!;
+  return (await createCompanies(sql, customerId, [given], counts)).get(name)!;
+}
+
+/** Companies that contacts will refer to. They are locked until the transaction ends. */
+export interface LockedCompanies {
+  /**
+   * Ids of the oldest companies by their names in lower case, without accents. A name without a company is missing; null
+   * stands for a company that was deleted while this transaction waited for it.
+   */
+  byName: Map<string, string | null>;
+  /** The given ids that belong to companies, in lower case. */
+  byId: Set<string>;
+}
+
+/** What `lockCompanies` locks. */
+interface Wanted {
+  /** Names of companies in lower case, without accents. */
+  names: readonly string[];
+  /** Ids of companies. */
+  ids?: readonly string[];
+  /** Other values that the transaction needs to lock. They are locked together with the names. */
+  values?: readonly LockedValue[];
 }
 
 /**
- * Returns the ids of the customer's oldest companies with these names, and creates the missing companies. Case and
- * accents in a name do not matter; of two given companies with the same name, the first is used.
+ * Locks the companies that contacts will refer to, so that nobody changes or deletes them. Also locks the names that no
+ * company has, so that nobody else creates these companies; `createCompanies` can do so. Case and accents in a name do
+ * not matter.
+ */
+export async function lockCompanies(
+  sql: Transaction,
+  customerId: string,
+  { names, ids = [], values = [] }: Wanted,
+): Promise<LockedCompanies> {
+  const existing = await findNames(sql, customerId, names);
+  const missing = names.filter((name) => !existing.has(name));
+  await lockValues(sql, customerId, [...missing.map((value) => ({ kind: 'company_name' as const, value })), ...values]);
+  return lockOldest(sql, customerId, names, ids);
+}
+
+/** SQL condition: the company `r` is not deleted and has the name `wanted.name`. */
+const hasName = `
+  r.customer_id = $1::uuid
+  and (r.folded ->> 'company_name') collate "C" = wanted.name
+  and r.deleted_at is null`;
+
+async function findNames(sql: Transaction, customerId: string, names: readonly string[]): Promise<Set<string>> {
+  if (names.length === 0) return new Set();
+  const rows = await sql.unsafe<{ name: string }[]>(
+    `
+    select wanted.name
+    from unnest($2::text[]) as wanted (name)
+    where exists (select from companies r where ${hasName})`,
+    [customerId, names as string[]],
+    { prepare: true },
+  );
+  return new Set(rows.map(({ name }) => name));
+}
+
+/**
+ * Locks companies by name and by id, in the order of their ids. A renamed company may be locked under its old name: this
+ * transaction then counts as the earlier one.
+ */
+async function lockOldest(
+  sql: Transaction,
+  customerId: string,
+  names: readonly string[],
+  ids: readonly string[],
+): Promise<LockedCompanies> {
+  const byName = new Map<string, string | null>();
+  const byId = new Set<string>();
+  if (names.length + ids.length === 0) return { byName, byId };
+  const rows = await sql.unsafe<{ name: string | null; id: string; is_deleted: boolean }[]>(
+    lockOldestStatement,
+    [customerId, names as string[], ids as string[]],
+    { prepare: true },
+  );
+  for (const { name, id, is_deleted } of rows) {
+    if (name !== null) byName.set(name, is_deleted ? null : id);
+    else if (!is_deleted) byId.add(id);
+  }
+  return { byName, byId };
+}
+
+const lockOldestStatement = `
+  select wanted.name, co.id, co.deleted_at is not null as is_deleted
+  from (
+    select wanted.name, oldest.id
+    from unnest($2::text[]) as wanted (name)
+    cross join lateral (
+      select r.id
+      from companies r
+      where ${hasName}
+      order by r.id
+      limit 1
+    ) oldest
+    union all
+    select null, unnest($3::uuid[])
+  ) wanted
+  join companies co on co.customer_id = $1::uuid and co.id = wanted.id
+  order by co.id
+  for share of co`;
+
+/**
+ * Creates companies with these names. The caller must have locked the names with `lockCompanies`. Of two given companies
+ * with the same name, the first is created.
  * @param counts collects the change of the number of companies
  * @returns company ids by name in lower case, without accents
  */
-export async function findOrCreateCompanies(
+export async function createCompanies(
   sql: Transaction,
   customerId: string,
   given: readonly NamedCompany[],
@@ -41,43 +148,7 @@ export async function findOrCreateCompanies(
     const name = fold(company.company_name);
     if (!wanted.has(name)) wanted.set(name, company);
   }
-  const found = await findOldestByName(sql, customerId, [...wanted.keys()]);
-  const missing = () => [...wanted.keys()].filter((name) => !found.has(name));
-  if (missing().length === 0) return found;
-  // Otherwise two concurrent callers could both create the company. All callers lock in the same order.
-  await lockNames(sql, customerId, missing());
-  for (const [name, id] of await findOldestByName(sql, customerId, missing())) found.set(name, id);
-  const unknown = missing().map((name) => wanted.get(name)!);
-  for (const [name, id] of await insertCompanies(sql, customerId, unknown, counts)) found.set(name, id);
-  return found;
-}
-
-/** Locks these company names until the transaction ends, so that nobody else creates companies with them. */
-async function lockNames(sql: Transaction, customerId: string, names: string[]): Promise<void> {
-  await sql`
-    select pg_advisory_xact_lock(name.key)
-    from (
-      select distinct hashtextextended(${`company:${customerId}:`} || folded, 0) as key
-      from unnest(${names}::text[]) as folded
-      order by key
-    ) name`;
-}
-
-async function findOldestByName(sql: Transaction, customerId: string, names: string[]): Promise<Map<string, string>> {
-  const rows = await sql<{ name: string; id: string }[]>`
-    select wanted.name, oldest.id
-    from unnest(${names}::text[]) as wanted (name)
-    cross join lateral (
-      select id
-      from companies
-      where customer_id = ${customerId}
-        and (folded ->> 'company_name') collate "C" = wanted.name
-        and deleted_at is null
-      order by id
-      limit 1
-      for share
-    ) oldest`;
-  return new Map(rows.map(({ name, id }) => [name, id]));
+  return insertCompanies(sql, customerId, [...wanted.values()], counts);
 }
 
 async function insertCompanies(

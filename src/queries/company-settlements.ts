@@ -16,7 +16,7 @@ import { detachOpportunities } from './opportunities.ts';
  *   that changes with the company.
  *
  * A contact that is written meanwhile is refreshed by its own write, or by the batch, which waits for its lock.
- * Rows are locked in this order: company, contacts by id, the row here, counters.
+ * Locks are taken in the order that value-locks.ts describes.
  */
 
 /**
@@ -51,27 +51,47 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
   )`;
 
 /**
- * Returns whether a company has too many contacts or opportunities to update all of them in one transaction. Also
- * returns true if a background update of them is unfinished. The caller must have locked the company.
+ * Returns which of these companies have too many contacts or opportunities to update all of them in this transaction.
+ * The limit is for all the companies together: the first of them that fit are not large. A company is large too if a
+ * background update of its contacts is unfinished. The caller must have locked the companies.
  */
-export async function isLarge(sql: Transaction, customerId: string, companyId: string): Promise<boolean> {
-  const hasMany = (table: 'contacts' | 'opportunities') => sql`
+export async function findLarge(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+): Promise<Set<string>> {
+  const numberOf = (table: 'contacts' | 'opportunities') => sql`
     (
-      select count(*)
+      select count(*)::integer
       from (
         select
-        from ${sql(table)}
-        where customer_id = ${customerId}
-          and company_id = ${companyId}
+        from ${sql(table)} dependant
+        where dependant.customer_id = ${customerId}
+          and dependant.company_id = given.id
         limit ${maxAtOnce + 1}
       ) few
-    ) > ${maxAtOnce}`;
-  const [company] = await sql<{ is_large: boolean }[]>`
+    )`;
+  const companies = await sql<{ id: string; contacts: number; opportunities: number; is_settling: boolean }[]>`
     select
-      exists (select from company_settlements where customer_id = ${customerId} and company_id = ${companyId})
-      or ${hasMany('contacts')}
-      or ${hasMany('opportunities')} as is_large`;
-  return company!.is_large;
+      given.id,
+      ${numberOf('contacts')} as contacts,
+      ${numberOf('opportunities')} as opportunities,
+      exists (
+        select
+        from company_settlements s
+        where s.customer_id = ${customerId}
+          and s.company_id = given.id
+      ) as is_settling
+    from unnest(${companyIds as string[]}::uuid[]) with ordinality as given (id, position)
+    order by given.position`;
+  const room = { contacts: maxAtOnce, opportunities: maxAtOnce };
+  const isLarge = ({ contacts, opportunities, is_settling }: (typeof companies)[number]): boolean => {
+    if (is_settling || contacts > room.contacts || opportunities > room.opportunities) return true;
+    room.contacts -= contacts;
+    room.opportunities -= opportunities;
+    return false;
+  };
+  return new Set(companies.filter(isLarge).map(({ id }) => id));
 }
 
 /**
@@ -89,18 +109,20 @@ export async function affectsLists(
 }
 
 /**
- * Records that the contacts of a company must be updated in the background, because this transaction has changed the
- * company or marked it as deleted. The caller must also call `enqueueSettling`, which enqueues the work.
+ * Records that the contacts of companies must be updated in the background, because this transaction has changed the
+ * companies or marked them as deleted. The caller must also call `enqueueSettling`, which enqueues the work.
  */
 export async function beginSettling(
   sql: Transaction,
   customerId: string,
-  companyId: string,
+  companyIds: readonly string[],
   { isDeletion }: { isDeletion: boolean },
 ): Promise<void> {
   await sql`
     insert into company_settlements (customer_id, company_id, is_deletion)
-    values (${customerId}, ${companyId}, ${isDeletion})
+    select ${customerId}, id, ${isDeletion}
+    from unnest(${companyIds as string[]}::uuid[]) as id
+    order by id
     on conflict (customer_id, company_id) do update
     set version = excluded.version, is_deletion = excluded.is_deletion, settled_to = null`;
 }
@@ -136,13 +158,13 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
   if (!settlement) return 'done';
   const contactIds = await lockNextContacts(sql, customerId, settlement, size);
   if (contactIds.length > 0) {
-    if (settlement.is_deletion) await detachContacts(sql, customerId, settlement.company_id, contactIds);
+    if (settlement.is_deletion) await detachContacts(sql, customerId, [settlement.company_id], contactIds);
     await noteProgress(sql, customerId, settlement, contactIds.at(-1)!);
     await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
     return 'more';
   }
   const { company_id: companyId, is_deletion: isDeletion } = settlement;
-  if (isDeletion && (await detachOpportunities(sql, customerId, companyId, size)) > 0) return 'more';
+  if (isDeletion && (await detachOpportunities(sql, customerId, [companyId], size)) > 0) return 'more';
   await endSettlement(sql, customerId, settlement);
   return 'more';
 }
@@ -177,13 +199,13 @@ async function lockNextContacts(
 }
 
 /**
- * Removes a deleted company from its contacts, which the caller has locked. Their `updated_at` becomes the time of the
+ * Removes deleted companies from their contacts, which the caller has locked. Their `updated_at` becomes the time of the
  * deletion, unless they were updated later.
  */
 export async function detachContacts(
   sql: Transaction,
   customerId: string,
-  companyId: string,
+  companyIds: readonly string[],
   contactIds: string[],
 ): Promise<void> {
   await sql`
@@ -192,8 +214,9 @@ export async function detachContacts(
     from companies deleted
     where c.customer_id = ${customerId}
       and c.id = any(${contactIds}::uuid[])
+      and c.company_id = any(${companyIds as string[]}::uuid[])
       and deleted.customer_id = ${customerId}
-      and deleted.id = ${companyId}`;
+      and deleted.id = c.company_id`;
 }
 
 /**

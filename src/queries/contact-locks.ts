@@ -23,17 +23,17 @@ export async function lockContacts(sql: Transaction, customerId: string, ids: re
   return contacts.map(({ id }) => id);
 }
 
-/** Locks the contacts of a company until the transaction ends, and returns their ids. */
-export async function lockContactsOfCompany(
+/** Locks the contacts of companies until the transaction ends, and returns their ids. */
+export async function lockContactsOfCompanies(
   sql: Transaction,
   customerId: string,
-  companyId: string,
+  companyIds: readonly string[],
 ): Promise<string[]> {
   const contacts = await sql<{ id: string }[]>`
     select id
     from contacts
     where customer_id = ${customerId}
-      and company_id = ${companyId}
+      and company_id = any(${companyIds as string[]}::uuid[])
     ${lockedInOrder(sql)}`;
   return contacts.map(({ id }) => id);
 }

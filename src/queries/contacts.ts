@@ -27,8 +27,10 @@ import {
   changedContact,
   removeFromAllLists,
   newContact,
+  findLists,
   refreshMember,
   setManualLists,
+  unknownLists,
   type RuleContact,
 } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
@@ -154,7 +156,7 @@ export async function createContact(sql: Transaction, customerId: string, body: 
   const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
-  if (list_ids?.length) await setManualLists(sql, customerId, contact.id, list_ids, counts);
+  if (list_ids?.length) await setLists(sql, customerId, contact.id, list_ids, counts);
   await refreshMember(sql, customerId, rules, contact, counts);
   return contact.id;
 }
@@ -186,22 +188,47 @@ export async function updateContact(
   patch: ContactPatch,
   ifMatch?: string,
 ): Promise<void> {
-  const { company, list_ids, custom_fields, ...fields } = patch;
+  const { company, list_ids } = patch;
   const rules = await lockAndReadRules(sql, customerId);
   const counts = new CountChanges();
-  // The company is locked before the contact, as in the deletion of a company, to avoid deadlocks.
+  // The company is locked before the contact: see the order of locks in value-locks.ts.
   const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
   const current = await lockContact(sql, customerId, id, ifMatch);
   if (Object.keys(patch).length === 0) return;
-  const columns: ContactColumns = {
+  const contact = await updateContactRow(sql, customerId, id, patchedContact(current, patch, company_id), rules);
+  if (list_ids) await setLists(sql, customerId, contact.id, list_ids, counts);
+  await refreshMember(sql, customerId, rules, contact, counts);
+}
+
+/**
+ * Returns the columns of a contact after a PATCH.
+ * @param companyId the id of the company in `patch`; undefined if `patch` has no company
+ */
+export function patchedContact(
+  current: ContactColumns,
+  { company: _company, list_ids: _lists, custom_fields, ...fields }: ContactPatch,
+  companyId: string | null | undefined,
+): ContactColumns {
+  return {
     ...current,
     ...normalise(fields),
     ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
-    ...(company_id === undefined ? {} : { company_id }),
+    ...(companyId === undefined ? {} : { company_id: companyId }),
   };
-  const contact = await updateContactRow(sql, customerId, id, columns, rules);
-  if (list_ids) await setManualLists(sql, customerId, id, list_ids, counts);
-  await refreshMember(sql, customerId, rules, contact, counts);
+}
+
+/** Makes a locked contact a manually added member of exactly these lists. */
+async function setLists(
+  sql: Transaction,
+  customerId: string,
+  contactId: string,
+  listIds: readonly string[],
+  counts: CountChanges,
+): Promise<void> {
+  const wanted = listIds.map((id) => id.toLowerCase());
+  const unknown = unknownLists(listIds, await findLists(sql, customerId, wanted));
+  if (unknown) throw unknown;
+  await setManualLists(sql, customerId, new Map([[contactId, wanted]]), counts);
 }
 
 /**
@@ -233,14 +260,25 @@ async function updateContactRow(
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
   await lockContact(sql, customerId, id, ifMatch);
-  const counts = new CountChanges().add('contacts', -1);
-  await removeFromOpportunities(sql, customerId, id);
-  await removeFromAllLists(sql, customerId, id, counts);
+  const counts = new CountChanges();
+  await removeContacts(sql, customerId, [id], counts);
+}
+
+/** Deletes locked contacts, removes them from lists and opportunities, and writes all changes in `counts`. */
+export async function removeContacts(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+  counts: CountChanges,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await removeFromOpportunities(sql, customerId, ids);
+  await removeFromAllLists(sql, customerId, ids, counts);
   await sql`
     delete from contacts
     where customer_id = ${customerId}
-      and id = ${id}`;
-  await saveCounts(sql, customerId, counts);
+      and id = any(${ids as string[]}::uuid[])`;
+  await saveCounts(sql, customerId, counts.add('contacts', -ids.length));
 }
 
 /**
@@ -254,16 +292,28 @@ async function lockContact(
   id: string,
   ifMatch?: string,
 ): Promise<ContactColumns> {
-  const [columns] = await sql<ContactColumns[]>`
-    select ${constant(sql, contactFields.join(', '))}, company_id
-    from contacts
-    where customer_id = ${customerId}
-      and id = ${id}
-    for update`;
-  if (!columns) throw notFound('contact');
+  const [row] = await lockContactRows(sql, customerId, [id]);
+  if (!row) throw notFound('contact');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findContact(sql, customerId, id))!);
+  const { id: _, ...columns } = row;
   return columns;
 }
+
+/**
+ * Locks contacts until the transaction ends, and returns their ids and columns. Meanwhile, other transactions cannot add
+ * the contacts to a list.
+ */
+export const lockContactRows = (
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<(ContactColumns & { id: string })[]> => sql<(ContactColumns & { id: string })[]>`
+  select id, ${constant(sql, contactFields.join(', '))}, company_id
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+  order by id
+  for update`;
 
 /**
  * Returns the company id for the `company` field of a contact; null means no company. A company given by name is
@@ -280,14 +330,19 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/** Returns the columns as the driver writes them, with the columns by which the contact is found. */
-function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
+/** Returns the row to write for a contact: its columns, and those by which it is found. */
+export function contactRow(customerId: string, columns: ContactColumns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);
+  return { ...columns, folded, terms: arrayLiteral(terms) };
+}
+
+/** Returns the values to write for a contact as parameters of a statement. */
+function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
+  const row = contactRow(customerId, columns);
   return {
-    ...columns,
-    phone_numbers: sql.json(columns.phone_numbers),
-    custom_fields: sql.json(columns.custom_fields),
-    folded: sql.json(folded),
-    terms: arrayLiteral(terms),
+    ...row,
+    phone_numbers: sql.json(row.phone_numbers),
+    custom_fields: sql.json(row.custom_fields),
+    folded: sql.json(row.folded),
   };
 }

@@ -5,7 +5,7 @@ import { constant } from '../filters/sql.ts';
 import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
-import { findOrCreateCompanies } from './company-names.ts';
+import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockedInOrder } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { countryCodes } from './country-codes.ts';
@@ -30,15 +30,15 @@ export async function syncProspects(
   customerId: string,
   prospects: readonly Prospect[],
 ): Promise<Map<string, string>> {
-  // Locks are taken in the order that all writers use: rules, companies, contacts by id, counters.
+  // Locks are taken in the order that all writers use (value-locks.ts).
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
   const rules = await lockAndReadRules(sql, customerId);
-  // Batches of one customer run one after another, so that two batches never create the same contact.
+  const locked = await lockForSync(sql, customerId, prospects, given);
   const found = await findContacts(sql, customerId, given);
   const counts = new CountChanges();
-  const companies = await companiesOf(sql, customerId, prospects, found, counts);
+  const companies = await companiesOf(sql, customerId, { prospects, found, locked }, counts);
   const batch = new Batch(await lockFound(sql, customerId, found));
   const slots = given.map((contact, i) => batch.add({ ...contact, company_id: companies[i] ?? null }));
   await write(sql, customerId, [...new Set(slots)], counts);
@@ -84,34 +84,49 @@ interface Found {
 }
 
 /**
- * Finds the stored contacts that have the prospect id or the work email of one of the `given` contacts. First waits for
- * the customer's previous batch of prospects to commit, so that its contacts are found.
+ * Locks the prospect ids and emails, so that no other transaction creates contacts with them, and the prospects'
+ * companies.
  */
-async function findContacts(sql: Transaction, customerId: string, given: SyncedContact[]): Promise<Found[]> {
+function lockForSync(
+  sql: Transaction,
+  customerId: string,
+  prospects: readonly Prospect[],
+  given: readonly SyncedContact[],
+): Promise<LockedCompanies> {
+  const companies = prospects.map(companyOf).filter((company) => company !== undefined);
+  const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
+  const values = [
+    ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
+    ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
+  ];
+  return lockCompanies(sql, customerId, { names, values });
+}
+
+/** Returns the distinct work emails of contacts, in lower case. */
+const emailsOf = (given: readonly SyncedContact[]): string[] =>
+  [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
+
+/** Finds the stored contacts that have the prospect id or the work email of one of the `given` contacts. */
+function findContacts(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Found[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
-  const emails = [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
-  const [, found] = await Promise.all([
-    sql`select pg_advisory_xact_lock(hashtextextended(${`crm-sync:${customerId}`}, 0))`,
-    sql<Found[]>`
-      select c.id, c.prospect_id, null as email, co.id is not null as has_company
-      from ${constant(sql, contactSource.from)}
-      where c.customer_id = ${customerId}
-        and c.prospect_id is not null
-        and c.prospect_id = any(${ids}::uuid[])
-      union all
-      select oldest.id, null, wanted.email, co.id is not null
-      from unnest(${emails}::text[]) as wanted (email)
-      cross join lateral (
-        select id, company_id
-        from contacts
-        where customer_id = ${customerId}
-          and (folded ->> 'work_email') collate "C" = wanted.email
-        order by id
-        limit 1
-      ) oldest
-      left join companies co on co.customer_id = ${customerId} and co.id = oldest.company_id and co.deleted_at is null`,
-  ]);
-  return found;
+  return sql<Found[]>`
+    select c.id, c.prospect_id, null as email, co.id is not null as has_company
+    from ${constant(sql, contactSource.from)}
+    where c.customer_id = ${customerId}
+      and c.prospect_id is not null
+      and c.prospect_id = any(${ids}::uuid[])
+    union all
+    select oldest.id, null, wanted.email, co.id is not null
+    from unnest(${emailsOf(given)}::text[]) as wanted (email)
+    cross join lateral (
+      select id, company_id
+      from contacts
+      where customer_id = ${customerId}
+        and (folded ->> 'work_email') collate "C" = wanted.email
+      order by id
+      limit 1
+    ) oldest
+    left join companies co on co.customer_id = ${customerId} and co.id = oldest.company_id and co.deleted_at is null`;
 }
 
 /**
@@ -121,10 +136,9 @@ async function findContacts(sql: Transaction, customerId: string, given: SyncedC
 async function companiesOf(
   sql: Transaction,
   customerId: string,
-  prospects: readonly Prospect[],
-  found: readonly Found[],
+  { prospects, found, locked }: { prospects: readonly Prospect[]; found: readonly Found[]; locked: LockedCompanies },
   counts: CountChanges,
-): Promise<(string | undefined)[]> {
+): Promise<(string | null | undefined)[]> {
   // Prospect ids and emails of contacts that have a company, or get one from an earlier prospect of the batch.
   const settled = new Set(
     found.filter((contact) => contact.has_company).map((contact) => contact.prospect_id ?? contact.email),
@@ -136,8 +150,9 @@ async function companiesOf(
     if (company && email !== '') settled.add(email);
     return company;
   });
-  const named = companies.filter((company) => company !== undefined);
-  const ids = await findOrCreateCompanies(sql, customerId, named, counts);
+  const missing = companies.filter((company) => company && !locked.byName.has(fold(company.company_name)));
+  const created = await createCompanies(sql, customerId, missing as NamedCompany[], counts);
+  const ids = new Map([...locked.byName, ...created]);
   return companies.map((company) => company && ids.get(fold(company.company_name)));
 }
 

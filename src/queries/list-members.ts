@@ -1,10 +1,9 @@
 import type { Transaction } from '../database/db.ts';
-import { notFound } from '../errors.ts';
+import { notFound, type DomainError } from '../errors.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { lockContactsOfCompany } from './contact-locks.ts';
 import { CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
 import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
@@ -12,8 +11,8 @@ import { MemberChanges } from './member-changes.ts';
 
 /*
  * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row (at least
- * `for no key update`) may change a contact's memberships. Rows are locked in this order: company, contacts by id,
- * counters.
+ * `for no key update`) may change a contact's memberships. All locks are taken in the order that value-locks.ts
+ * describes.
  */
 
 /**
@@ -146,52 +145,39 @@ export const refreshList = (
   );
 
 /**
- * Evaluates the rules of all lists for the contacts of one company, and updates the lists' members. Call this function
- * in the transaction that changed the company.
- */
-export async function refreshMembersOfCompany(
-  sql: Transaction,
-  customerId: string,
-  rules: LockedRules,
-  companyId: string,
-): Promise<void> {
-  if (rules.isEmpty) return;
-  const contactIds = await lockContactsOfCompany(sql, customerId, companyId);
-  await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
-}
-
-/**
- * Makes a contact a manually added member of exactly these lists. Memberships because of rules do not change.
- * @throws not_found with the JSON pointer of every id that is not a list of the customer; then nothing is written
+ * Makes each contact a manually added member of exactly the given lists. Memberships because of rules do not change. The
+ * caller must have locked the contacts, and have checked the lists with `findLists`.
+ * @param wanted the ids of the lists (in lower case) by contact id
  */
 export async function setManualLists(
   sql: Transaction,
   customerId: string,
-  contactId: string,
-  listIds: string[],
+  wanted: ReadonlyMap<string, readonly string[]>,
   counts: CountChanges,
 ): Promise<void> {
-  const wanted = [...new Set(listIds.map((id) => id.toLowerCase()))];
-  await requireLists(sql, customerId, wanted, listIds);
-  await writeCopied(sql, customerId, [contactId], counts);
+  const contacts = [...wanted.keys()];
+  if (contacts.length === 0) return;
+  const pairs = [...wanted].flatMap(([contact, lists]) => [...new Set(lists)].map((list) => ({ list, contact })));
+  const [lists, members] = [pairs.map(({ list }) => list), pairs.map(({ contact }) => contact)];
+  const isUnwanted = sql`
+    customer_id = ${customerId}
+    and contact_id = any(${contacts}::uuid[])
+    and (list_id, contact_id) not in (select * from unnest(${lists}::uuid[], ${members}::uuid[]))`;
+  await writeCopied(sql, customerId, contacts, counts);
   const removed = await sql<{ list_id: string }[]>`
     delete from list_members
-    where customer_id = ${customerId}
-      and contact_id = ${contactId}
+    where ${isUnwanted}
       and not by_rule
-      and list_id <> all(${wanted}::uuid[])
     returning list_id`;
   await sql`
     update list_members
     set by_hand = false
-    where customer_id = ${customerId}
-      and contact_id = ${contactId}
-      and by_hand
-      and list_id <> all(${wanted}::uuid[])`;
+    where ${isUnwanted}
+      and by_hand`;
   const added = await sql<{ list_id: string; is_new: boolean }[]>`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select ${customerId}, list_id, ${contactId}, true, false
-    from unnest(${wanted}::uuid[]) as list_id
+    select ${customerId}, given.list_id, given.contact_id, true, false
+    from unnest(${lists}::uuid[], ${members}::uuid[]) as given (list_id, contact_id)
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     where not list_members.by_hand
@@ -201,39 +187,70 @@ export async function setManualLists(
 }
 
 /**
- * Checks that the customer has all the given lists. The caller must have locked the rules of the customer's lists, so
- * that no list is deleted until the transaction ends.
- * @param wanted the list ids in lower case, without duplicates
- * @param given the list ids as the request has them
- * @throws not_found with the JSON pointer of every unknown id
+ * Returns the ids of the lists that each contact was added to manually, by contact id. The caller must have locked the
+ * contacts.
+ * @param counts collects the changes of the lists' member counts, because copied memberships are written first
  */
-async function requireLists(sql: Transaction, customerId: string, wanted: string[], given: string[]): Promise<void> {
+export async function findManualLists(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly string[],
+  counts: CountChanges,
+): Promise<Map<string, string[]>> {
+  if (contactIds.length === 0) return new Map();
+  await writeCopied(sql, customerId, contactIds, counts);
+  const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
+    select m.contact_id, array_agg(m.list_id) as list_ids
+    from list_members m
+    join lists l on l.customer_id = m.customer_id and l.id = m.list_id
+    where m.customer_id = ${customerId}
+      and m.contact_id = any(${contactIds as string[]}::uuid[])
+      and m.by_hand
+      and l.deleted_at is null
+    group by m.contact_id`;
+  return new Map(members.map(({ contact_id, list_ids }) => [contact_id, list_ids]));
+}
+
+/**
+ * Returns which of these ids (in lower case) belong to lists of the customer. The caller must have locked the rules of
+ * the customer's lists, so that no list is deleted until the transaction ends.
+ */
+export async function findLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
   const found = await sql<{ id: string }[]>`
     select id
     from lists
     where customer_id = ${customerId}
-      and id = any(${wanted}::uuid[])
+      and id = any(${ids as string[]}::uuid[])
       and deleted_at is null`;
-  if (found.length === wanted.length) return;
-  const known = new Set(found.map(({ id }) => id));
-  const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
-  throw notFound('list', missing);
+  return new Set(found.map(({ id }) => id));
 }
 
 /**
- * Removes a contact from all its lists, before the contact is deleted.
+ * Creates the error for ids in the field `list_ids` of a request that belong to no list of the customer.
+ * @param given the ids as the request has them
+ * @param known the ids of existing lists, in lower case
+ * @returns the error `not_found` with the JSON pointer of every unknown id; undefined if there is none
+ */
+export function unknownLists(given: readonly string[], known: ReadonlySet<string>): DomainError | undefined {
+  const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
+  return missing.length > 0 ? notFound('list', missing) : undefined;
+}
+
+/**
+ * Removes contacts from all their lists, before the contacts are deleted.
  * @param counts collects the changes of the lists' member counts
  */
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
-  contactId: string,
+  contactIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
   const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
-      and contact_id = ${contactId}
+      and contact_id = any(${contactIds as string[]}::uuid[])
     returning list_id`;
   for (const { list_id } of removed) counts.add(list_id, -1);
 }

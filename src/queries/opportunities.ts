@@ -186,7 +186,7 @@ export async function deleteOpportunity(
 }
 
 /**
- * Removes a company from its opportunities. The company must be marked as deleted. Each opportunity's `updated_at`
+ * Removes companies from their opportunities. The companies must be marked as deleted. Each opportunity's `updated_at`
  * becomes the time of the deletion, unless the opportunity was updated later.
  * @param max maximum number of opportunities to update; null means all
  * @returns the number of updated opportunities
@@ -194,7 +194,7 @@ export async function deleteOpportunity(
 export async function detachOpportunities(
   sql: Transaction,
   customerId: string,
-  companyId: string,
+  companyIds: readonly string[],
   max: number | null = null,
 ): Promise<number> {
   const { count } = await sql`
@@ -202,7 +202,7 @@ export async function detachOpportunities(
       select id
       from opportunities
       where customer_id = ${customerId}
-        and company_id = ${companyId}
+        and company_id = any(${companyIds as string[]}::uuid[])
       order by id
       limit ${max}
       for no key update
@@ -213,7 +213,7 @@ export async function detachOpportunities(
     where o.customer_id = ${customerId}
       and o.id = held.id
       and gone.customer_id = ${customerId}
-      and gone.id = ${companyId}`;
+      and gone.id = o.company_id`;
   return count;
 }
 

@@ -29,9 +29,14 @@ export async function addContacts(
 }
 
 /**
- * Removes a contact from all its opportunities, before the contact is deleted. The caller must have locked the contact.
+ * Removes contacts from all their opportunities, before the contacts are deleted. The caller must have locked the
+ * contacts.
  */
-export async function removeFromOpportunities(sql: Transaction, customerId: string, contactId: string): Promise<void> {
+export async function removeFromOpportunities(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly string[],
+): Promise<void> {
   await sql`
     with held as (
       select o.id
@@ -41,7 +46,7 @@ export async function removeFromOpportunities(sql: Transaction, customerId: stri
           select m.opportunity_id
           from opportunity_contacts m
           where m.customer_id = ${customerId}
-            and m.contact_id = ${contactId}
+            and m.contact_id = any(${contactIds as string[]}::uuid[])
         )
       order by o.id
       for no key update
@@ -55,5 +60,5 @@ export async function removeFromOpportunities(sql: Transaction, customerId: stri
   await sql`
     delete from opportunity_contacts
     where customer_id = ${customerId}
-      and contact_id = ${contactId}`;
+      and contact_id = any(${contactIds as string[]}::uuid[])`;
 }

@@ -1,0 +1,103 @@
+import type { Transaction } from '../database/db.ts';
+import type { Company } from '../schemas/companies.ts';
+import { affectsLists, beginSettling, detachContacts, findLarge, type CompanyField } from './company-settlements.ts';
+import { lockContactsOfCompanies } from './contact-locks.ts';
+import { CountChanges, saveCounts } from './counters.ts';
+import { refreshMembers } from './list-members.ts';
+import type { LockedRules } from './list-rules.ts';
+import { detachOpportunities } from './opportunities.ts';
+
+/** The fields of a company that its contacts show. */
+const shownByContacts = ['company_name', 'industry'] as const;
+
+/** A company before and after this transaction changed it. */
+export interface ChangedCompany {
+  id: string;
+  before: Pick<Company, (typeof shownByContacts)[number]>;
+  after: Pick<Company, (typeof shownByContacts)[number]>;
+}
+
+/**
+ * Updates which lists the contacts of changed companies belong to because of the lists' rules, and writes all changes in
+ * `counts`. Call it last in the transaction that changed the companies. The caller must have locked them.
+ * @returns true if some contacts must be updated in the background; the caller must then call `enqueueSettling`, which
+ *   enqueues this work, in the same transaction
+ */
+export async function updateDependants(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  changes: readonly ChangedCompany[],
+  counts = new CountChanges(),
+): Promise<boolean> {
+  const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
+  const large = concerning.length > 0 ? await findLarge(sql, customerId, idsOf(concerning)) : new Set<string>();
+  const small = idsOf(concerning.filter(({ id }) => !large.has(id)));
+  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  const isSettling = await settleLater(
+    sql,
+    customerId,
+    concerning.filter(({ id }) => large.has(id)),
+  );
+  await refreshMembers(sql, customerId, rules, contactIds, counts);
+  return isSettling;
+}
+
+const idsOf = (changes: readonly ChangedCompany[]): string[] => changes.map(({ id }) => id);
+
+const changedFields = ({ before, after }: ChangedCompany): CompanyField[] =>
+  shownByContacts.filter((name) => before[name] !== after[name]).map((name): CompanyField => `company.${name}`);
+
+/**
+ * Records that the contacts of large companies must be updated in the background, unless no rule uses the changed
+ * fields. Returns whether it did.
+ */
+async function settleLater(sql: Transaction, customerId: string, changes: readonly ChangedCompany[]): Promise<boolean> {
+  if (changes.length === 0) return false;
+  const fields = [...new Set(changes.flatMap(changedFields))];
+  if (!(await affectsLists(sql, customerId, fields))) return false;
+  await beginSettling(sql, customerId, idsOf(changes), { isDeletion: false });
+  return true;
+}
+
+/**
+ * Deletes companies. Their contacts and opportunities stay, without a company. The caller must have locked the companies
+ * (`for update`), and calls this last in its transaction.
+ * @returns true if some contacts and opportunities must be updated in the background; the caller must then call
+ *   `enqueueSettling`, which enqueues this work, in the same transaction
+ */
+export async function removeCompanies(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  ids: readonly string[],
+): Promise<boolean> {
+  await sql`
+    update companies
+    set deleted_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+  const counts = new CountChanges().add('companies', -ids.length);
+  const large = await findLarge(sql, customerId, ids);
+  const small = ids.filter((id) => !large.has(id));
+  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: true });
+  if (small.length === 0) await saveCounts(sql, customerId, counts);
+  else await removeSmall(sql, customerId, rules, { ids: small, contactIds, counts });
+  return large.size > 0;
+}
+
+async function removeSmall(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  { ids, contactIds, counts }: { ids: string[]; contactIds: string[]; counts: CountChanges },
+): Promise<void> {
+  await detachContacts(sql, customerId, ids, contactIds);
+  await detachOpportunities(sql, customerId, ids);
+  await sql`
+    delete from companies
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])`;
+  await refreshMembers(sql, customerId, rules, contactIds, counts);
+}
