@@ -35,6 +35,8 @@ import traces from './plugins/traces.ts';
 import validation from './plugins/validation.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
+import companyBatches from './routes/company-batches.ts';
+import contactBatches from './routes/contact-batches.ts';
 import contacts from './routes/contacts.ts';
 import customer from './routes/customers.ts';
 import health from './routes/health.ts';
@@ -82,7 +84,9 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(apiKeys, { prefix: '/api/api-key' });
   void app.register(customer, { prefix: '/api/ext' });
   void app.register(contacts, { prefix: '/api/ext' });
+  void app.register(contactBatches, { prefix: '/api/ext' });
   void app.register(companies, { prefix: '/api/ext' });
+  void app.register(companyBatches, { prefix: '/api/ext' });
   void app.register(lists, { prefix: '/api/ext' });
   void app.register(products, { prefix: '/api/ext' });
   void app.register(opportunities, { prefix: '/api/ext' });

@@ -208,7 +208,7 @@ export const ConfigSchema = Type.Object({
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
   RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
-  RATE_LIMIT_BULK: perMinute('exports, per API key', 600),
+  RATE_LIMIT_BULK: perMinute('batches and exports, per API key', 600),
   RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
   RATE_LIMIT_LOGIN: perMinute(
     'failed logins of one account from one address (for all accounts together: three times as many)',

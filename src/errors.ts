@@ -29,14 +29,25 @@ export class DomainError extends Error {
   readonly faults: Fault[];
   /** Seconds after which the caller should retry. Set only with `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
+  /** Ids of the records that a value matches, if it must match one record only. */
+  readonly matchingIds: string[] | undefined;
 
-  constructor(code: ErrorCode, message: string, more: { faults?: Fault[]; retryAfter?: number; cause?: unknown } = {}) {
+  constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
     super(message, more.cause === undefined ? undefined : { cause: more.cause });
     this.name = 'DomainError';
     this.code = code;
     this.faults = more.faults ?? [];
     this.retryAfter = more.retryAfter;
+    this.matchingIds = more.matchingIds;
   }
+}
+
+/** Optional properties of a `DomainError`. */
+interface ErrorDetails {
+  faults?: Fault[];
+  retryAfter?: number;
+  matchingIds?: string[] | undefined;
+  cause?: unknown;
 }
 
 /**
@@ -81,7 +92,7 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
 }
 
 /** Appends the number of invalid values to a message if an error response cannot list them all. */
-const counted = (message: string, { length }: Fault[]): string =>
+export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
@@ -186,7 +197,8 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
-const duplicateExternalId = (noun: string): DomainError =>
+/** Creates the error for a record whose external id another record has. `noun` names the kind, such as `contact`. */
+export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
 /** The fields of a PostgreSQL error that name the violated constraint. */

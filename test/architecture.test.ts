@@ -14,7 +14,7 @@ const rooms = [
   ['routes'],
   ['plugins'],
   ['jobs'],
-  ['catalog', 'queries', 'verification'],
+  ['catalog', 'queries', 'validation', 'verification'],
   ['filters', 'files'],
   ['embedded-postgres', 'database', 'passwords.ts'],
   ['limits'],
@@ -28,7 +28,7 @@ const rooms = [
 const keepers: Record<string, RegExp> = {
   postgres: /^(database\/(db|migrate)|embedded-postgres\/server)\.ts$/,
   fastify: /^app\.ts$/,
-  ajv: /^plugins\/validation\.ts$/,
+  ajv: /^validation\/validator\.ts$/,
   pino: /^app\.ts$/,
   'pino-pretty': /^log-format\.ts$/,
   '@elastic/elasticsearch': /^catalog\/elasticsearch\//,

@@ -68,7 +68,8 @@ function accessOf(request: FastifyRequest): Access {
 /** Returns whether a caller has the role or one of the scopes that the route requires. */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   if (caller.kind === 'session') return 'session' in wanted && (wanted.session === 'member' || caller.role === 'admin');
-  return scopesOf(wanted).some((scope) => caller.scopes.includes(scope));
+  const holds = (scope: Scope): boolean => caller.scopes.includes(scope);
+  return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
 }
 
 /** Returns the scopes (permissions of API keys) that give access to a route. A caller needs one of them. */

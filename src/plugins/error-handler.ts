@@ -39,9 +39,10 @@ const statuses: Record<ErrorCode, number> = {
 };
 
 /** Converts Fastify's own errors to errors of the API contract. The keys are Fastify's error codes. */
-const frameworkErrors: Record<string, () => DomainError> = {
+const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
-  FST_ERR_CTP_BODY_TOO_LARGE: () => new DomainError('payload_too_large', 'The body is larger than 1 MiB'),
+  FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
+    new DomainError('payload_too_large', `The body is larger than ${routeOptions.bodyLimit / 2 ** 20} MiB`),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
     validationFailed([{ path: '', message: 'the length of the body differs from Content-Length' }]),
   // The caller disconnected while sending the body. Nobody reads the response, and it is not a failure of the service.
@@ -69,7 +70,7 @@ export default fp(
 
 /** Sends the error response for a thrown error. Logs the error if it is unexpected. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const error = toDomainError(thrown);
+  const error = toDomainError(thrown, request);
   if (!error) {
     request.log.error({ err: thrown }, 'request failed');
     return send(reply, {
@@ -81,7 +82,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
-  const more = error instanceof InsufficientCredits ? error.shortage : {};
+  const more = error instanceof InsufficientCredits ? error.shortage : matchingIds(error);
   return send(reply, {
     status: statuses[error.code],
     code: error.code,
@@ -101,10 +102,13 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
   if (scheme) void reply.header('www-authenticate', scheme);
 }
 
+/** Returns the additional field of an error response for a value that matches several records. */
+const matchingIds = ({ matchingIds: ids }: DomainError): object => (ids ? { matching_ids: ids } : {});
+
 /** Converts a thrown error to the error that the caller may see. Returns undefined for an unexpected error. */
-function toDomainError(thrown: unknown): DomainError | undefined {
+function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | undefined {
   if (thrown instanceof DomainError) return thrown;
-  return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.() ?? fromDatabase(thrown);
+  return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.(request) ?? fromDatabase(thrown);
 }
 
 /** Maximum size of an error response's body (bytes). */

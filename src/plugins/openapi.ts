@@ -100,7 +100,7 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
   const bodiless = method === 'GET' || method === 'HEAD' || method === 'DELETE';
   return {
     ...rest,
-    ...(bodiless || !hasFields(body) ? {} : { body }),
+    ...(bodiless || !hasFields(body) ? {} : { body: withItems(body) }),
     response: describeResponses(route, body, response),
     ...describeHeaders(route, response),
     operationId: operationId(method, url),
@@ -193,12 +193,22 @@ const idempotencyKey = {
 
 const ifMatch = { type: 'string', description: 'The `ETag` that the record must have; `*` accepts any.' };
 
+/** Returns the schema of a body. Describes the items of a batch, which are not validated with the body. */
+function withItems(body: unknown): unknown {
+  const { properties } = body as { properties: Record<string, Json> };
+  const { 'x-batch-items': item, ...items } = properties['items'] ?? {};
+  return item === undefined
+    ? body
+    : { ...(body as Json), properties: { ...properties, items: { ...items, items: item } } };
+}
+
 const hasFields = (body: unknown): boolean =>
   Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
 
 function security(access: Access | undefined): Json {
   if (!access || 'public' in access) return { security: [] };
   if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
+  if ('allScopes' in access) return { security: [{ apiKey: access.allScopes }] };
   const scopes = 'scope' in access ? [access.scope] : access.anyScope;
   return { security: scopes.map((scope) => ({ apiKey: [scope] })) };
 }

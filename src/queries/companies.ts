@@ -4,7 +4,7 @@ import { requireMatch } from '../etag.ts';
 import { companySource } from '../filters/columns.ts';
 import { searchColumnsOfCompany } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
-import { constant, type FragmentMaker } from '../filters/sql.ts';
+import { constant, type Fragment, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 import {
   companyFields,
@@ -81,14 +81,20 @@ export async function findCompany(
   customerId: string,
   id: string,
 ): Promise<Company | undefined> {
-  const [company] = await sql<Company[]>`
-    select ${projection(sql)}
-    from ${sql.unsafe(companySource.from)}
-    where co.customer_id = ${customerId}
-      and co.id = ${id}
-      and ${sql.unsafe(companySource.visible!)}`;
+  const [company] = await selectCompanies(sql, customerId, sql`co.id = ${id}`);
   return company;
 }
+
+/** Returns those of the customer's companies with these ids that exist, in no particular order. */
+export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
+  selectCompanies(sql, customerId, sql`co.id = any(${ids as string[]}::uuid[])`);
+
+const selectCompanies = (sql: Sql | Transaction, customerId: string, condition: Fragment) => sql<Company[]>`
+  select ${projection(sql)}
+  from ${sql.unsafe(companySource.from)}
+  where co.customer_id = ${customerId}
+    and ${condition}
+    and ${sql.unsafe(companySource.visible!)}`;
 
 /**
  * Creates a company. Several companies may have the same name.

@@ -72,6 +72,7 @@ export async function removeCompanies(
   rules: LockedRules,
   ids: readonly string[],
 ): Promise<boolean> {
+  if (ids.length === 0) return false;
   await sql`
     update companies
     set deleted_at = (select clock_timestamp())

@@ -4,7 +4,7 @@ import { requireMatch } from '../etag.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
-import { constant, type FragmentMaker } from '../filters/sql.ts';
+import { constant, type Fragment, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 import {
   contactFields,
@@ -104,7 +104,18 @@ export async function findContact(
   customerId: string,
   id: string,
 ): Promise<ContactDetail | undefined> {
-  const [contact] = await sql<ContactDetail[]>`
+  const [contact] = await selectContacts(sql, customerId, sql`c.id = ${id}`);
+  return contact;
+}
+
+/** Returns those of the customer's contacts with these ids that exist, in no particular order. */
+export const findContacts = (
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<ContactDetail[]> => selectContacts(sql, customerId, sql`c.id = any(${ids as string[]}::uuid[])`);
+
+const selectContacts = (sql: Sql | Transaction, customerId: string, condition: Fragment) => sql<ContactDetail[]>`
     select
       ${projection(sql)},
       array(
@@ -140,9 +151,7 @@ export async function findContact(
       ) as list_ids
     from ${constant(sql, contactSource.from)}
     where c.customer_id = ${customerId}
-      and c.id = ${id}`;
-  return contact;
-}
+      and ${condition}`;
 
 /**
  * Creates a contact with its company and list memberships.

@@ -1,3 +1,5 @@
+import { promisify } from 'node:util';
+import { deflateRaw, inflateRaw } from 'node:zlib';
 import type { Sql, Transaction } from '../database/db.ts';
 
 /** A stored response, which is sent again for a repeated request. */
@@ -28,14 +30,30 @@ export async function findIdempotencyRecord(
   customerId: string,
   key: string,
 ): Promise<IdempotencyRecord | undefined> {
-  const [record] = await sql<IdempotencyRecord[]>`
+  const [record] = await sql<(Omit<IdempotencyRecord, 'body'> & { body: object | string })[]>`
     select fingerprint, status, body
     from idempotency_records
     where customer_id = ${customerId}
       and key = ${key}
       and created_at > now() - interval '24 hours'`;
-  return record;
+  return record && { ...record, body: await unpack(record.body) };
 }
+
+/** Maximum length of the JSON of a response that is stored uncompressed (UTF-16 units). */
+const maxPlainLength = 2_000;
+
+/** Returns the JSON to store for a response. A long one is compressed to about a quarter, in a JSON string. */
+async function pack(body: object): Promise<string> {
+  const text = JSON.stringify(body);
+  return text.length > maxPlainLength ? JSON.stringify((await compress(text)).toString('base64')) : text;
+}
+
+/** Returns the response for the stored JSON. */
+const unpack = async (stored: object | string): Promise<object> =>
+  typeof stored === 'string' ? JSON.parse((await decompress(Buffer.from(stored, 'base64'))).toString()) : stored;
+
+const compress = promisify<string, Buffer>(deflateRaw);
+const decompress = promisify<Buffer, Buffer>(inflateRaw);
 
 /**
  * Stores the response to the request with this Idempotency-Key, and replaces an older record. The caller must have
@@ -50,7 +68,7 @@ export async function storeAnswer(
   const { fingerprint, status, body } = record;
   await sql`
     insert into idempotency_records (customer_id, key, fingerprint, status, body)
-    values (${customerId}, ${key}, ${fingerprint}, ${status}, ${JSON.stringify(body)}::text::json)
+    values (${customerId}, ${key}, ${fingerprint}, ${status}, ${await pack(body)}::text::json)
     on conflict (customer_id, key) do update
     set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
 }

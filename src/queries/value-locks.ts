@@ -26,7 +26,7 @@ const buckets = 64;
 
 /** A value that must not appear in two records because of two concurrent transactions. */
 export interface LockedValue {
-  kind: 'company_name' | 'work_email' | 'prospect_id';
+  kind: 'company_name' | 'work_email' | 'external_id' | 'prospect_id';
   /** The value in the form in which it is compared, such as folded text. */
   value: string;
 }

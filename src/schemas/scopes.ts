@@ -32,11 +32,15 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /**
- * Who may call a route: API keys with the scope (or one of several), logged-in users with at least this role, or
- * everybody.
+ * Who may call a route: API keys with the scope (or one of several, or all of several), logged-in users with at least
+ * this role, or everybody.
  */
 export type Access =
-  { scope: Scope } | { anyScope: readonly Scope[] } | { session: 'member' | 'admin' } | { public: true };
+  | { scope: Scope }
+  | { anyScope: readonly Scope[] }
+  | { allScopes: readonly Scope[] }
+  | { session: 'member' | 'admin' }
+  | { public: true };
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,6 +1,4 @@
 import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
-import type { FastifyRequest } from 'fastify';
-import fp from 'fastify-plugin';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { fileKeywords } from '../files/keywords.ts';
 import { filterKeywords } from '../filters/keywords.ts';
@@ -8,14 +6,13 @@ import { faultKeywords } from '../schemas/fault-keywords.ts';
 import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
-import { findUnstorableText } from '../text/unstorable.ts';
 
 /** Options of the JSON schema validator (Ajv). It does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
   formats,
-  keywords: [...filterKeywords, ...fileKeywords, ...keywords],
+  keywords: [...filterKeywords, ...fileKeywords, ...keywords, 'x-batch-items'],
 };
 
 /**
@@ -33,18 +30,25 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.addKeyword(keyword);
 }
 
-/** Validates one part of a request, such as its body. Returns true or an error. */
-interface Validator {
+/** Validates a value, such as the body of a request. Returns true or an error. */
+export interface Validator {
   (value: unknown): true | { error: DomainError };
   /** Returns the faults of the value, at most `maxFaults` + 1. */
   faultsOf(value: unknown): Fault[];
+  /** Returns whether the value has no faults. Costs less than `faultsOf`. */
+  isValid(value: unknown): boolean;
 }
 
-function compile(schema: object): Validator {
-  const isValid = checker.compile(schema);
+/** Compiles a JSON schema to a function that validates values. */
+export function compile(schema: object): Validator {
+  const check = checker.compile(schema);
+  const isValid = (value: unknown): boolean => {
+    const valid = check(value);
+    check.errors = null; // they can contain a property name as long as the body
+    return valid;
+  };
   const faultsOf = (value: unknown): Fault[] => {
     if (isValid(value)) return [];
-    isValid.errors = null; // they can contain a property name as long as the body
     const find = finder.compile(schema); // cached by Ajv after the first call
     return find(value) ? [] : toFaults(find.errors!);
   };
@@ -52,31 +56,7 @@ function compile(schema: object): Validator {
     const faults = faultsOf(value);
     return faults.length === 0 || { error: validationFailed(faults) };
   };
-  return Object.assign(validate, { faultsOf });
-}
-
-/**
- * Validates all requests with the schemas of their routes. An invalid request is rejected with a `validation_failed`
- * error.
- */
-export default fp(
-  async (app) => {
-    app.setValidatorCompiler(({ schema }) => compile(schema as object));
-    app.addHook('preValidation', refuseUnstorableText);
-  },
-  { name: 'validation', dependencies: ['json-body'] },
-);
-
-/** Rejects a body with text that PostgreSQL cannot store, such as the character U+0000. */
-async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
-  // The body is valid UTF-8, so only a `\u` escape can produce such text.
-  if (!request.bodyBytes.includes(String.raw`\u`)) return;
-  const unstorable = findUnstorableText(request.body);
-  if (unstorable.length === 0) return;
-  const validate = request.getValidationFunction('body') as unknown as Validator | undefined;
-  const paths = new Set(unstorable.map(({ path }) => path));
-  const others = validate?.faultsOf(request.body).filter(({ path }) => !paths.has(path)) ?? [];
-  throw validationFailed([...unstorable, ...others]);
+  return Object.assign(validate, { faultsOf, isValid });
 }
 
 /**

@@ -138,12 +138,25 @@ describe.each(keyRoutes)('$name', (route) => {
     await expectRefusalUnread(route, withKey(key), notPermitted);
   });
 
-  test.each(needed)('accepts a key with only %s', async (scope) => {
+  const needsAll = 'allScopes' in route.access;
+  const enough = (needsAll ? [needed] : needed.map((scope) => [scope])).map((some) => ({
+    some,
+    name: some.join(' and '),
+  }));
+
+  test.each(enough)('accepts a key with only $name', async ({ some }) => {
     const records = await makeRecords(app);
-    const { key } = await records.customer.withScopes([scope]);
+    const { key } = await records.customer.withScopes(some);
     // Which scopes may see a job depends on its type.
-    const seen = { ...records, job: records.jobs[scope] ?? records.job };
+    const seen = { ...records, job: records.jobs[some[0]!] ?? records.job };
     expect(success(route)).toContain((await callFor(route, seen, withKey(key))).status);
+  });
+});
+
+describe.each(keyRoutes.filter(({ access }) => 'allScopes' in access))('$name', (route) => {
+  test.each(scopesOf(route.access) as Scope[])('rejects a key that lacks only %s', async (scope) => {
+    const { key } = await own.customer.withScopes(scopes.filter((one) => one !== scope));
+    expectRefusal(route, await call(route, withKey(key)), notPermitted);
   });
 });
 

@@ -19,6 +19,8 @@ export interface DeclaredRoute {
   access: Access;
   /** The rate limit policies that count the route's requests. */
   policies: Policy[];
+  /** Maximum size of a body (bytes). */
+  bodyLimit: number;
   params: Json | undefined;
   body: Json | undefined;
   /** Response schemas by status (as strings). */
@@ -48,12 +50,19 @@ export const appWithoutDatabase = (environment: Record<string, string> = {}): Fa
 /** Returns every route of the app, read from the app itself, so that new routes are included. */
 export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; hidden: DeclaredRoute[] }> {
   const app = appWithoutDatabase();
-  const seen: { method: string; url: string; schema: FastifySchema | undefined; config: FastifyContextConfig }[] = [];
+  const seen: {
+    method: string;
+    url: string;
+    bodyLimit: number;
+    schema: FastifySchema | undefined;
+    config: FastifyContextConfig;
+  }[] = [];
   app.addHook('onRoute', (route) => {
     for (const method of [route.method].flat())
       seen.push({
         method,
         url: route.url,
+        bodyLimit: route.bodyLimit ?? 1024 * 1024,
         get schema() {
           return route.schema; // hooks that run after this one complete the schema
         },
@@ -63,11 +72,12 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
       });
   });
   await app.ready();
-  const routes = seen.map(({ method, url, schema, config }) => ({
+  const routes = seen.map(({ method, url, bodyLimit, schema, config }) => ({
     hidden: schema?.hide === true,
     name: `${method} ${url}`,
     method,
     url,
+    bodyLimit,
     access: config.access!,
     policies: policiesOf(config),
     params: schema?.params as Json | undefined,
@@ -78,16 +88,19 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
   return { documented: routes.filter(({ hidden }) => !hidden), hidden: routes.filter(({ hidden }) => hidden) };
 }
 
-/** Returns the scopes of which a key needs one; empty for a route that accepts no key. */
+/** Returns the scopes of which a key needs one, or all; empty for a route that accepts no key. */
 export function scopesOf(access: Access): readonly string[] {
   if ('scope' in access) return [access.scope];
+  if ('allScopes' in access) return access.allScopes;
   return 'anyScope' in access ? access.anyScope : [];
 }
 
-/** Formats a route's access: `contacts:read`, `a | b`, `session admin` or `public`. */
+/** Formats a route's access: `contacts:read`, `a | b`, `a & b`, `session admin` or `public`. */
 export function describeAccess(access: Access): string {
   if ('public' in access) return 'public';
-  return 'session' in access ? `session ${access.session}` : scopesOf(access).join(' | ');
+  return 'session' in access
+    ? `session ${access.session}`
+    : scopesOf(access).join('allScopes' in access ? ' & ' : ' | ');
 }
 
 /** Returns the success statuses and the error statuses of a route. */

@@ -75,7 +75,8 @@ describe('the OpenAPI document', () => {
     expect(operation.tags).toHaveLength(1);
     expect(Object.keys(operation.responses)).toEqual(Object.keys(responses));
     for (const { description } of Object.values(operation.responses)) expect(description).not.toBe('Default Response');
-    const keys = scopesOf(access).map((scope) => ({ apiKey: [scope] }));
+    const keys =
+      'allScopes' in access ? [{ apiKey: access.allScopes }] : scopesOf(access).map((scope) => ({ apiKey: [scope] }));
     expect(operation.security).toEqual('session' in access ? [{ session: [] }] : keys);
   });
 

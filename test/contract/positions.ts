@@ -10,7 +10,9 @@ export interface Position {
 
 /** Whether the schema below this position is documentation only, and code does the validation. */
 export const isReadByCode = (schema: Json): boolean =>
-  ['x-filters', 'x-order-by', 'x-order-by-index', 'x-file-fields'].some((keyword) => keyword in schema);
+  ['x-batch-items', 'x-filters', 'x-order-by', 'x-order-by-index', 'x-file-fields'].some(
+    (keyword) => keyword in schema,
+  );
 
 /** Returns every position of a body, from the root down. Alternatives at one position are listed separately. */
 export function positionsOf(schema: Json, pointer = ''): Position[] {
@@ -91,6 +93,7 @@ function sampleObject(schema: Json, known: Known, at: string, next: string | und
 }
 
 function sampleArray(schema: Json, known: Known, at: string, next: string | undefined, rest: string[]): unknown {
+  if ('x-batch-items' in schema) return [{}]; // an invalid item does not make the batch invalid
   const length = next === undefined ? ((schema['minItems'] ?? 0) as number) : 1;
   return Array.from({ length }, () => sample(schema['items'] as Json, known, `${at}/0`, rest));
 }

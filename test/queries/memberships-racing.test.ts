@@ -24,6 +24,7 @@ const some = <T>(from: readonly T[], most: number): T[] =>
 
 const titles = ['Engineer', 'Senior Engineer', 'ENGINÉER', 'Clerk', 'Head of Sales', ''];
 const companies = ['Acme', 'Äcme', 'Globex', 'Initech', 'Umbrella', 'Hooli'];
+const externalIds = Array.from({ length: 8 }, (_, i) => `x-${i}`);
 const industries = ['IT', 'Mining', 'Food'];
 const rulesets = [
   [{ field: 'job_title', operator: 'contains', value: 'engineer' }],
@@ -84,6 +85,7 @@ const company = (world: World) =>
 /** Sends one random write that can change list memberships. */
 async function write(by: Client, world: World): Promise<Answer> {
   const dice = randomInt(100);
+  if (dice < 12) return writeBatch(by, world);
   if (dice < 30) {
     const answer = await by.post(
       '/contacts',
@@ -93,6 +95,7 @@ async function write(by: Client, world: World): Promise<Answer> {
     return answer;
   }
   const contact = `/contacts/${pick(world.contacts)}`;
+  if (dice < 33) return by.patch(contact, { external_id: pick(externalIds) });
   if (dice < 55) return by.patch(contact, { ...fields(), ...(randomInt(2) ? { company: company(world) } : {}) });
   if (dice < 60) return by.patch(contact, { list_ids: some(world.lists, 3) });
   if (dice < 66) return by.delete(contact);
@@ -107,6 +110,32 @@ async function write(by: Client, world: World): Promise<Answer> {
     });
   if (dice < 94) return by.patch(`/list-contact/${pick(world.lists)}`, { rules: pick(rulesets) });
   return writeLists(by, world);
+}
+
+/** Writes many contacts or companies in one call. The items are those that other writers write too. */
+async function writeBatch(by: Client, world: World): Promise<Answer> {
+  const length = 1 + randomInt(15);
+  const items = (one: () => object) => ({ items: Array.from({ length }, one) });
+  const contact = () => contactBody({ ...fields(), company: company(world), list_ids: some(world.lists, 2) });
+  const named = () => ({ external_id: pick(externalIds) });
+  const firm = () => ({ type: 'customer', company_name: pick(companies), industry: pick(industries) });
+  const [path, body] = pick<() => [string, object]>([
+    () => ['/contacts/batch/create', items(contact)],
+    () => ['/contacts/batch/upsert', { match: 'external_id', ...items(() => ({ ...contact(), ...named() })) }],
+    () => ['/contacts/batch/update', items(() => ({ id: pick(world.contacts), ...fields(), company: company(world) }))],
+    () => ['/contacts/batch/update', items(() => ({ id: pick(world.contacts), ...named() }))],
+    () => ['/contacts/batch/delete', items(() => ({ id: pick(world.contacts) }))],
+    () => ['/company/batch/update', items(() => ({ id: pick(world.companies), ...firm() }))],
+    () => ['/company/batch/upsert', { match: 'external_id', ...items(() => ({ ...firm(), ...named() })) }],
+    () => ['/company/batch/delete', { items: [{ id: world.companies[0] }] }],
+  ])();
+  const answer = await by.post(path, body);
+  const results: { status: string; id?: string; error?: { code: string } }[] = answer.body.data?.results ?? [];
+  for (const { status, id, error } of results) {
+    if (error && !['not_found', 'conflict'].includes(error.code)) throw new Error(JSON.stringify(error));
+    if (status === 'created') (path.startsWith('/company') ? world.companies : world.contacts).push(id!);
+  }
+  return answer;
 }
 
 async function writeCompanies(by: Client, world: World): Promise<Answer> {
@@ -194,10 +223,14 @@ test(
       { timeout: 60_000, interval: 250 },
     );
     const { contacts, companies: firms, lists, orphans } = await recount(app.owner, customer.id);
-    expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404]));
+    expect(new Set(statuses.keys())).toEqual(new Set([200, 201, 404, 409]));
     expect(contacts.kept).toBe(contacts.real);
     expect(firms.kept).toBe(firms.real);
     expect(orphans).toEqual([]);
+    const twice = await app.owner`
+      select external_id from contacts where customer_id = ${customer.id} and external_id is not null
+      group by external_id having count(*) > 1`;
+    expect(twice).toEqual([]);
     for (const { kept, members, shouldBe, wrong } of lists) {
       expect(wrong).toEqual([]);
       expect(members).toEqual(shouldBe);

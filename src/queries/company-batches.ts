@@ -1,0 +1,147 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import { DomainError } from '../errors.ts';
+import type { MatchField } from '../schemas/batches.ts';
+import { companyBatches } from '../schemas/batches.ts';
+import type { Company } from '../schemas/companies.ts';
+import { assignExternalIds, externalIdsOf } from './batch-external-ids.ts';
+import { canonicalOf, companyTable, lockedValuesOf, lockMatching, matchItems, readMatched } from './batch-matches.ts';
+import { insertRows, isUnchanged, updateRows, without } from './batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  lacksRequired,
+  openItems,
+  outcomesOf,
+  withRepeats,
+  type Batch,
+  type Item,
+  type Outcome,
+  type ReadOutcome,
+} from './batches.ts';
+import { removeCompanies, updateDependants } from './company-changes.ts';
+import {
+  blankCompany,
+  companyRow,
+  findCompanies,
+  lockCompanyRows,
+  patchedCompany,
+  type CompanyColumns,
+} from './companies.ts';
+import { CountChanges } from './counters.ts';
+import { lockAndReadRules } from './list-rules.ts';
+import { lockValues } from './value-locks.ts';
+
+type CompanyItem = Item<CompanyColumns>;
+
+/** The result of a batch of companies. */
+export interface CompanyOutcomes {
+  /** The outcome of each item. */
+  outcomes: Outcome[];
+  /**
+   * True if contacts and opportunities of the companies must be updated in the background. The caller must then call
+   * `enqueueSettling`, which enqueues this work, in the same transaction.
+   */
+  isSettling: boolean;
+}
+
+/**
+ * Writes a batch of companies: the result is the same as if the items were sent one by one, except that of two items
+ * with the same match value the later fails. Failed items write nothing. Runs in the caller's transaction, which should
+ * not hold other locks.
+ * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the same
+ *   records
+ */
+export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<CompanyOutcomes> =>
+  withRepeats(sql, async (attempt) => {
+    const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
+    const rules = await lockAndReadRules(attempt, customerId);
+    await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
+    await lockCompanies(attempt, customerId, batch, items);
+    if (batch.operation !== 'delete') await setAllColumns(attempt, customerId, batch.match, items);
+    endIfAtomic(batch, items);
+    const isSettling =
+      batch.operation === 'delete'
+        ? await removeCompanies(attempt, customerId, rules, noteDeleted(items))
+        : await updateDependants(attempt, customerId, rules, ...(await write(attempt, customerId, items)));
+    return { outcomes: outcomesOf(items), isSettling };
+  });
+
+/** Locks the companies that the items name. */
+const lockCompanies = (
+  sql: Transaction,
+  customerId: string,
+  { operation, match }: Batch,
+  items: readonly CompanyItem[],
+): Promise<void> => {
+  const strength = operation === 'delete' ? 'update' : 'no key update';
+  const lock = (ids: string[]) => lockCompanyRows(sql, customerId, ids, strength);
+  return lockMatching(sql, customerId, companyTable, { match, creates: operation === 'upsert', lock }, items);
+};
+
+/** Computes the columns that the items want. Items fail that lack a field, or want what another company has. */
+async function setAllColumns(
+  sql: Transaction,
+  customerId: string,
+  match: MatchField,
+  items: readonly CompanyItem[],
+): Promise<void> {
+  for (const item of alive(items)) setColumns(match, item);
+  await assignExternalIds(sql, customerId, companyTable, items);
+}
+
+/** Computes the columns that an item wants. The item fails if it lacks what creating requires. */
+function setColumns(match: MatchField, item: CompanyItem): void {
+  const lacks = item.stored ? undefined : lacksRequired(companyBatches, item.body);
+  if (lacks) return fail(item, lacks);
+  try {
+    item.columns = item.stored
+      ? patchedCompany(without('id', item.stored), without(match, item.body))
+      : patchedCompany(blankCompany as CompanyColumns, item.body);
+  } catch (error) {
+    if (!(error instanceof DomainError)) throw error;
+    fail(item, error);
+  }
+  return undefined;
+}
+
+/** Notes that the items delete their companies. Returns the ids of the companies. */
+function noteDeleted(items: readonly CompanyItem[]): string[] {
+  return alive(items).map((item) => {
+    const { id } = item.stored!;
+    item.outcome = { status: 'deleted', id };
+    return id;
+  });
+}
+
+/** Writes the companies of all items that have not failed. Returns the changed companies, and the changes of counts. */
+async function write(sql: Transaction, customerId: string, items: readonly CompanyItem[]) {
+  for (const item of alive(items))
+    if (item.stored && isUnchanged(item.stored, item.columns!))
+      item.outcome = { status: 'unchanged', id: item.stored.id };
+  const [created, changed] = [[] as CompanyItem[], [] as CompanyItem[]];
+  for (const item of alive(items)) (item.stored ? changed : created).push(item);
+  const rowOf = ({ columns }: CompanyItem) => companyRow(customerId, columns!);
+  const newIds = await insertRows(sql, customerId, 'companies', created.map(rowOf));
+  await updateRows(
+    sql,
+    customerId,
+    'companies',
+    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
+  );
+  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
+  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  const changes = changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
+  return [changes, new CountChanges().add('companies', created.length)] as const;
+}
+
+/** Reads the companies that the items name. Returns one outcome for each item. */
+export async function readCompanyBatch(
+  sql: Sql,
+  customerId: string,
+  { match, items: given }: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Company>[]> {
+  const items = openItems<never>({ operation: 'read', match, items: given }, canonicalOf(match));
+  const matched = await matchItems(sql, customerId, companyTable, { match, creates: false }, items);
+  return readMatched(companyTable, match, items, matched, await findCompanies(sql, customerId, [...matched.values()]));
+}

@@ -1,0 +1,262 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import { DomainError, notFound } from '../errors.ts';
+import type { CompanyReference, ContactDetail } from '../schemas/contacts.ts';
+import { contactBatches, type MatchField } from '../schemas/batches.ts';
+import { fold } from '../text/fold.ts';
+import { assignExternalIds, externalIdsOf } from './batch-external-ids.ts';
+import { canonicalOf, contactTable, lockedValuesOf, lockMatching, matchItems, readMatched } from './batch-matches.ts';
+import { insertRows, isUnchanged, updateRows, without } from './batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  lacksRequired,
+  openItems,
+  outcomesOf,
+  type ReadOutcome,
+  withRepeats,
+  type Batch,
+  type Item,
+  type Outcome,
+} from './batches.ts';
+import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import {
+  blank,
+  contactRow,
+  findContacts,
+  lockContactRows,
+  patchedContact,
+  removeContacts,
+  type ContactColumns,
+} from './contacts.ts';
+import { CountChanges } from './counters.ts';
+import { findLists, findManualLists, refreshMembers, setManualLists, unknownLists } from './list-members.ts';
+import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
+import { lockReferences } from './references.ts';
+import { lockValues } from './value-locks.ts';
+
+type ContactItem = Item<ContactColumns>;
+
+/**
+ * Writes a batch of contacts: the result is the same as if the items were sent one by one, except that of two items with
+ * the same match value the later fails. Failed items write nothing. Runs in the caller's transaction, which should not
+ * hold other locks.
+ * @returns the outcome of each item
+ * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the same
+ *   records
+ */
+export const writeContactBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> =>
+  withRepeats(sql, (attempt) =>
+    batch.operation === 'delete' ? deleteAll(attempt, customerId, batch) : writeAll(attempt, customerId, batch),
+  );
+
+async function deleteAll(sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> {
+  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
+  await lockRulesShared(sql, customerId);
+  await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
+  await lockContacts(sql, customerId, batch, items);
+  endIfAtomic(batch, items);
+  const deleted = alive(items);
+  await removeContacts(
+    sql,
+    customerId,
+    deleted.map(({ stored }) => stored!.id),
+    new CountChanges(),
+  );
+  for (const item of deleted) item.outcome = { status: 'deleted', id: item.stored!.id };
+  return outcomesOf(items);
+}
+
+// The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
+async function writeAll(sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> {
+  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
+  const counts = new CountChanges();
+  const rules = await lockAndReadRules(sql, customerId);
+  const companies = await lockCompaniesOf(sql, customerId, batch, items);
+  await lockContacts(sql, customerId, batch, items);
+  for (const item of alive(items)) setColumns(batch.match, item, companies);
+  const faulty = new Map([
+    ...(await withUnknownLists(sql, customerId, items)),
+    ...(await withUnknownUsers(sql, customerId, items)),
+  ]);
+  await assignExternalIds(sql, customerId, contactTable, items, faulty);
+  endIfAtomic(batch, items);
+  await setNewCompanies(sql, customerId, items, companies, counts);
+  await write(sql, customerId, rules, items, counts);
+  return outcomesOf(items);
+}
+
+/** Returns the field `company` of an item. */
+const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
+  body['company'] as CompanyReference | null | undefined;
+
+/** Returns the ids of the lists in the field `list_ids` of an item, or undefined if the item has no such field. */
+const listsOf = ({ body }: ContactItem): string[] | undefined =>
+  (body['list_ids'] as string[] | undefined)?.map((id) => id.toLowerCase());
+
+/** Locks the match values of the items, and their companies. */
+function lockCompaniesOf(
+  sql: Transaction,
+  customerId: string,
+  { match }: Batch,
+  items: readonly ContactItem[],
+): Promise<LockedCompanies> {
+  const references = alive(items).flatMap((item) => companyOf(item) ?? []);
+  const names = new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])));
+  const ids = new Set(references.flatMap(({ id }) => id?.toLowerCase() ?? []));
+  const values = [...lockedValuesOf(match, items), ...externalIdsOf(items)];
+  return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
+}
+
+/** Locks the contacts that the items name. */
+const lockContacts = (
+  sql: Transaction,
+  customerId: string,
+  { operation, match }: Batch,
+  items: readonly ContactItem[],
+): Promise<void> =>
+  lockMatching(
+    sql,
+    customerId,
+    contactTable,
+    { match, creates: operation === 'upsert', lock: (ids) => lockContactRows(sql, customerId, ids) },
+    items,
+  );
+
+/** Computes the columns that an item wants. It fails if it lacks what creating requires, or names an unknown company. */
+function setColumns(match: MatchField, item: ContactItem, companies: LockedCompanies): void {
+  const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body);
+  if (lacks) return fail(item, lacks);
+  const id = companyOf(item)?.id?.toLowerCase();
+  if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
+  const companyId = companyIdOf(companyOf(item), companies);
+  try {
+    item.columns = item.stored
+      ? patchedContact(without('id', item.stored), without(match, item.body), companyId)
+      : patchedContact(blank as ContactColumns, item.body, companyId);
+  } catch (error) {
+    if (!(error instanceof DomainError)) throw error;
+    fail(item, error);
+  }
+  return undefined;
+}
+
+/**
+ * Returns the company id for the field `company` of an item: undefined without this field, and null if the company is
+ * still to be created.
+ */
+function companyIdOf(
+  company: CompanyReference | null | undefined,
+  { byName }: LockedCompanies,
+): string | null | undefined {
+  if (!company) return company;
+  return company.name === undefined ? (company.id?.toLowerCase() ?? null) : (byName.get(fold(company.name)) ?? null);
+}
+
+/** Returns the errors of the items that assign a contact to an unknown user. */
+async function withUnknownUsers(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+): Promise<[ContactItem, DomainError][]> {
+  const userOf = ({ body }: ContactItem) => body['assigned_to'] as string | null | undefined;
+  const ids = new Set(alive(items).flatMap((item) => userOf(item)?.toLowerCase() ?? []));
+  const references = [...ids].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
+  const missing = await lockReferences(sql, customerId, references);
+  const unknown = new Set(missing.map(({ id }) => id));
+  const isFaulty = (item: ContactItem): boolean => unknown.has(userOf(item)?.toLowerCase() ?? '');
+  return alive(items).flatMap((item) => (isFaulty(item) ? [[item, notFound('user', ['/assigned_to'])]] : []));
+}
+
+/** Returns the errors of the items that name an unknown list. */
+async function withUnknownLists(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+): Promise<[ContactItem, DomainError][]> {
+  const ids = new Set(alive(items).flatMap((item) => listsOf(item) ?? []));
+  const known = await findLists(sql, customerId, [...ids]);
+  return alive(items).flatMap((item) => {
+    const error = unknownLists(listsOf(item) ?? [], known);
+    return error ? [[item, error]] : [];
+  });
+}
+
+/** Creates the companies that do not exist yet, in the order of the items. */
+async function setNewCompanies(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+  { byName }: LockedCompanies,
+  counts: CountChanges,
+): Promise<void> {
+  const missing = alive(items).flatMap((item) => {
+    const { name, industry = '' } = companyOf(item) ?? {};
+    return name === undefined || byName.has(fold(name)) ? [] : [{ item, company: { company_name: name, industry } }];
+  });
+  const given: NamedCompany[] = missing.map(({ company }) => company);
+  const created = await createCompanies(sql, customerId, given, counts);
+  for (const { item, company } of missing) item.columns!.company_id = created.get(fold(company.company_name))!;
+}
+
+/** Writes the contacts of all items that have not failed, and their memberships and counts. */
+async function write(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  items: readonly ContactItem[],
+  counts: CountChanges,
+): Promise<void> {
+  await setUnchanged(sql, customerId, items, counts);
+  const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
+  for (const item of alive(items)) (item.stored ? changed : created).push(item);
+  const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
+  const newIds = await insertRows(sql, customerId, 'contacts', created.map(rowOf));
+  await updateRows(
+    sql,
+    customerId,
+    'contacts',
+    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
+  );
+  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
+  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
+  const lists = written.flatMap(({ item, id }) => {
+    const wanted = listsOf(item);
+    return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
+  });
+  await setManualLists(sql, customerId, new Map(lists), counts);
+  const ids = written.map(({ id }) => id);
+  await refreshMembers(sql, customerId, rules, ids, counts.add('contacts', created.length));
+}
+
+const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
+
+/** Notes which items change nothing in their contacts. */
+async function setUnchanged(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+  counts: CountChanges,
+): Promise<void> {
+  const same = alive(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
+  const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
+  const manual = await findManualLists(sql, customerId, listed, counts);
+  for (const item of same) {
+    const { id } = item.stored!;
+    const wanted = listsOf(item);
+    const isSame = !wanted || new Set(wanted).symmetricDifference(new Set(manual.get(id))).size === 0;
+    if (isSame) item.outcome = { status: 'unchanged', id };
+  }
+}
+
+/** Reads the contacts that the items name. Returns one outcome for each item. */
+export async function readContactBatch(
+  sql: Sql,
+  customerId: string,
+  { match, items: given }: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<ContactDetail>[]> {
+  const items = openItems<never>({ operation: 'read', match, items: given }, canonicalOf(match));
+  const matched = await matchItems(sql, customerId, contactTable, { match, creates: false }, items);
+  return readMatched(contactTable, match, items, matched, await findContacts(sql, customerId, [...matched.values()]));
+}

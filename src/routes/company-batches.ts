@@ -1,0 +1,78 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { enqueueSettling } from '../jobs/enqueue-turn.ts';
+import { answerOf, batchOf } from '../plugins/batches.ts';
+import { readCompanyBatch, writeCompanyBatch } from '../queries/company-batches.ts';
+import {
+  BatchConflict,
+  batchAnswer,
+  batchBody,
+  companyBatches as kind,
+  matchesOf,
+  maxBatchBytes,
+} from '../schemas/batches.ts';
+import type { Access } from '../schemas/scopes.ts';
+import { ErrorBody } from '../schemas/wire.ts';
+
+const tags = ['companies'];
+
+/** The batches that write companies, and who may call them. */
+const writes = {
+  create: { summary: 'Create many companies', access: { scope: 'companies:create' } },
+  update: { summary: 'Update many companies', access: { scope: 'companies:update' } },
+  upsert: {
+    summary: 'Update many companies, and create those that do not exist',
+    access: { allScopes: ['companies:create', 'companies:update'] },
+  },
+  delete: { summary: 'Delete many companies', access: { scope: 'companies:delete' } },
+} as const satisfies Record<string, { summary: string; access: Access }>;
+
+/** Routes that create, change, delete and read up to 1,000 companies of a customer in one call. */
+const companyBatches: FastifyPluginAsyncTypebox = async (app) => {
+  const operations = Object.keys(writes) as (keyof typeof writes)[];
+  // An upsert needs a field other than `id` by which it can name a company.
+  for (const operation of operations.filter((one) => one !== 'upsert' || matchesOf(kind, one).length > 0)) {
+    const { summary, access } = writes[operation];
+    app.post(
+      `/company/batch/${operation}`,
+      {
+        bodyLimit: maxBatchBytes,
+        config: { access, limit: 'bulk', idempotent: true, isBatch: true },
+        schema: {
+          summary,
+          tags,
+          body: batchBody(kind, operation),
+          response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
+        },
+      },
+      async (request, reply) => {
+        const batch = await batchOf(request, kind, operation);
+        return app.once(request, reply, async (sql) => {
+          const { customerId } = request.caller;
+          const { outcomes, isSettling } = await writeCompanyBatch(sql, customerId, batch);
+          if (isSettling) await enqueueSettling(sql, customerId);
+          return { status: 200, body: answerOf(outcomes) };
+        });
+      },
+    );
+  }
+
+  app.post(
+    '/company/batch/read',
+    {
+      bodyLimit: maxBatchBytes,
+      config: { access: { scope: 'companies:read' }, limit: 'bulk', isBatch: true },
+      schema: {
+        summary: 'Read many companies',
+        tags,
+        body: batchBody(kind, 'read'),
+        response: { 200: batchAnswer(kind, 'read') },
+      },
+    },
+    async (request) => {
+      const batch = await batchOf(request, kind, 'read');
+      return answerOf(await request.db.search((sql) => readCompanyBatch(sql, request.caller.customerId, batch)));
+    },
+  );
+};
+
+export default companyBatches;

@@ -1,0 +1,61 @@
+import { DomainError, validationFailed, type Fault } from '../errors.ts';
+import { TimeSlice } from '../event-loop.ts';
+import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
+import { findUnstorableText } from '../text/unstorable.ts';
+import { compile, type Validator } from './validator.ts';
+
+/** The compiled schemas of items. Each is compiled when it is first used. */
+const validators = new Map<string, Validator>();
+
+function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchField): Validator {
+  const name = `${kind.noun} ${operation} ${match}`;
+  const validator = validators.get(name) ?? compile(batchItem(kind, operation, match));
+  validators.set(name, validator);
+  return validator;
+}
+
+/** What the items of a batch must be. */
+export interface ItemRules {
+  kind: BatchKind;
+  operation: BatchOperation;
+  match: MatchField;
+  /** Whether the items can contain text that PostgreSQL cannot store. If false, that check is skipped. */
+  mayBeUnstorable: boolean;
+}
+
+/**
+ * Validates the items of a batch with the schemas of the calls for one record.
+ * @returns for each item the item itself, or the error `validation_failed` with its first faults. After `maxBatchFaults`
+ *   faults of all items, errors have no faults
+ */
+export async function checkItems(
+  { kind, operation, match, mayBeUnstorable }: ItemRules,
+  items: readonly unknown[],
+): Promise<(object | DomainError)[]> {
+  const validator = validatorOf(kind, operation, match);
+  const stretch = new TimeSlice();
+  const checked: (object | DomainError)[] = [];
+  let room = maxBatchFaults.inAll;
+  for (const item of items) {
+    const error = room > 0 ? errorOf(validator, item, mayBeUnstorable) : briefErrorOf(validator, item, mayBeUnstorable);
+    room -= error?.faults.length ?? 0;
+    checked.push(error ?? (item as object));
+    if (stretch.isOver) await stretch.pause();
+  }
+  return checked;
+}
+
+function errorOf(validator: Validator, item: unknown, mayBeUnstorable: boolean): DomainError | undefined {
+  const unstorable = mayBeUnstorable ? findUnstorableText(item) : [];
+  const paths = new Set(unstorable.map(({ path }) => path));
+  const faults: Fault[] = [...unstorable, ...validator.faultsOf(item).filter(({ path }) => !paths.has(path))];
+  if (faults.length === 0) return undefined;
+  // The message counts all faults.
+  const { message } = validationFailed(faults);
+  return new DomainError('validation_failed', message, { faults: faults.slice(0, maxBatchFaults.ofItem) });
+}
+
+const briefErrorOf = (validator: Validator, item: unknown, mayBeUnstorable: boolean): DomainError | undefined =>
+  validator.isValid(item) && !(mayBeUnstorable && findUnstorableText(item).length > 0)
+    ? undefined
+    : new DomainError('validation_failed', 'values of this item are not valid; the batch has too many faults to list');

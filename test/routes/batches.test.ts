@@ -1,0 +1,245 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { patient, startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+
+const app = await startApp(patient);
+const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+let customer: TestCustomer;
+let stranger: TestCustomer;
+
+beforeAll(async () => {
+  [customer, stranger] = [await app.customer(), await app.customer()];
+});
+
+const kinds = [
+  { path: '/contacts', bodyOf: contactBody, other: 'first_name' },
+  { path: '/company', bodyOf: companyBody, other: 'size' },
+] as const;
+
+describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
+  const send = (operation: string, body: object, by = customer, headers?: Record<string, string>): Promise<Answer> =>
+    by.post(`${path}/batch/${operation}`, body, headers);
+  const count = async (by = customer): Promise<Json> => (await by.post(`${path}/metadata`, {})).body;
+  const created = (more?: object, by = customer): Promise<string> => make(by, path, bodyOf(more));
+
+  test('answer with one result for each item, in order, and with counts', async () => {
+    const [first, second] = [unique('x'), unique('x')];
+    const answer = await send('create', {
+      items: [bodyOf({ external_id: first }), bodyOf({ external_id: first }), bodyOf({ external_id: second }), 7],
+    });
+    expect(answer.status).toBe(200);
+    const { success, message, data } = answer.body;
+    expect({ success, message }).toEqual({ success: false, message: 'Batch done, 2 of 4 items failed' });
+    expect(data.counts).toEqual({ created: 2, updated: 0, unchanged: 0, deleted: 0, found: 0, failed: 2 });
+    expect(data.results.map(({ index, status }: Json) => [index, status])).toEqual([
+      [0, 'created'],
+      [1, 'failed'],
+      [2, 'created'],
+      [3, 'failed'],
+    ]);
+    expect(data.results[1].error).toMatchObject({ code: 'conflict', errors: [{ path: '/external_id' }] });
+    expect(data.results[3].error).toMatchObject({ code: 'validation_failed', errors: [{ path: '' }] });
+    const ids = [0, 2].map((i) => data.results[i].id);
+    const found = await send('read', { items: ids.map((id) => ({ id })) });
+    expect(found.body.data.results.map(({ record }: Json) => record.external_id)).toEqual([first, second]);
+    for (const [i, id] of ids.entries())
+      expect(found.body.data.results[i].record).toEqual((await customer.get(`${path}/${id}`)).body);
+  });
+
+  test('pass an external id from one record to another, in the order of the items', async () => {
+    const [a, b] = [unique('x'), unique('x')];
+    const [first, second] = [await created({ external_id: a }), await created({ external_id: b })];
+    const patch = (id: string, external_id: string | null) => ({ id, external_id });
+    const swapped = await send('update', { items: [patch(first, b), patch(second, a)] });
+    expect(swapped.body.data.results.map(({ status }: Json) => status)).toEqual(['failed', 'failed']);
+    const moved = await send('update', { items: [patch(second, null), patch(first, b)] });
+    expect(moved.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
+    const chained = await send('update', { items: [patch(first, a), patch(second, b)] });
+    expect(chained.body.data.counts).toMatchObject({ updated: 2, failed: 0 });
+    expect((await customer.get(`${path}/${second}`)).body.external_id).toBe(b);
+  });
+
+  test('leave a record alone that an item would not change', async () => {
+    const id = await created({ external_id: unique('x'), custom_fields: { a: 1.5, b: true } });
+    const before = (await customer.get(`${path}/${id}`)).body;
+    const same = { id, [other]: before[other], custom_fields: { a: 1.5 } };
+    const answer = await send('update', { items: [same, { id: absent }] });
+    expect(answer.body.data.results[0]).toEqual({ index: 0, status: 'unchanged', id });
+    expect(answer.body.data.results[1].error).toMatchObject({ code: 'not_found', errors: [{ path: '/id' }] });
+    expect((await customer.get(`${path}/${id}`)).body).toEqual(before);
+  });
+
+  test('with atomic write nothing if one item fails, and name the faults of all', async () => {
+    const before = await count();
+    const taken = unique('x');
+    await created({ external_id: taken });
+    const after = await count();
+    expect(after).not.toEqual(before);
+    const items = [bodyOf({ external_id: unique('x') }), bodyOf({ external_id: taken }), {}, bodyOf()];
+    const answer = await send('create', { items, atomic: true });
+    expect(answer.body).toMatchObject({ statusCode: 409, code: 'conflict' });
+    const required = path === '/company' ? 'company_name' : 'first_name';
+    const paths = answer.body.errors.map((fault: Json) => fault.path);
+    expect(paths).toEqual(expect.arrayContaining(['/items/1/external_id', `/items/2/${required}`]));
+    expect(await count()).toEqual(after);
+    const conflicting = await send('create', { items: items.toSpliced(2, 1), atomic: true });
+    expect(conflicting.status).toBe(409);
+    expect(conflicting.body).toMatchObject({ code: 'conflict', errors: [{ path: '/items/1/external_id' }] });
+    expect(await count()).toEqual(after);
+    const missing = await send('delete', { items: [{ id: absent }], atomic: true });
+    expect(missing.body).toMatchObject({ statusCode: 404, code: 'not_found', errors: [{ path: '/items/0/id' }] });
+    expect((await send('create', { items: [bodyOf(), bodyOf()], atomic: true })).body.success).toBe(true);
+  });
+
+  test('with an Idempotency-Key run once, and are answered again byte for byte', async () => {
+    const key = { 'idempotency-key': unique('key') };
+    const items = Array.from({ length: 300 }, (_, i) =>
+      bodyOf({ external_id: unique('x'), [other]: i % 50 === 0 ? 7 : 'A' }),
+    );
+    const first = await send('create', { items }, customer, key);
+    const before = await count();
+    const again = await send('create', { items }, customer, key);
+    expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true']);
+    expect(JSON.stringify(again.body)).toBe(JSON.stringify(first.body));
+    expect(await count()).toEqual(before);
+    expect((await send('create', { items: items.slice(1) }, customer, key)).body.code).toBe('idempotency_mismatch');
+    const [stored] = await app.owner`
+      select pg_column_size(body) as size from idempotency_records where customer_id = ${customer.id} and key = ${key['idempotency-key']}`;
+    expect(stored!['size']).toBeLessThan(20_000);
+  });
+
+  test.each([
+    ['no items', {}, '/items'],
+    ['no item', { items: [] }, '/items'],
+    ['too many', { items: Array.from({ length: 1_001 }, () => ({})) }, '/items'],
+    ['an unknown member', { items: [{}], more: 1 }, '/more'],
+    ['match on create', { items: [{}], match: 'id' }, '/match'],
+    ['another type', { items: { 0: {} } }, '/items'],
+  ])('are refused as a whole with %s', async (_, body, pointer) => {
+    const answer = await send('create', body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors.map((fault: Json) => fault.path)).toEqual([pointer]);
+  });
+
+  test.each([
+    ['upsert', { items: [{}] }, '/match'],
+    ['upsert', { items: [{}], match: 'id' }, '/match'],
+    ['update', { items: [{}], match: 'last_name' }, '/match'],
+    ['read', { items: [{}], atomic: true }, '/atomic'],
+    ['read', { items: [{}], match: 'id\0' }, '/match'],
+  ])('are refused as a whole: %s with %o', async (operation, body, pointer) => {
+    const answer = await send(operation, body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.errors.map((fault: Json) => fault.path)).toContain(pointer);
+  });
+
+  test('keep hostile items apart from the others', async () => {
+    const hostile = [
+      null,
+      [],
+      'x',
+      { __proto_: 1 },
+      { ...bodyOf(), custom_fields: { a: '\0' } },
+      { ...bodyOf(), ['\ud800']: 1 },
+      Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`f${i}`, i])),
+    ];
+    const answer = await send('create', { items: [...hostile, bodyOf()] });
+    expect(answer.body.data.counts).toMatchObject({ created: 1, failed: hostile.length });
+    for (const { error } of answer.body.data.results.slice(0, -1)) {
+      expect(error.code).toBe('validation_failed');
+      expect(error.errors.length).toBeGreaterThan(0);
+      expect(error.errors.length).toBeLessThanOrEqual(10);
+    }
+  });
+
+  test('list at most 1,000 faults, and never those of a valid item', async () => {
+    const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
+    const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), bodyOf()] });
+    const { results, counts } = answer.body.data;
+    expect(counts).toMatchObject({ created: 1, failed: 900 });
+    const listed = results.flatMap(({ error }: Json) => error?.errors ?? []);
+    expect(listed).toHaveLength(1_000);
+    expect(JSON.stringify(answer.body).length).toBeLessThan(500_000);
+  });
+
+  test('find no record of another customer, and change none', async () => {
+    const external_id = unique('x');
+    const id = await created({ external_id }, stranger);
+    const before = (await stranger.get(`${path}/${id}`)).body;
+    for (const [match, value] of [
+      ['id', id],
+      ['external_id', external_id],
+    ] as const)
+      for (const operation of ['update', 'delete', 'read']) {
+        const answer = await send(operation, { match, items: [{ [match]: value }] });
+        expect(answer.body.data.results[0].error.code, `${operation} by ${match}`).toBe('not_found');
+      }
+    const own = await send('upsert', { match: 'external_id', items: [bodyOf({ external_id })] });
+    expect(own.body.data.results[0]).toMatchObject({ status: 'created' });
+    expect((await stranger.get(`${path}/${id}`)).body).toEqual(before);
+  });
+
+  test('of an upsert need both scopes', async () => {
+    const noun = path === '/contacts' ? 'contacts' : 'companies';
+    const half = await customer.withScopes([`${noun}:create`]);
+    const item = { match: 'external_id', items: [bodyOf({ external_id: unique('x') })] };
+    expect((await send('upsert', item, half)).status).toBe(403);
+    const whole = await customer.withScopes([`${noun}:create`, `${noun}:update`]);
+    expect((await send('upsert', item, whole)).body.data.counts.created).toBe(1);
+  });
+});
+
+describe('batches of contacts', () => {
+  const batch = (operation: string, body: object): Promise<Answer> =>
+    customer.post(`/contacts/batch/${operation}`, body);
+
+  test('refer to companies, users and lists of the same customer only', async () => {
+    const company = await make(stranger, '/company', companyBody());
+    const list = (await stranger.post('/list-contact', { name: 'L' })).body.id;
+    const items = [
+      contactBody({ company: { id: company } }),
+      contactBody({ assigned_to: stranger.adminId }),
+      contactBody({ list_ids: [list] }),
+    ];
+    const { results } = (await batch('create', { items })).body.data;
+    expect(results.map(({ error }: Json) => [error.code, error.errors[0].path])).toEqual([
+      ['not_found', '/company/id'],
+      ['not_found', '/assigned_to'],
+      ['not_found', '/list_ids/0'],
+    ]);
+  });
+
+  test('name the records that an e-mail address matches, if there are several', async () => {
+    const work_email = `${unique('many')}@example.com`;
+    const ids: string[] = [];
+    for (let i = 0; i < 12; i += 1) ids.push(await make(customer, '/contacts', contactBody({ work_email })));
+    const item = { work_email: work_email.toUpperCase() };
+    for (const operation of ['update', 'upsert', 'delete', 'read']) {
+      const { results } = (await batch(operation, { match: 'work_email', items: [item] })).body.data;
+      expect(results[0].error).toMatchObject({ code: 'conflict', matching_ids: ids.slice(0, 10) });
+    }
+    const atomic = await batch('delete', { match: 'work_email', items: [item], atomic: true });
+    expect(atomic.body).toMatchObject({
+      statusCode: 409,
+      matching_ids: ids.slice(0, 10),
+      errors: [{ path: '/items/0/work_email' }],
+    });
+  });
+
+  test('create a company once, and none for an item that fails', async () => {
+    const [name, unwanted] = [unique('Company'), unique('Company')];
+    const { body } = await batch('create', {
+      items: [
+        contactBody({ company: { name: unwanted }, list_ids: [absent] }),
+        contactBody({ company: { name, industry: 'Computing' } }),
+        contactBody({ company: { name: name.toUpperCase(), industry: 'Mining' } }),
+      ],
+    });
+    expect(body.data.counts).toMatchObject({ created: 2, failed: 1 });
+    const companies = (await customer.post('/company/list', { filters: { company_name: name } })).body;
+    expect(companies.map(({ industry }: Json) => industry)).toEqual(['Computing']);
+    expect((await customer.post('/company/list', { filters: { company_name: unwanted } })).body).toEqual([]);
+  });
+});
