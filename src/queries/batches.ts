@@ -9,6 +9,8 @@ export interface Batch {
   match: MatchField;
   /** If true, nothing is written when one item fails. */
   isAtomic: boolean;
+  /** Members that an item may lack although creating a record requires them. The new record has empty ones. */
+  optional?: readonly string[];
   /** The items, or the reason why an item is invalid. */
   items: readonly (object | DomainError)[];
 }
@@ -140,9 +142,14 @@ export function openItems<Row>(
 
 /**
  * Creates the error for an item that lacks members which creating a record requires. Returns undefined if it has all.
+ * @param optional members that it may lack
  */
-export function lacksRequired({ create }: BatchKind, body: Readonly<Record<string, unknown>>): DomainError | undefined {
-  const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null);
+export function lacksRequired(
+  { create }: BatchKind,
+  body: Readonly<Record<string, unknown>>,
+  optional: readonly string[] = [],
+): DomainError | undefined {
+  const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null && !optional.includes(name));
   return missing.length > 0
     ? validationFailed(missing.map((name) => ({ path: `/${name}`, message: 'is required' })))
     : undefined;

@@ -74,7 +74,7 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch): Pro
   const rules = await lockAndReadRules(sql, customerId);
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
   await lockContacts(sql, customerId, batch, items);
-  for (const item of alive(items)) setColumns(batch.match, item, companies);
+  for (const item of alive(items)) setColumns(batch, item, companies);
   const faulty = new Map([
     ...(await withUnknownLists(sql, customerId, items)),
     ...(await withUnknownUsers(sql, customerId, items)),
@@ -124,8 +124,8 @@ const lockContacts = (
   );
 
 /** Computes the columns that an item wants. It fails if it lacks what creating requires, or names an unknown company. */
-function setColumns(match: MatchField, item: ContactItem, companies: LockedCompanies): void {
-  const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body);
+function setColumns({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
+  const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
   if (lacks) return fail(item, lacks);
   const id = companyOf(item)?.id?.toLowerCase();
   if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
