@@ -1,9 +1,8 @@
-import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { columnsOf } from '../files/columns.ts';
 import { fileText, recordWriter } from '../files/write-records.ts';
-import { CallerHungUp } from '../requester.ts';
 import { contentTypes, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
+import { sendText } from './send-file.ts';
 
 /** A request for an export, of any kind of records. */
 type ExportRequest = FastifyRequest<{ Body: { format: FileFormat; fields?: GivenFields } }>;
@@ -23,18 +22,6 @@ export async function sendExport(
   const writer = recordWriter(format, columnsOf(fields, given, format));
   // An error of the first page becomes an error response: nothing has been sent yet.
   const pages = await read();
-  const file = Readable.from(fileText(writer, pages), { signal: request.requester.signal! });
-  file.once('close', () => logCut(request, file));
-  return reply
-    .type(contentTypes[format])
-    .header('content-disposition', `attachment; filename="${name}.${format}"`)
-    .send(file);
-}
-
-/** Logs that an export ended before its last record. Its response has no status for that, so it has no other log line. */
-function logCut({ log, caller: { customerId: customer }, requester: { signal } }: ExportRequest, file: Readable): void {
-  if (file.readableEnded) return;
-  const error: unknown = signal!.aborted ? signal!.reason : file.errored;
-  if (error instanceof CallerHungUp) log.info({ customer }, 'export cut: the caller has hung up');
-  else log.warn({ customer, err: (error as Error | null)?.cause ?? error }, 'export cut: it failed half-way');
+  const lines = fileText(writer, pages);
+  return sendText(request, reply, { lines, type: contentTypes[format], name: `${name}.${format}`, noun: 'export' });
 }
