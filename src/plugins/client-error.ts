@@ -33,11 +33,26 @@ export function watchRequests(): () => void {
   return () => void unsubscribe(requestStart, note);
 }
 
+/** The response objects of requests that may take longer to arrive than other requests. */
+const patient = new WeakSet<ServerResponse>();
+
+/**
+ * Exempts a request from the server's time limit for the arrival of a whole request (`requestTimeout`), until its response
+ * starts.
+ */
+export const exemptFromTimeout = (response: ServerResponse): void => void patient.add(response);
+
+function isExempt(socket: Socket): boolean {
+  const response = latest.get(socket);
+  return response !== undefined && patient.has(response) && !response.headersSent;
+}
+
 /**
  * Sends an error response to a request that is not valid HTTP, and closes its connection. Sends nothing if the caller
  * could take this for the response to another request.
  */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && isExempt(socket)) return;
   if (error.code === 'ECONNRESET' || !socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
   answerOnSocket(socket, refusals[error.code ?? ''] ?? malformed, randomUUID());
 }

@@ -9,6 +9,10 @@ declare module 'fastify' {
     /** The bytes of the request body as they were sent; empty if there was no body. */
     bodyBytes: Buffer;
   }
+  interface FastifyContextConfig {
+    /** Whether the body is a file (file-body.ts), so it is neither parsed nor validated. */
+    takesFile?: true;
+  }
 }
 
 const nothing = Buffer.alloc(0);
@@ -43,8 +47,8 @@ export default fp(
         return done(null, value);
       });
     });
-    app.addHook('onRoute', ({ schema }) => {
-      if (schema?.response) schema.body ??= NoBody;
+    app.addHook('onRoute', ({ schema, config }) => {
+      if (schema?.response && !config?.takesFile) schema.body ??= NoBody;
     });
     app.addHook('preValidation', (request, _reply, done) => {
       if (request.body === undefined && request.routeOptions.schema?.body) request.body = {};

@@ -5,6 +5,7 @@ import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifySchema
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
 import { DomainError } from '../errors.ts';
+import { FileBody } from '../schemas/imports.ts';
 import type { Access } from '../schemas/scopes.ts';
 import { policiesOf } from './rate-limits.ts';
 
@@ -101,6 +102,7 @@ function describeRoute(schema: FastifySchema, url: string, route: RouteOptions):
   return {
     ...rest,
     ...(bodiless || !hasFields(body) ? {} : { body: withItems(body) }),
+    ...(route.config?.takesFile ? { body: FileBody } : {}),
     response: describeResponses(route, body, response),
     ...describeHeaders(route, response),
     operationId: operationId(method, url),

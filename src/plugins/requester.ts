@@ -5,6 +5,7 @@ import type { Database } from '../database/db.ts';
 import { unavailable } from '../errors.ts';
 import { FairSlots } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
+import { exemptFromTimeout } from './client-error.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -60,6 +61,7 @@ export default fp(
     app.decorateRequest('catalog', { getter: catalogOf });
     app.addHook('onRequest', (request, reply, done) => {
       const { isLong } = request.routeOptions.config;
+      if (isLong) exemptFromTimeout(reply.raw);
       const controller = new AbortController();
       const time = new AbortController();
       const requester = {

@@ -1,0 +1,197 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { fileFormats } from './files.ts';
+import type { Scope } from './scopes.ts';
+import { DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './wire.ts';
+
+/** The kinds of records that an import can write. */
+export const importObjects = ['contacts', 'companies'] as const;
+export type ImportObject = (typeof importObjects)[number];
+
+/** What an import does with the records of its file. */
+export const importModes = ['create', 'update', 'upsert'] as const;
+export type ImportMode = (typeof importModes)[number];
+
+/** The fields by which a record of a file can name the stored record, for each kind of records. */
+export const importMatches = {
+  contacts: ['id', 'external_id', 'work_email'],
+  companies: ['id', 'external_id'],
+} as const satisfies Record<ImportObject, readonly string[]>;
+export type ImportMatch = (typeof importMatches)[ImportObject][number];
+
+/**
+ * Statuses of an import: `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that
+ * starts by itself is never `UPLOADED`. It is COMPLETED even if some of its records failed.
+ */
+export const importStatuses = [
+  'UPLOADING',
+  'UPLOADED',
+  'PENDING',
+  'PROCESSING',
+  'COMPLETED',
+  'FAILED',
+  'CANCELLED',
+] as const;
+export type ImportStatus = (typeof importStatuses)[number];
+
+/** Maximum size of an import's file, unpacked (bytes). */
+export const maxFileBytes = 256 * 1024 * 1024;
+/** Maximum number of records in an import's file. */
+export const maxFileRecords = 1_000_000;
+/** Maximum number of imports of one customer that have not ended. */
+export const maxUnfinishedImports = 3;
+
+/** Returns the scopes that an API key needs to start an import of this kind, and so to see it. */
+export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
+  const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
+  return actions.map((action) => `${object}:${action}` as const);
+}
+
+/** The scopes with which a key can start at least one kind of import. */
+export const anyImportScope: readonly Scope[] = [
+  ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
+];
+
+/** For each header of the file: the field that the column is read as, or null to leave the column out. */
+export type Mapping = Record<string, string | null>;
+
+const Mapping = () =>
+  Type.Unsafe<Mapping>({
+    type: 'object',
+    propertyNames: { type: 'string', maxLength: 255 },
+    additionalProperties: { type: ['string', 'null'], maxLength: 255 },
+    maxProperties: 1_000,
+    description:
+      'of a CSV file: for each header, the field that its column is read as, or null to leave the column out. Headers ' +
+      'without an entry are names of fields. Entries of headers that the file lacks are ignored.',
+    examples: [{ 'E-Mail': 'work_email', Notes: null }],
+  });
+
+const changeable = {
+  mapping: Type.Optional(Mapping()),
+  ignore_unknown: Type.Optional(
+    Type.Boolean({ default: false, description: 'leave out the columns of a CSV file whose header names no field' }),
+  ),
+  list_ids: Type.Optional(
+    Ids({ description: 'lists that each contact of the file is added to by hand, unless its record failed' }),
+  ),
+  dry_run: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'write nothing; only count what would happen to each record, judged by what is stored',
+    }),
+  ),
+};
+
+/** Request body that begins an import. The file is sent afterwards. */
+export const ImportCreate = Strict(
+  {
+    object: Enum(importObjects, { description: 'what the file contains' }),
+    mode: Enum(importModes, {
+      description: '`create`: new records; `update`: stored records; `upsert`: both, decided by `match`',
+    }),
+    match: Type.Optional(
+      Enum(importMatches.contacts, {
+        description:
+          'the field by which a record of the file names the stored one; `update`: `id` by default; `upsert`: ' +
+          '`external_id` or `work_email`; not allowed with `create`. `work_email` is for contacts only',
+      }),
+    ),
+    format: Enum(fileFormats, {
+      description:
+        '`csv`: UTF-8, with a header line; the separator is `,` `;` or tab. `ndjson`: one JSON object on each line.',
+    }),
+    ...changeable,
+    start: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description: 'false: wait after the upload, for a look at the preview, until the import is started',
+      }),
+    ),
+    name: Type.Optional(Name()),
+  },
+  {
+    title: 'ImportCreate',
+    examples: [{ object: 'contacts', mode: 'upsert', match: 'work_email', format: 'csv' }],
+  },
+);
+export type ImportCreate = Static<typeof ImportCreate>;
+
+/** Request body that changes an import before it starts. */
+export const ImportPatch = Strict(changeable, {
+  title: 'ImportPatch',
+  examples: [{ mapping: { 'E-Mail': 'work_email' } }],
+});
+export type ImportPatch = Static<typeof ImportPatch>;
+
+const count = (description: string) => Type.Integer({ description });
+
+/** An import with its progress. */
+export const Import = Type.Object(
+  {
+    id: Uuid(),
+    name: Type.String(),
+    object: Enum(importObjects),
+    mode: Enum(importModes),
+    match: Nullable(Enum(importMatches.contacts)),
+    format: Enum(fileFormats),
+    dry_run: Type.Boolean(),
+    status: Enum(importStatuses),
+    total: Nullable(Type.Integer({ description: 'number of records in the file; null until the file was read once' })),
+    processed: count('created + updated + unchanged + failed'),
+    created: count('records that were created; with `dry_run`: that would be'),
+    updated: count('records that were changed'),
+    unchanged: count('records that changed nothing'),
+    failed: count('records that could not be written; GET /imports/{id}/errors says why'),
+    error: Nullable(Type.String({ description: 'why the import failed' })),
+    created_at: Instant(),
+    started_at: Nullable(Instant()),
+    finished_at: Nullable(Instant()),
+  },
+  { title: 'Import' },
+);
+export type Import = Static<typeof Import>;
+
+/** Response after an import was begun: its id. */
+export const ImportBegun = DoneWithId;
+
+/** Request body of the list of imports: only the page. */
+export const ImportQuery = Strict(
+  { paginate: Type.Optional(Paginate) },
+  { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
+);
+
+/** What an uploaded file contains, before its import starts. */
+export const ImportPreview = Type.Object(
+  {
+    headers: Nullable(Type.Array(Type.String(), { description: 'the headers of a CSV file; null for NDJSON' })),
+    mapping: Nullable(
+      Type.Unsafe<Mapping>({
+        type: 'object',
+        additionalProperties: { type: ['string', 'null'] },
+        description: 'for each header, the field that its column is read as, or null; null for NDJSON',
+      }),
+    ),
+    records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
+      description: 'the first 5 records as items of a batch; `{}` for one that cannot be read',
+    }),
+    errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
+      description: 'what is wrong with the header or with these records; pointers into this answer',
+    }),
+  },
+  { title: 'ImportPreview' },
+);
+export type ImportPreview = Static<typeof ImportPreview>;
+
+/** The file as request body: any content type. */
+export const FileBody = {
+  description: 'The file, of at most 256 MiB. Any content type is accepted, and `Content-Encoding: gzip`.',
+  content: { 'application/octet-stream': { schema: Type.String({ format: 'binary' }) } },
+};
+
+/** Response with the failed records: a CSV file. */
+export const ErrorsFile = {
+  description:
+    'The failed records: the columns of the file (of NDJSON the line as `_record`), then `_line`, where the record starts ' +
+    'in the file, and `_error`.',
+  content: { 'text/csv': { schema: Type.String() } },
+};
