@@ -292,6 +292,80 @@ create table idempotency_records (
 create index idempotency_records_age on idempotency_records using btree (created_at);
 grant delete, insert, select, update on idempotency_records to sales_data_api;
 
+create table import_chunks (
+  customer_id uuid    not null,
+  import_id   uuid    not null,
+  upload      uuid    not null,
+  number      integer not null,
+  data        bytea   not null,
+  constraint import_chunks_pkey primary key (customer_id, import_id, upload, number),
+  constraint import_chunks_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
+);
+grant delete, insert, select, update on import_chunks to sales_data_api;
+
+create table import_errors (
+  customer_id uuid   not null,
+  import_id   uuid   not null,
+  "position"  bigint not null,
+  lines       text   not null,
+  constraint import_errors_pkey primary key (customer_id, import_id, "position"),
+  constraint import_errors_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
+);
+grant delete, insert, select, update on import_errors to sales_data_api;
+
+create table imports (
+  customer_id    uuid           not null,
+  id             uuid           not null default uuidv7(),
+  name           text           not null,
+  object         text           not null,
+  mode           text           not null,
+  match          text,
+  format         text           not null,
+  mapping        jsonb,
+  ignore_unknown boolean        not null,
+  list_ids       uuid[]         not null,
+  dry_run        boolean        not null,
+  is_automatic   boolean        not null,
+  status         text           not null default 'UPLOADING',
+  fingerprint    bytea,
+  upload         uuid,
+  file_bytes     bigint,
+  layout         jsonb,
+  "position"     jsonb,
+  counted        integer        not null default 0,
+  total          integer,
+  created        integer        not null default 0,
+  updated        integer        not null default 0,
+  unchanged      integer        not null default 0,
+  failed         integer        not null default 0,
+  error          text,
+  failures       smallint       not null default 0,
+  lease          uuid,
+  leased_until   timestamptz(3),
+  served_at      timestamptz(3),
+  created_at     timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  started_at     timestamptz(3),
+  finished_at    timestamptz(3),
+  purged_at      timestamptz(3),
+  constraint imports_pkey primary key (customer_id, id),
+  constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
+  constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
+  constraint imports_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
+  constraint imports_file_before_work check ((status = any (array['UPLOADING', 'CANCELLED'])) or file_bytes is not null),
+  constraint imports_format_known check (format = any (array['csv', 'ndjson'])),
+  constraint imports_lease_while_unfinished check (lease is null or finished_at is null),
+  constraint imports_lease_whole check ((lease is null) = (leased_until is null)),
+  constraint imports_match_whole check ((match is null) = (mode = 'create')),
+  constraint imports_mode_known check (mode = any (array['create', 'update', 'upsert'])),
+  constraint imports_object_known check (object = any (array['contacts', 'companies'])),
+  constraint imports_status_known check (status = any (array['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
+  constraint imports_written_within_total check ((created + updated + unchanged + failed) <= coalesce(total, 0))
+);
+create index imports_ended on imports using btree (finished_at) where finished_at is not null and purged_at is null;
+create index imports_fingerprint on imports using btree (customer_id, fingerprint) where fingerprint is not null;
+create index imports_unfinished on imports using btree (customer_id, served_at nulls first, id) where finished_at is null;
+grant delete, insert, select, update on imports to sales_data_api;
+
 create table job_inputs (
   customer_id  uuid    not null,
   job_id       uuid    not null,

@@ -40,6 +40,7 @@ import contactBatches from './routes/contact-batches.ts';
 import contacts from './routes/contacts.ts';
 import customer from './routes/customers.ts';
 import health from './routes/health.ts';
+import imports from './routes/imports.ts';
 import serviceJobs from './routes/jobs.ts';
 import lists from './routes/lists.ts';
 import opportunities from './routes/opportunities.ts';
@@ -94,6 +95,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(stages, { prefix: '/api/ext' });
   void app.register(prospects, { prefix: '/api/ext' });
   void app.register(serviceJobs, { prefix: '/api/ext' });
+  void app.register(imports, { prefix: '/api/ext' });
 
   void app.register(refuseOtherMethods, { paths });
   return app;

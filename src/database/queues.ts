@@ -37,6 +37,7 @@ export const queues = {
   // Its name was `fill-list` before it became a queue of turns. The name changed because a queue keeps the policy that
   // it was created with.
   'fill-lists': turns,
+  import: turns,
   'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
 } as const;
@@ -63,6 +64,7 @@ export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue,
 /** For each job queue, the cron schedule (UTC) on which pg-boss adds a job, or null if only the service adds jobs. */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
+  import: null,
   unlock: null,
   verify: null,
   'settle-companies': null,

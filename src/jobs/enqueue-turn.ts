@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
-import { blockTurns, findNextTurn } from '../queries/job-leases.ts';
+import { blockTurns, findNextTurn, type NextTurn } from '../queries/job-leases.ts';
 import type { Fill } from '../queries/list-fills.ts';
 import { sendTurn, type Delay, type TurnKind } from './enqueue.ts';
 
@@ -20,7 +20,19 @@ export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId:
  * the customer has no job left.
  */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  const next = await findNextTurn(sql, customerId, turnQueues[queue]);
+  await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue]));
+}
+
+/**
+ * Enqueues a message that makes a worker process the customer's work of one kind at a later time, or now. Does nothing if
+ * `next` is undefined.
+ */
+export async function enqueueNext(
+  sql: Transaction,
+  queue: TurnKind,
+  customerId: string,
+  next: NextTurn | undefined,
+): Promise<void> {
   if (!next) return;
   if (next.seconds <= 0) return enqueueTurn(sql, queue, customerId);
   // Named by its time: one delayed turn per second is enough.

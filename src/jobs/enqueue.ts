@@ -19,6 +19,7 @@ export interface JobPayloads extends Record<JobKind, object> {
   verify: Turn;
   'settle-companies': Turn;
   'fill-lists': Turn;
+  import: Turn;
   'sweep-jobs': Record<string, never>;
   'remove-idempotency-records': Record<string, never>;
 }

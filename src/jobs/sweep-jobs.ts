@@ -1,8 +1,10 @@
-import type { Sql } from '../database/db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
 import { findSettlingCustomers } from '../queries/company-settlements.ts';
+import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/import-retention.ts';
+import { findImportingCustomers } from '../queries/import-turns.ts';
 import { findWaitingCustomers } from '../queries/job-leases.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { findFillingCustomers } from '../queries/list-fills.ts';
@@ -22,11 +24,14 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) turns[queue] = await enqueueWaitingTurns(context, queue);
   const settling = await enqueueForEach(context, 'settle-companies', findSettlingCustomers);
   const filling = await enqueueForEach(context, 'fill-lists', findFillingCustomers);
+  const importing = await enqueueForEach(context, 'import', findImportingCustomers);
   await context.db.transaction(deleteDeadWorkerSlots);
-  const purged = await purgeEndedJobs(context);
+  const expired = await cancelExpiredImports(context);
+  const purged = (await repeat(context, purgeEndedJob)) + (await repeat(context, purgeEndedImport));
   const indexed = await indexUnlocks(context);
   const termBatches = await indexRecords(context, mostIndexingMs);
-  context.log.info({ woken: { ...turns, settling, filling }, purged, indexed, termBatches }, 'jobs swept');
+  const woken = { ...turns, settling, filling, importing };
+  context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
 };
 
 /** Maximum time that one sweep spends on adding search terms (milliseconds). */
@@ -59,10 +64,23 @@ async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, fin
   return woken;
 }
 
-async function purgeEndedJobs({ db, stopping }: JobContext): Promise<number> {
+/** Calls `step` in a transaction of its own until it returns false. Returns how often it returned true. */
+async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => Promise<boolean>): Promise<number> {
   let steps = 0;
-  while (!stopping.aborted && (await db.transaction(purgeEndedJob))) steps += 1;
+  while (!stopping.aborted && (await db.transaction(step))) steps += 1;
   return steps;
+}
+
+/** Cancels imports that have waited too long for their file or their start. Returns their number. */
+async function cancelExpiredImports({ db, stopping }: JobContext): Promise<number> {
+  let cancelled = 0;
+  while (!stopping.aborted) {
+    const expired = await db.search((sql) => findExpiredImports(sql, batchSize));
+    for (const { customer_id: customerId, id } of expired)
+      if (await db.transaction((sql) => expireImport(sql, customerId, id))) cancelled += 1;
+    if (expired.length < batchSize) break;
+  }
+  return cancelled;
 }
 
 /**

@@ -9,6 +9,7 @@ import { openVerifier } from '../verification/verifier.ts';
 import type { JobPayloads, Turn, TurnKind } from './enqueue.ts';
 import { fillLists } from './fill-lists.ts';
 import type { Handler, JobContext } from './handler.ts';
+import { importRecords } from './import-records.ts';
 import { jobBatches } from './job-batches.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { settleCompanies } from './settle-companies.ts';
@@ -27,6 +28,7 @@ const allHandlers: Handlers = {
   verify: { handle: takeTurn('verify', jobBatches), atOnce: 4 },
   'settle-companies': { handle: settleCompanies(), atOnce: 2 },
   'fill-lists': { handle: fillLists(), atOnce: 4 },
+  import: { handle: importRecords(), atOnce: 2 },
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };

@@ -1,0 +1,47 @@
+import type { Database } from '../database/db.ts';
+import { conflict } from '../errors.ts';
+import { errorsHeader, FileRefused, readLayout, type CsvLayout } from '../files/import-records.ts';
+import { readErrors } from '../queries/import-errors.ts';
+import { requireImportState, type ImportState, type VisibleImports } from '../queries/imports.ts';
+import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+
+/**
+ * Starts to read the errors file of an import: a CSV file with its failed records. Between two parts it holds no
+ * connection.
+ * @throws not_found; conflict if the import has no file yet, or its failed records were removed after 30 days
+ */
+export async function readErrorsFile(
+  db: Database,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+): Promise<AsyncGenerator<string>> {
+  const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
+  if (found.file_bytes === null) throw conflict('The import has no file yet');
+  if (found.purged_at !== null && found.failed > 0)
+    throw conflict('The failed records were removed 30 days after the end of the import');
+  return errorLines(db, customerId, found.id, errorsHeader(await layoutOf(db, customerId, found)));
+}
+
+/** Returns the columns of a CSV file; undefined for NDJSON, and if the file has no header that can be read. */
+async function layoutOf(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | null> {
+  if (found.format === 'ndjson' || found.layout) return found.layout as CsvLayout | null;
+  const none: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
+  if (found.status !== 'UPLOADED' && found.status !== 'PENDING') return none;
+  try {
+    return await readLayout(importFileOf(found), partsOf(db, customerId, storedFileOf(found), 0));
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    return none;
+  }
+}
+
+async function* errorLines(db: Database, customerId: string, importId: string, header: string): AsyncGenerator<string> {
+  yield header;
+  for (let after = -1; ;) {
+    const position = after;
+    const next = await db.search((sql) => readErrors(sql, customerId, importId, position));
+    if (!next) return;
+    yield next.lines;
+    after = next.position;
+  }
+}

@@ -1,0 +1,203 @@
+import { DomainError, isUnavailable } from '../errors.ts';
+import { FileRefused, readLayout, readRecords, type CsvLayout, type FileRecord } from '../files/import-records.ts';
+import { endImport } from '../queries/imports.ts';
+import {
+  backOffImport,
+  endReading,
+  findNextImportTurn,
+  leaseImport,
+  lockLeasedImport,
+  releaseImport,
+  saveReading,
+  type ImportPosition,
+  type ImportRow,
+  type LeasedImport,
+} from '../queries/import-turns.ts';
+import { waitForJobStarts } from '../queries/job-leases.ts';
+import { maxFileRecords } from '../schemas/imports.ts';
+import { enqueueNext } from './enqueue-turn.ts';
+import type { Handler, JobContext } from './handler.ts';
+import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+import { LeaseLost } from './settle.ts';
+import { planRecords, writeRecords } from './write-records.ts';
+
+/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
+const turnSeconds = 2;
+
+/** Number of consecutive errors after which an import becomes FAILED. */
+const maxFailures = 5;
+
+/** The services that work at imports. */
+export type ImportContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
+
+/**
+ * Creates the handler that works at a customer's imports: it reads the whole file once, then writes its records, up to
+ * 1,000 in a transaction. It stores its progress, so a retry resumes after the last transaction.
+ * @param seconds maximum time for one customer; the remaining work is enqueued again
+ */
+export const importRecords =
+  (seconds = turnSeconds): Handler<'import'> =>
+  async (context, { customerId }) => {
+    await workAtImport(context, customerId, { seconds });
+    await context.db.transaction(async (sql) =>
+      enqueueNext(sql, 'import', customerId, await findNextImportTurn(sql, customerId)),
+    );
+  };
+
+/**
+ * Works at the customer's import that has waited longest, for a limited time.
+ * @param only id of the only import to consider
+ * @returns false if no import waits
+ */
+export async function workAtImport(
+  context: ImportContext,
+  customerId: string,
+  { seconds, only }: { seconds: number; only?: string },
+): Promise<boolean> {
+  const end = performance.now() + seconds * 1000;
+  const isOver = (): boolean => context.stopping.aborted || performance.now() >= end;
+  const leased = await context.db.transaction(async (sql) => {
+    // Sent together. The snapshot of the second statement is taken after the first one has its lock.
+    const [, found] = await Promise.all([
+      waitForJobStarts(sql, customerId, 'import'),
+      leaseImport(sql, customerId, only),
+    ]);
+    return found;
+  });
+  if (!leased) return false;
+  const named = { ...context, log: context.log.child({ import_id: leased.id }) };
+  try {
+    await work(named, leased, isOver);
+  } catch (error) {
+    await handleError(named, leased, error);
+  }
+  await context.db.transaction((sql) => releaseImport(sql, customerId, leased));
+  return true;
+}
+
+/** Reads the file or writes its records, until the import has ended or the time is over. */
+async function work(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
+  const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
+  if (read) await writeAll(context, { ...read, lease: leased.lease }, isOver);
+}
+
+/**
+ * Reads the file of an import without writing records, to count them and to find out whether the file must be refused.
+ * @returns the import when the whole file is read; undefined if it was refused or the time is over
+ */
+async function readWhole(
+  context: ImportContext,
+  leased: LeasedImport,
+  isOver: () => boolean,
+): Promise<ImportRow | undefined> {
+  const { customer_id: customerId } = leased;
+  const progress = { ...leased };
+  let isEnd = false;
+  try {
+    isEnd = await readOn(context, progress, isOver);
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    await settleReading(context, leased, (sql) =>
+      endImport(sql, customerId, leased.id, { status: 'FAILED', error: error.message }),
+    );
+    context.log.info('the file of an import is refused');
+    return undefined;
+  }
+  await settleReading(context, leased, (sql) => (isEnd ? endReading : saveReading)(sql, customerId, progress));
+  return isEnd ? { ...progress, position: null, total: progress.counted } : undefined;
+}
+
+type Work = Parameters<JobContext['db']['transaction']>[0];
+
+/** Stores the progress of the first reading. @throws LeaseLost if the import has ended or another worker has it */
+const settleReading = (
+  { db }: ImportContext,
+  leased: LeasedImport,
+  store: (sql: Parameters<Work>[0]) => Promise<void>,
+): Promise<void> =>
+  db.transaction(async (sql) => {
+    if (!(await lockLeasedImport(sql, leased.customer_id, leased))) throw new LeaseLost();
+    await store(sql);
+  });
+
+/**
+ * Counts records until the end of the file, or until the time is over. Changes `progress`.
+ * @returns whether the end of the file is reached
+ */
+async function readOn(context: ImportContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
+  progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
+  for await (const records of recordsOf(context, progress)) {
+    progress.counted += records.length;
+    if (progress.counted > maxFileRecords)
+      throw new FileRefused(`The file has more than ${maxFileRecords.toLocaleString('en')} records`);
+    progress.position = records.at(-1)?.next ?? progress.position;
+    if (isOver()) return false;
+  }
+  return true;
+}
+
+const partsFrom = ({ db }: ImportContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
+  partsOf(db, row.customer_id, storedFileOf(row), from);
+
+/** Returns where the next record of an import starts. */
+const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
+  position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
+
+/** Reads the records of an import from its position on. */
+function recordsOf(context: ImportContext, row: ImportRow): AsyncIterable<FileRecord[]> {
+  const from = positionOf(row);
+  return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
+}
+
+/** Maximum number of records that one transaction writes. */
+const batchSize = 1_000;
+/** Maximum size of the part of the file that one transaction writes (bytes); a single record can be larger. */
+const batchBytes = 4 * 1024 * 1024;
+
+/** Writes the records of an import until it has ended or the time is over. */
+async function writeAll(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
+  let from = positionOf(leased);
+  const write = async (records: readonly FileRecord[]): Promise<{ written: number; isEnd: boolean }> => {
+    const planned = await planRecords(leased, records);
+    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned));
+    if (isEnd) context.log.info('an import is completed');
+    from = planned.at(-1)?.record.next ?? from;
+    return { written: planned.length, isEnd };
+  };
+  if (leased.total === 0) return void (await write([]));
+  for await (const some of recordsOf(context, leased))
+    for (let rest = some; rest.length > 0;) {
+      const { written, isEnd } = await write(firstOf(rest, from));
+      if (isEnd || isOver()) return;
+      rest = rest.slice(written);
+    }
+  throw new Error('The file of an import has fewer records than were counted');
+}
+
+/** Returns the first records, as many as one transaction writes. */
+function firstOf(records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
+  const end = records.findIndex(({ next }, i) => i === batchSize || next.bytes - from.bytes > batchBytes);
+  return end === -1 ? records : records.slice(0, Math.max(1, end));
+}
+
+/**
+ * Handles an error: schedules a retry, or sets the import to FAILED after five errors in a row. While a service is
+ * unavailable, the work is retried without limit.
+ */
+async function handleError({ db, log }: ImportContext, leased: LeasedImport, error: unknown): Promise<void> {
+  const { customer_id: customerId, id, failures } = leased;
+  const hasEnded = error instanceof LeaseLost || (error instanceof DomainError && error.code === 'conflict');
+  if (hasEnded) return log.info('the lease is lost: the import has ended or another turn has it');
+  const isPassing = isUnavailable(error);
+  log[isPassing ? 'warn' : 'error']({ err: error, failures }, 'work at an import failed');
+  await db.transaction(async (sql) => {
+    if (isPassing) return backOffImport(sql, customerId, leased, { seconds: 2, failed: false });
+    if (failures + 1 < maxFailures)
+      return backOffImport(sql, customerId, leased, { seconds: 2 ** failures, failed: true });
+    if (await lockLeasedImport(sql, customerId, leased))
+      await endImport(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
+  });
+}
+
+/** The error text of a failed import that customers see. The real cause is only in the log. */
+const gaveUpMessage = 'The import failed repeatedly because of an internal error of the service';

@@ -1,0 +1,106 @@
+import type { Database } from '../database/db.ts';
+import { conflict } from '../errors.ts';
+import {
+  beginUpload,
+  chunkBytes,
+  deleteUpload,
+  endUpload,
+  insertChunk,
+  type StoredFile,
+} from '../queries/import-files.ts';
+import { lockImport, startImport, type ImportState, type VisibleImports } from '../queries/imports.ts';
+import { enqueueTurn } from './enqueue-turn.ts';
+
+type Upload = Pick<StoredFile, 'importId' | 'upload'>;
+
+/**
+ * Stores the file of an import. If the import starts by itself, workers then begin. Each piece is stored in a transaction
+ * of its own, so no connection is held while the caller sends.
+ * @param cleaner the database for removing what a broken upload has stored; it must work after the request has ended
+ * @throws not_found; conflict if the import has a file or has ended, or if another upload of its file has begun meanwhile
+ */
+export async function receiveFile(
+  { db, cleaner }: { db: Database; cleaner: Database },
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  pieces: AsyncIterable<Buffer>,
+): Promise<void> {
+  const upload = await db.transaction(async (sql) => {
+    const found = await lockImport(sql, customerId, id, visible);
+    requireNoFile(found);
+    return { importId: found.id, upload: await beginUpload(sql, customerId, found.id) };
+  });
+  try {
+    const bytes = await storeChunks(db, customerId, upload, pieces);
+    await db.transaction((sql) => complete(sql, customerId, upload, { bytes, visible }));
+  } catch (error) {
+    // If this fails too, the next upload or the end of the import removes the pieces.
+    await cleaner.transaction((sql) => deleteUpload(sql, customerId, upload)).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** @throws conflict if the import does not wait for a file */
+function requireNoFile({ status }: ImportState): void {
+  if (status === 'UPLOADING') return;
+  throw conflict(
+    status === 'CANCELLED' ? 'The import is CANCELLED: it takes no file' : `The import has its file: it is ${status}`,
+  );
+}
+
+/** Stores a file in pieces of `chunkBytes`. Returns its size. */
+async function storeChunks(
+  db: Database,
+  customerId: string,
+  upload: Upload,
+  pieces: AsyncIterable<Buffer>,
+): Promise<number> {
+  let bytes = 0;
+  let number = 0;
+  for await (const chunk of inChunks(pieces)) {
+    const isStored = await db.transaction((sql) => insertChunk(sql, customerId, upload, number, chunk));
+    if (!isStored) throw superseded();
+    bytes += chunk.length;
+    number += 1;
+  }
+  return bytes;
+}
+
+const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
+
+/** Joins and cuts pieces to chunks of `chunkBytes`; the last one can be smaller. */
+async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let chunk = Buffer.allocUnsafe(chunkBytes);
+  let filled = 0;
+  for await (const piece of pieces)
+    for (let from = 0; from < piece.length;) {
+      const copied = piece.copy(chunk, filled, from);
+      from += copied;
+      filled += copied;
+      if (filled < chunkBytes) continue;
+      yield chunk;
+      chunk = Buffer.allocUnsafe(chunkBytes);
+      filled = 0;
+    }
+  if (filled > 0) yield chunk.subarray(0, filled);
+}
+
+/** Notes that the file is complete, and enqueues the work if it starts by itself. */
+async function complete(
+  sql: Parameters<typeof endUpload>[0],
+  customerId: string,
+  { importId, upload }: Upload,
+  { bytes, visible }: { bytes: number; visible: VisibleImports },
+): Promise<void> {
+  const found = await lockImport(sql, customerId, importId, visible);
+  requireNoFile(found);
+  if (found.upload !== upload) throw superseded();
+  await endUpload(sql, customerId, { importId, bytes });
+  if (found.is_automatic) await beginWork(sql, customerId, importId);
+}
+
+/** Lets workers work at an import. The caller has locked it. */
+export async function beginWork(sql: Parameters<typeof startImport>[0], customerId: string, id: string): Promise<void> {
+  await startImport(sql, customerId, id);
+  await enqueueTurn(sql, 'import', customerId);
+}

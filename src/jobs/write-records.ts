@@ -1,0 +1,166 @@
+import type { Transaction } from '../database/db.ts';
+import { DomainError, validationFailed } from '../errors.ts';
+import { errorsLine, type CsvLayout, type FileRecord } from '../files/import-records.ts';
+import type { Batch, Outcome } from '../queries/batches.ts';
+import { writeCompanyBatch } from '../queries/company-batches.ts';
+import { writeContactBatch } from '../queries/contact-batches.ts';
+import { insertErrors } from '../queries/import-errors.ts';
+import {
+  lockLeasedImport,
+  saveWritten,
+  type ImportCounts,
+  type ImportPosition,
+  type ImportRow,
+  type LeasedImport,
+} from '../queries/import-turns.ts';
+import { endImport, findExistingLists, type ImportSettings } from '../queries/imports.ts';
+import { addMembers } from '../queries/manual-members.ts';
+import { companyBatches, contactBatches } from '../schemas/batches.ts';
+import { checkItems } from '../validation/batch-items.ts';
+import { enqueueSettling } from './enqueue-turn.ts';
+import { maxRounds, Rounds } from './import-rounds.ts';
+import { LeaseLost } from './settle.ts';
+
+/** A record of a file that is ready to be written: its valid item or its error, and the batch that it belongs to. */
+interface PlannedRecord {
+  record: FileRecord;
+  item: object | DomainError;
+  round: number;
+}
+
+/** Maximum number of records whose faults are listed together; each record has up to 10 of at most 1,000 listed faults. */
+const checkedAtOnce = 100;
+
+/**
+ * Validates records, and decides which of them the next transaction writes and in which batches.
+ * @returns the first records; fewer than given only if their match values repeat too often for one transaction
+ */
+export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
+  const rounds = new Rounds(settings);
+  const planned: PlannedRecord[] = [];
+  for (let from = 0; from < records.length; from += checkedAtOnce) {
+    const some = records.slice(from, from + checkedAtOnce);
+    for (const [i, item] of (await itemsOf(settings, some)).entries()) {
+      const round = item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
+      if (round === maxRounds) return planned;
+      planned.push({ record: some[i]!, item, round });
+    }
+  }
+  return planned;
+}
+
+/** Returns the valid item of each record, or the error that it fails with. */
+async function itemsOf(settings: ImportRow, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
+  const { object, mode, match } = settings;
+  const kind = object === 'contacts' ? contactBatches : companyBatches;
+  const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: true } as const;
+  const added = mode === 'create' ? Object.fromEntries(optionalOf(settings).map((name) => [name, []])) : {};
+  const readable = records.flatMap(({ item }) => (Array.isArray(item) ? [] : [{ ...added, ...item }]));
+  const checked = (await checkItems(rules, readable)).values();
+  return records.map(({ item }) => (Array.isArray(item) ? validationFailed(item) : checked.next().value!));
+}
+
+/** Returns the arrays that a record may lack although creating it requires them: they have no good form in a CSV cell. */
+const optionalOf = ({ object, format }: ImportSettings): string[] =>
+  object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];
+
+/**
+ * Writes records of an import in one transaction: the records, the errors of those that fail, and where reading goes on.
+ * Ends the import if these were its last records.
+ * @param from where the first of these records was looked for
+ * @returns whether the import has ended
+ * @throws LeaseLost if the import has ended or another worker has leased it; nothing is written
+ */
+export async function writeRecords(
+  sql: Transaction,
+  leased: LeasedImport,
+  from: ImportPosition,
+  planned: readonly PlannedRecord[],
+): Promise<boolean> {
+  const { customer_id: customerId, id } = leased;
+  const row = await lockLeasedImport(sql, customerId, leased);
+  if (!row) throw new LeaseLost();
+  const outcomes = await writeRounds(sql, row, planned);
+  if (!row.dry_run) await addToLists(sql, row, outcomes);
+  const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
+  if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
+  const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, countsOf(outcomes));
+  if (processed < row.total!) return false;
+  await endImport(sql, customerId, id, { status: 'COMPLETED' });
+  return true;
+}
+
+/** Writes the records, one batch for each round. Returns the outcome of each record. */
+async function writeRounds(
+  sql: Transaction,
+  row: ImportRow,
+  planned: readonly PlannedRecord[],
+): Promise<readonly Outcome[]> {
+  const outcomes = new Map<PlannedRecord, Outcome>();
+  const rounds = Object.groupBy(planned, ({ round }) => round);
+  for (const records of Object.values(rounds) as PlannedRecord[][]) {
+    const items = records.map(({ item }) => item);
+    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeBatch(sql, row, items));
+    for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
+  }
+  return planned.map((record) => outcomes.get(record)!);
+}
+
+/** Writes a batch of records. */
+async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
+  const { customer_id: customerId, object, mode, match } = row;
+  const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
+  if (object === 'contacts') return writeContactBatch(sql, customerId, batch);
+  const { outcomes, isSettling } = await writeCompanyBatch(sql, customerId, batch);
+  if (isSettling) await enqueueSettling(sql, customerId);
+  return outcomes;
+}
+
+/** Thrown to undo the writes of a dry run. */
+class DryRun extends Error {}
+
+/** Finds out what a batch would do: writes it, and then undoes its writes. */
+async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
+  let outcomes: Outcome[] = [];
+  const undone = sql.savepoint(async (attempt) => {
+    outcomes = await writeBatch(attempt as Transaction, row, items);
+    throw new DryRun();
+  });
+  await undone.catch((error: unknown) => {
+    if (!(error instanceof DryRun)) throw error;
+  });
+  return outcomes;
+}
+
+/** Adds the written contacts to the lists of the import. Lists that were deleted meanwhile are left out. */
+async function addToLists(
+  sql: Transaction,
+  { customer_id: customerId, list_ids: listIds }: ImportRow,
+  outcomes: readonly Outcome[],
+): Promise<void> {
+  const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
+  if (contactIds.length === 0) return;
+  for (const list_id of await findExistingLists(sql, customerId, listIds))
+    await addMembers(sql, customerId, { list_id, contact_ids: [...new Set(contactIds)] });
+}
+
+function countsOf(outcomes: readonly Outcome[]): ImportCounts {
+  const counts = { created: 0, updated: 0, unchanged: 0, failed: 0 };
+  for (const { status } of outcomes) counts[status as keyof ImportCounts] += 1;
+  return counts;
+}
+
+/** Returns the line of the errors file for a record; empty if it did not fail. */
+const errorLineOf = ({ layout }: ImportRow, record: FileRecord, outcome: Outcome): string =>
+  outcome.status === 'failed' ? errorsLine(layout as CsvLayout | null, record, messageOf(outcome.error)) : '';
+
+/** Maximum length of the error of one record (UTF-16 units). */
+const maxMessage = 2_000;
+
+/** Returns all faults of a record as one text. */
+function messageOf({ faults, message, matchingIds }: DomainError): string {
+  const texts = faults.map((fault) => (fault.path === '' ? fault.message : `${fault.path.slice(1)}: ${fault.message}`));
+  const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
+  const text = [...(texts.length > 0 ? texts : [message]), ...ids].join('; ');
+  return text.length > maxMessage ? `${text.slice(0, maxMessage - 1)}…` : text;
+}

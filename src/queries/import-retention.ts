@@ -1,0 +1,74 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import { allImports, endImport, lockImport } from './imports.ts';
+
+/** How long the failed records of an import are stored after its end. */
+const retention = '30 days';
+/** How long an import may wait for its file, or for its start, before it is cancelled. */
+const patience = '24 hours';
+
+/** Maximum number of rows of failed records that one transaction removes. Each stands for up to 1,000 records. */
+const batchSize = 50;
+
+/** An import of some customer. */
+export interface OwnedImport {
+  customer_id: string;
+  id: string;
+}
+
+/** Returns imports that wait for their file or their start for more than 24 hours. */
+export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+  select customer_id, id
+  from imports
+  where finished_at is null
+    and status in ('UPLOADING', 'UPLOADED')
+    and created_at < now() - ${patience}::interval
+  limit ${limit}`;
+
+/**
+ * Cancels an import, if it still waits for its file or its start. Removes its file.
+ * @returns whether it was cancelled
+ */
+export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { status } = await lockImport(sql, customerId, id, allImports);
+  const isWaiting = status === 'UPLOADING' || status === 'UPLOADED';
+  if (isWaiting) await endImport(sql, customerId, id, { status: 'CANCELLED' });
+  return isWaiting;
+}
+
+/**
+ * Removes failed records of one import that ended more than 30 days ago, some at a time. The import itself stays.
+ * @returns false if there was nothing to remove
+ */
+export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
+  const [ended] = await sql<OwnedImport[]>`
+    select customer_id, id
+    from imports
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
+      and purged_at is null
+    order by finished_at
+    limit 1`;
+  if (!ended) return false;
+  const { count } = await sql`
+    delete from import_errors
+    where customer_id = ${ended.customer_id}
+      and import_id = ${ended.id}
+      and position <= coalesce(
+        (
+          select position
+          from import_errors
+          where customer_id = ${ended.customer_id}
+            and import_id = ${ended.id}
+          order by position
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        9223372036854775807
+      )`;
+  if (count === batchSize) return true;
+  await sql`
+    update imports
+    set purged_at = (select clock_timestamp())
+    where customer_id = ${ended.customer_id}
+      and id = ${ended.id}`;
+  return true;
+}

@@ -1,0 +1,242 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import { settingColumns, type ImportSettings } from './imports.ts';
+import type { NextTurn } from './job-leases.ts';
+import { leaseSeconds } from './jobs.ts';
+
+/** A place in the file of an import: the start of a record. */
+export interface ImportPosition {
+  /** Offset in the unpacked file (bytes). */
+  bytes: number;
+  /** Number of the line there. The first line is 1. */
+  line: number;
+}
+
+/** An import that a worker works at. */
+export interface ImportRow extends ImportSettings {
+  customer_id: string;
+  id: string;
+  upload: string;
+  file_bytes: number;
+  /** The columns of a CSV file. Null until the header was read, and for NDJSON. */
+  layout: object | null;
+  /** Where the next record starts; null at the beginning of the file. */
+  position: ImportPosition | null;
+  /** Records counted so far by the first reading. */
+  counted: number;
+  /** Number of records in the file. Null until the first reading has ended; then the records are written. */
+  total: number | null;
+  /** Number of unexpected errors in a row. */
+  failures: number;
+}
+
+/** An import and the id of its lease. A lease is a worker's time-limited claim on an import. */
+export interface LeasedImport extends ImportRow {
+  lease: string;
+}
+
+const columns = (sql: Sql | Transaction) => sql`
+  i.customer_id, i.id, i.upload, i.file_bytes, i.layout, i.position, i.counted, i.total, i.failures, ${settingColumns(sql)}`;
+
+/**
+ * Gives one waiting import of the customer to this worker for a limited time (a lease). Chooses the import that no worker
+ * has worked at for the longest time.
+ * @param only id of the only import to consider
+ * @returns the import, or undefined if none waits
+ */
+export async function leaseImport(
+  sql: Transaction,
+  customerId: string,
+  only?: string,
+): Promise<LeasedImport | undefined> {
+  const [row] = await sql<LeasedImport[]>`
+    with next as (
+      select i.id, (select clock_timestamp()) as now
+      from imports i
+      join customers c on c.id = i.customer_id
+      where i.customer_id = ${customerId}
+        ${only === undefined ? sql`` : sql`and i.id = ${only}`}
+        and ${isWaiting(sql)}
+      order by i.served_at nulls first, i.id
+      limit 1
+      for no key update of i skip locked
+    )
+    update imports i
+    set
+      status = 'PROCESSING',
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${leaseSeconds} * interval '1 second',
+      served_at = next.now,
+      started_at = coalesce(i.started_at, next.now)
+    from next
+    where i.customer_id = ${customerId}
+      and i.id = next.id
+    returning ${columns(sql)}, i.lease`;
+  return row;
+}
+
+/**
+ * Locks an import until the transaction ends, and extends the lease. Returns undefined if the worker's time-limited claim
+ * on the import (`leased.lease`) is no longer valid: the import has ended, or another worker has it.
+ */
+export async function lockLeasedImport(
+  sql: Transaction,
+  customerId: string,
+  leased: LeasedImport,
+): Promise<ImportRow | undefined> {
+  const [row] = await sql<ImportRow[]>`
+    update imports i
+    set leased_until = (select clock_timestamp()) + ${leaseSeconds} * interval '1 second'
+    where i.customer_id = ${customerId}
+      and i.id = ${leased.id}
+      and i.lease = ${leased.lease}
+    returning ${columns(sql)}`;
+  return row;
+}
+
+/** Stores how far the first reading of a file is. The caller has locked the import. */
+export async function saveReading(
+  sql: Transaction,
+  customerId: string,
+  { id, layout, position, counted }: Pick<ImportRow, 'id' | 'layout' | 'position' | 'counted'>,
+): Promise<void> {
+  await sql`
+    update imports
+    set
+      layout = ${layout ? sql.json(layout as never) : null},
+      position = ${position ? sql.json({ ...position }) : null},
+      counted = ${counted},
+      failures = 0
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Ends the first reading of a file: the next turn starts to write its records. The caller has locked the import. */
+export async function endReading(
+  sql: Transaction,
+  customerId: string,
+  { id, layout, counted }: Pick<ImportRow, 'id' | 'layout' | 'counted'>,
+): Promise<void> {
+  await saveReading(sql, customerId, { id, layout, position: null, counted });
+  await sql`
+    update imports
+    set total = counted
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Numbers of records that an import has processed, by outcome. */
+export interface ImportCounts {
+  created: number;
+  updated: number;
+  unchanged: number;
+  failed: number;
+}
+
+/**
+ * Stores that records were written: their numbers, and where the next one starts. The caller has locked the import.
+ * @returns the number of records processed so far
+ */
+export async function saveWritten(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  position: ImportPosition,
+  { created, updated, unchanged, failed }: ImportCounts,
+): Promise<number> {
+  const [row] = await sql<[{ processed: number }]>`
+    update imports
+    set
+      position = ${sql.json({ ...position })},
+      created = created + ${created},
+      updated = updated + ${updated},
+      unchanged = unchanged + ${unchanged},
+      failed = failed + ${failed},
+      failures = 0
+    where customer_id = ${customerId}
+      and id = ${id}
+    returning created + updated + unchanged + failed as processed`;
+  return row.processed;
+}
+
+/**
+ * Ends a worker's time-limited claim on an import (its lease), so that any worker can take the import at once. Does
+ * nothing if the worker has already lost the claim.
+ */
+export async function releaseImport(sql: Transaction, customerId: string, leased: LeasedImport): Promise<void> {
+  await sql`
+    update imports
+    set lease = null, leased_until = null
+    where customer_id = ${customerId}
+      and id = ${leased.id}
+      and lease = ${leased.lease}`;
+}
+
+/**
+ * Makes an import wait after an error, before a worker tries it again. Does nothing if the caller has lost its lease.
+ * @param seconds time until a worker can take the import again
+ * @param failed whether the error counts in the import's `failures`
+ */
+export async function backOffImport(
+  sql: Transaction,
+  customerId: string,
+  leased: LeasedImport,
+  { seconds, failed }: { seconds: number; failed: boolean },
+): Promise<void> {
+  await sql`
+    update imports
+    set
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${seconds} * interval '1 second',
+      failures = failures + ${failed ? 1 : 0}
+    where customer_id = ${customerId}
+      and id = ${leased.id}
+      and lease = ${leased.lease}`;
+}
+
+/**
+ * Returns the earliest time at which a worker can work at an import of this customer: now, or when another worker's lease
+ * expires. Returns undefined when none waits, or the customer is suspended.
+ */
+export async function findNextImportTurn(sql: Transaction, customerId: string): Promise<NextTurn | undefined> {
+  const [next] = await sql<NextTurn[]>`
+    select
+      ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
+      ceil(extract(epoch from due)) as at
+    from (
+      select min(greatest(i.leased_until, (select clock_timestamp()))) as due
+      from imports i
+      join customers c on c.id = i.customer_id
+      where i.customer_id = ${customerId}
+        and i.status in ('PENDING', 'PROCESSING')
+        and i.finished_at is null
+        and c.status = 'OK'
+    ) first
+    where due is not null`;
+  return next;
+}
+
+/**
+ * Returns a page of the ids of customers that have a waiting import, ordered by id.
+ * @param after last customer id of the previous page
+ */
+export async function findImportingCustomers(
+  sql: Sql | Transaction,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const rows = await sql<{ customer_id: string }[]>`
+    select distinct i.customer_id
+    from imports i
+    join customers c on c.id = i.customer_id
+    where ${isWaiting(sql)}
+      and i.customer_id > ${after}
+    order by i.customer_id
+    limit ${limit}`;
+  return rows.map(({ customer_id }) => customer_id);
+}
+
+/** SQL condition: import `i` of customer `c` can be worked at, has no valid lease, and the customer is not suspended. */
+const isWaiting = (sql: Sql | Transaction) => sql`
+  i.finished_at is null
+  and i.status in ('PENDING', 'PROCESSING')
+  and (i.leased_until is null or i.leased_until <= (select clock_timestamp()))
+  and c.status = 'OK'`;

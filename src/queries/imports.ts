@@ -1,0 +1,290 @@
+import type { Sql, Transaction } from '../database/db.ts';
+import { conflict, missingReferences, notFound } from '../errors.ts';
+import {
+  importModes,
+  importObjects,
+  importScopes,
+  maxUnfinishedImports,
+  type Import,
+  type ImportCreate,
+  type ImportMatch,
+  type ImportPatch,
+  type ImportStatus,
+  type Mapping,
+} from '../schemas/imports.ts';
+import type { Scope } from '../schemas/scopes.ts';
+import { deleteFile } from './import-files.ts';
+import { limitAndOffset } from './paging.ts';
+
+/** The kinds of imports that a caller may see, as `object mode`. For that caller, other imports do not exist. */
+export type VisibleImports = readonly string[];
+
+/** Returns the kinds of imports that a caller with these scopes could have started. */
+export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
+  importObjects.flatMap((object) =>
+    importModes
+      .filter((mode) => importScopes(object, mode).every((scope) => scopes.includes(scope)))
+      .map((mode) => `${object} ${mode}`),
+  );
+
+/** Every kind of import, for operators. */
+export const allImports: VisibleImports = importObjects.flatMap((object) =>
+  importModes.map((mode) => `${object} ${mode}`),
+);
+
+const isVisible = (sql: Sql | Transaction, visible: VisibleImports) =>
+  sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
+
+const projection = (sql: Sql | Transaction) => sql`
+  i.id,
+  i.name,
+  i.object,
+  i.mode,
+  i.match,
+  i.format,
+  i.dry_run,
+  i.status,
+  i.total,
+  i.created + i.updated + i.unchanged + i.failed as processed,
+  i.created,
+  i.updated,
+  i.unchanged,
+  i.failed,
+  i.error,
+  i.created_at,
+  i.started_at,
+  i.finished_at`;
+
+/** The properties of a new import. */
+export interface NewImport extends Omit<ImportCreate, 'match'> {
+  match: ImportMatch | null;
+  /** Hash of what the command line was asked to import. */
+  fingerprint?: Buffer;
+}
+
+/**
+ * Creates an import that waits for its file.
+ * @returns its id
+ * @throws not_found with the JSON pointer of every unknown list; conflict if the customer has too many imports that have
+ *   not ended
+ */
+export async function createImport(sql: Transaction, customerId: string, given: NewImport): Promise<string> {
+  const { object, mode, match, format, name = '', start = true, fingerprint = null } = given;
+  const listIds = await requireLists(sql, customerId, given.list_ids);
+  await refuseTooMany(sql, customerId);
+  const [row] = await sql<[{ id: string }]>`
+    insert into imports (
+      customer_id, name, object, mode, match, format, mapping, ignore_unknown, list_ids, dry_run, is_automatic, fingerprint
+    )
+    values (
+      ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format},
+      ${given.mapping ? sql.json(given.mapping) : null}, ${given.ignore_unknown ?? false}, ${listIds}::uuid[],
+      ${given.dry_run ?? false}, ${start}, ${fingerprint}
+    )
+    returning id`;
+  return row.id;
+}
+
+/**
+ * Refuses a new import if the customer has `maxUnfinishedImports` already. Until the transaction ends, other new imports
+ * of the customer wait.
+ */
+async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
+  const [row] = await sql<[{ count: number }]>`
+    select count(*) as count
+    from imports
+    where customer_id = ${customerId}
+      and finished_at is null`;
+  if (row.count >= maxUnfinishedImports)
+    throw conflict(`The customer has ${maxUnfinishedImports} imports that have not ended: wait for one, or cancel it`);
+}
+
+/**
+ * Returns the given ids of lists in lower case and without duplicates.
+ * @throws not_found with the JSON pointer of every unknown list
+ */
+async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
+  const ids = given.map((id) => id.toLowerCase());
+  const known = new Set(await findExistingLists(sql, customerId, ids));
+  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
+  if (missing.length > 0) throw missingReferences(missing);
+  return [...new Set(ids)];
+}
+
+/** Returns those of the given lists that exist, in the order of their ids. */
+export async function findExistingLists(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const lists = await sql<{ id: string }[]>`
+    select id
+    from lists
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])
+      and deleted_at is null
+    order by id`;
+  return lists.map(({ id }) => id);
+}
+
+/**
+ * Returns an import as the API shows it.
+ * @throws not_found when the customer has no such import of a visible kind
+ */
+export async function requireImport(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<Import> {
+  const [found] = await sql<Import[]>`
+    select ${projection(sql)}
+    from imports i
+    where i.customer_id = ${customerId}
+      and i.id = ${id}
+      and ${isVisible(sql, visible)}`;
+  if (!found) throw notFound('import');
+  return found;
+}
+
+/** Returns a page of the customer's imports of the visible kinds, newest first. */
+export const listImports = (
+  sql: Sql,
+  customerId: string,
+  paginate: { page?: number; limit?: number } | undefined,
+  visible: VisibleImports,
+): Promise<Import[]> => sql<Import[]>`
+  select ${projection(sql)}
+  from imports i
+  where i.customer_id = ${customerId}
+    and ${isVisible(sql, visible)}
+  order by i.id desc
+  ${limitAndOffset(sql, paginate)}`;
+
+/** The settings of an import: how its file is read, and what is done with the records. */
+export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
+  mapping: Mapping | null;
+  ignore_unknown: boolean;
+  list_ids: string[];
+}
+
+export const settingColumns = (sql: Sql | Transaction) => sql`
+  i.object, i.mode, i.match, i.format, i.dry_run, i.mapping, i.ignore_unknown, i.list_ids`;
+
+/** An import as its routes need it: its settings, its state, and where its file is. */
+export interface ImportState extends ImportSettings {
+  id: string;
+  status: ImportStatus;
+  failed: number;
+  /** Whether the work starts when the file is complete. */
+  is_automatic: boolean;
+  /** The upload whose pieces are the file; null before the first upload begins. */
+  upload: string | null;
+  file_bytes: number | null;
+  layout: object | null;
+  purged_at: string | null;
+}
+
+const stateColumns = (sql: Sql | Transaction) => sql`
+  i.id, i.status, i.failed, i.is_automatic, i.upload, i.file_bytes, i.layout, i.purged_at, ${settingColumns(sql)}`;
+
+/**
+ * Returns the settings and the state of an import.
+ * @throws not_found when the customer has no such import of a visible kind
+ */
+export async function requireImportState(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<ImportState> {
+  const [found] = await sql<ImportState[]>`
+    select ${stateColumns(sql)}
+    from imports i
+    where i.customer_id = ${customerId}
+      and i.id = ${id}
+      and ${isVisible(sql, visible)}`;
+  if (!found) throw notFound('import');
+  return found;
+}
+
+/**
+ * Locks an import until the transaction ends, and returns its settings and state. Meanwhile, no worker can write its
+ * records.
+ * @throws not_found when the customer has no such import of a visible kind
+ */
+export async function lockImport(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+): Promise<ImportState> {
+  const [found] = await sql<ImportState[]>`
+    select ${stateColumns(sql)}
+    from imports i
+    where i.customer_id = ${customerId}
+      and i.id = ${id}
+      and ${isVisible(sql, visible)}
+    for no key update`;
+  if (!found) throw notFound('import');
+  return found;
+}
+
+/**
+ * Changes the settings of an import. The caller has locked it.
+ * @throws not_found with the JSON pointer of every unknown list
+ */
+export async function updateImport(
+  sql: Transaction,
+  customerId: string,
+  { id, ...stored }: ImportState,
+  patch: ImportPatch,
+): Promise<void> {
+  const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
+  const { mapping, ignore_unknown: ignoreUnknown, dry_run: dryRun } = { ...stored, ...patch };
+  await sql`
+    update imports
+    set
+      mapping = ${mapping ? sql.json(mapping) : null},
+      ignore_unknown = ${ignoreUnknown},
+      dry_run = ${dryRun},
+      list_ids = ${listIds}::uuid[]
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** Lets workers work at an import whose file is complete. The caller has locked it, and enqueues a turn. */
+export async function startImport(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await sql`
+    update imports
+    set status = 'PENDING'
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** How an import ends, and why it failed. */
+export type ImportEnding =
+  { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
+
+/** Ends an import and removes its file. The caller has locked it. */
+export async function endImport(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { status, error = null as never }: ImportEnding,
+): Promise<void> {
+  await sql`
+    update imports
+    set
+      status = ${status},
+      error = ${error},
+      lease = null,
+      leased_until = null,
+      started_at = case when ${status} = 'CANCELLED' then started_at else coalesce(started_at, (select clock_timestamp())) end,
+      finished_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await deleteFile(sql, customerId, id);
+}

@@ -1,0 +1,68 @@
+import { expect } from 'vitest';
+import { workAtImport } from '../../src/jobs/import-records.ts';
+import type { Import } from '../../src/schemas/imports.ts';
+import type { TestApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
+import { contextOf } from './working.ts';
+
+/** The settings of an import of new contacts from a CSV file. */
+export const newContacts = { object: 'contacts', mode: 'create', format: 'csv' } as const;
+
+/** Begins an import. Returns its id. */
+export async function beginImport(customer: TestCustomer, settings: object = newContacts): Promise<string> {
+  const answer = await customer.post('/imports', settings);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201);
+  return answer.body.data.id;
+}
+
+/** Sends the file of an import. */
+export const sendFile = (customer: TestCustomer, id: string, text: string) =>
+  customer.call('PUT', `/imports/${id}/file`, text, { 'content-type': 'text/csv' });
+
+/** Works at all imports of a customer in this process until none waits. */
+export async function workAtAll(app: TestApp, { id }: Pick<TestCustomer, 'id'>, seconds = 60): Promise<void> {
+  while (await workAtImport(contextOf(app), id, { seconds }));
+}
+
+/** Imports a file in this process. Returns the import as it is at the end. */
+export async function importFile(
+  app: TestApp,
+  customer: TestCustomer,
+  settings: object,
+  text: string,
+  seconds = 60,
+): Promise<Import> {
+  const id = await beginImport(customer, settings);
+  const sent = await sendFile(customer, id, text);
+  expect(sent.status, JSON.stringify(sent.body)).toBe(200);
+  await workAtAll(app, customer, seconds);
+  return (await customer.get(`/imports/${id}`)).body;
+}
+
+/** Returns the numbers of an import. */
+export const countsOf = ({ total, processed, created, updated, unchanged, failed }: Import) => ({
+  total,
+  processed,
+  created,
+  updated,
+  unchanged,
+  failed,
+});
+
+/** Returns the lines of an import's errors file, without the header line. */
+export async function errorsOf(customer: TestCustomer, id: string): Promise<string[]> {
+  const answer = await customer.get(`/imports/${id}/errors`);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+  return String(answer.body)
+    .split('\r\n')
+    .slice(1)
+    .filter((line) => line !== '');
+}
+
+/** Returns a CSV file of contacts with these lines. */
+export const contactsCsv = (...lines: string[]): string =>
+  ['first_name,last_name,work_email,phone_numbers', ...lines].join('\n');
+
+/** Returns lines of contacts that differ in their number. */
+export const contactLines = (count: number, first = 0): string[] =>
+  Array.from({ length: count }, (_, i) => `Ada,No ${first + i},ada${first + i}@example.com,`);

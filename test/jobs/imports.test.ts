@@ -1,0 +1,301 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
+import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import {
+  beginImport,
+  contactLines,
+  contactsCsv,
+  countsOf,
+  errorsOf,
+  importFile,
+  newContacts,
+  sendFile,
+  workAtAll,
+} from './importing.ts';
+import { contextOf, waitingMessages } from './working.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+
+const app = await startApp();
+let customer: TestCustomer;
+
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const upserted = { object: 'contacts', mode: 'upsert', match: 'work_email', format: 'csv' } as const;
+
+/** Returns all contacts of a customer, oldest first, with these fields. */
+async function contactsOf(caller: TestCustomer, ...fields: string[]): Promise<Json[]> {
+  const { body } = await caller.post('/contacts/export', { format: 'ndjson', fields });
+  return String(body)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line))
+    .toReversed();
+}
+
+const emailsOf = async (caller = customer): Promise<string[]> =>
+  (await contactsOf(caller, 'work_email')).map(({ work_email }) => work_email);
+
+const counted = async (caller = customer): Promise<number> =>
+  (await caller.post('/contacts/metadata', {})).body.pagination.total_records;
+
+describe('an import', () => {
+  test('creates the records of a file in their order, and names those that fail', async () => {
+    const lines = contactLines(2_500);
+    lines[7] = 'Ada,No 7,no address,';
+    lines[2_400] = 'Ada,No 2400,ada@example.com,,too,many';
+    const done = await importFile(app, customer, newContacts, contactsCsv(...lines));
+    expect(done).toMatchObject({ status: 'COMPLETED', error: null, finished_at: expect.any(String) });
+    expect(countsOf(done)).toEqual({
+      total: 2_500,
+      processed: 2_500,
+      created: 2_498,
+      updated: 0,
+      unchanged: 0,
+      failed: 2,
+    });
+    expect(await emailsOf()).toEqual(lines.filter((_, i) => i !== 7 && i !== 2_400).map((line) => line.split(',')[2]));
+    expect(await counted()).toBe(2_498);
+    expect(await errorsOf(customer, done.id)).toEqual([
+      'Ada,No 7,no address,,9,work_email: must be an e-mail address',
+      expect.stringMatching(/^Ada,No 2400,ada@example\.com,,.*2402,/),
+    ]);
+    const [left] = await app.owner`select count(*) from import_chunks where import_id = ${done.id}`;
+    expect(left!['count']).toBe('0');
+  });
+
+  test('updates records by their id, and reports those that do not exist', async () => {
+    const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
+    const unknown = crypto.randomUUID();
+    const text = ['id,job_title', `${ids[0]},Engineer`, `${unknown},Clerk`, `${ids[1]},`].join('\n');
+    const done = await importFile(app, customer, { object: 'contacts', mode: 'update', format: 'csv' }, text);
+    expect(countsOf(done)).toMatchObject({ updated: 1, unchanged: 1, failed: 1 });
+    expect((await customer.get(`/contacts/${ids[0]}`)).body.job_title).toBe('Engineer');
+    expect(await errorsOf(customer, done.id)).toEqual([`${unknown},Clerk,3,id: no such contact`]);
+  });
+
+  test('updates and creates by e-mail address, in the order of the file also if an address comes again', async () => {
+    const known = await make(customer, '/contacts', contactBody({ work_email: 'known@example.com', job_title: 'Old' }));
+    const rows = Array.from({ length: 300 }, (_, i) => [
+      `Ada,Lovelace,KNOWN@example.com,,title ${i}`,
+      `Grace,Hopper,new${i >> 1}@example.com,,title ${i}`,
+    ]).flat();
+    const text = ['first_name,last_name,work_email,phone_numbers,job_title', ...rows].join('\n');
+    const done = await importFile(app, customer, upserted, text);
+    expect(countsOf(done)).toEqual({ total: 600, processed: 600, created: 150, updated: 450, unchanged: 0, failed: 0 });
+    expect((await customer.get(`/contacts/${known}`)).body.job_title).toBe('title 299');
+    const titles = (await contactsOf(customer, 'work_email', 'job_title')).filter(({ work_email }) =>
+      work_email.startsWith('new'),
+    );
+    expect(titles).toEqual(
+      Array.from({ length: 150 }, (_, i) => ({ work_email: `new${i}@example.com`, job_title: `title ${2 * i + 1}` })),
+    );
+  });
+
+  test('takes NDJSON, and gives each failed line back', async () => {
+    const items = [
+      JSON.stringify({ first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] }),
+      '[1]',
+      '{"first_name": "Grace"',
+      JSON.stringify({ first_name: 'Grace', nothing: 1 }),
+    ];
+    const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, items.join('\n'));
+    expect(countsOf(done)).toMatchObject({ created: 1, failed: 3 });
+    const errors = await errorsOf(customer, done.id);
+    expect(errors).toHaveLength(3);
+    expect((await customer.get(`/imports/${done.id}/errors`)).body).toContain('_record,_line,_error\r\n[1],2,');
+  });
+
+  test('writes companies', async () => {
+    const done = await importFile(
+      app,
+      customer,
+      { object: 'companies', mode: 'create', format: 'csv' },
+      'type,company_name,industry\ncustomer,Acme,Mining\ncustomer,Acme,Mining\ncustomer,,Mining\n',
+    );
+    expect(countsOf(done)).toMatchObject({ created: 2, failed: 1 });
+  });
+
+  test('adds whoever it writes or finds unchanged to its lists by hand, also if one was deleted meanwhile', async () => {
+    const [list, deleted] = [await makeList(app.fastify, customer), await makeList(app.fastify, customer)];
+    await make(
+      customer,
+      '/contacts',
+      contactBody({ work_email: 'ada0@example.com', first_name: 'Ada', last_name: 'No 0' }),
+    );
+    const id = await beginImport(customer, { ...upserted, list_ids: [list, deleted, list] });
+    await sendFile(customer, id, contactsCsv(...contactLines(3), 'Ada,Bad,no address,'));
+    await customer.delete(`/list-contact/${deleted}`);
+    await workAtAll(app, customer);
+    const { body } = await customer.get(`/imports/${id}`);
+    expect(countsOf(body)).toMatchObject({ created: 2, unchanged: 1, failed: 1 });
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(3);
+  });
+
+  test('of an empty file is COMPLETED, or FAILED if a CSV lacks its header', async () => {
+    const empty = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, '');
+    expect({ status: empty.status, total: empty.total }).toEqual({ status: 'COMPLETED', total: 0 });
+    const headless = await importFile(app, customer, newContacts, '');
+    expect({ status: headless.status, total: headless.total }).toEqual({ status: 'FAILED', total: null });
+    const header = await importFile(app, customer, newContacts, contactsCsv());
+    expect({ status: header.status, total: header.total }).toEqual({ status: 'COMPLETED', total: 0 });
+    expect((await customer.get(`/imports/${header.id}/errors`)).body.split('\r\n')).toHaveLength(2);
+  });
+
+  test.each([
+    ['a header that names no field', Buffer.from('first_name,nothing\nAda,1')],
+    [
+      'bytes that are no UTF-8, behind many good records',
+      Buffer.concat([Buffer.from(contactsCsv(...contactLines(1_500))), Buffer.from([10, 0xff])]),
+    ],
+  ])('with %s is FAILED before it writes anything', async (_name, payload) => {
+    const id = await beginImport(customer, newContacts);
+    await app.fastify.inject({
+      method: 'PUT',
+      url: `/api/ext/imports/${id}/file`,
+      headers: { authorization: `X-API-Key ${customer.key}`, 'content-type': 'text/csv' },
+      payload,
+    });
+    await workAtAll(app, customer);
+    const { body } = await customer.get(`/imports/${id}`);
+    expect(body).toMatchObject({ status: 'FAILED', error: expect.any(String), total: null, processed: 0 });
+    expect(await counted()).toBe(0);
+  });
+
+  test('goes on where the last turn ended', async () => {
+    const id = await beginImport(customer, newContacts);
+    await sendFile(customer, id, contactsCsv(...contactLines(2_500)));
+    const seen: number[] = [];
+    const messages: number[] = [];
+    for (let state = 'PENDING'; state !== 'COMPLETED';) {
+      await importRecords(0)(contextOf(app), { customerId: customer.id });
+      const { body } = await customer.get(`/imports/${id}`);
+      seen.push(body.processed);
+      state = body.status;
+      messages.push(await waitingMessages(app, 'import', customer.id));
+    }
+    expect(new Set(messages)).toEqual(new Set([1]));
+    expect(seen.slice(-3)).toEqual([1_000, 2_000, 2_500]);
+    expect(await emailsOf()).toEqual(contactLines(2_500).map((line) => line.split(',')[2]));
+  });
+
+  test('does not touch records of another customer, whatever names them', async () => {
+    const other = await app.customer();
+    const foreign = await make(
+      other,
+      '/contacts',
+      contactBody({ work_email: 'ada@example.com', external_id: undefined }),
+    );
+    const before = (await other.get(`/contacts/${foreign}`)).body;
+    const company = before.company.id ?? crypto.randomUUID();
+    const update = await importFile(
+      app,
+      customer,
+      { object: 'contacts', mode: 'update', format: 'csv' },
+      `id,job_title\n${foreign},Thief\n`,
+    );
+    expect(countsOf(update)).toMatchObject({ failed: 1, updated: 0 });
+    const upsert = await importFile(
+      app,
+      customer,
+      upserted,
+      `first_name,last_name,work_email,phone_numbers,company.id,assigned_to\nAda,L,ada@example.com,,${company},\nAda,L,b@example.com,,,${other.adminId}\n`,
+    );
+    expect(countsOf(upsert)).toMatchObject({ failed: 2 });
+    expect((await other.get(`/contacts/${foreign}`)).body).toEqual(before);
+  });
+});
+
+describe('a dry run', () => {
+  test('writes nothing, and counts what would happen to each record by what is stored', async () => {
+    await make(
+      customer,
+      '/contacts',
+      contactBody({ work_email: 'ada0@example.com', first_name: 'Ada', last_name: 'No 0' }),
+    );
+    await make(customer, '/contacts', contactBody({ work_email: 'ada1@example.com' }));
+    const [before] =
+      await app.owner`select array_agg(to_jsonb(c) order by id) as contacts from contacts c where customer_id = ${customer.id}`;
+    const list = await makeList(app.fastify, customer);
+    const lines = [...contactLines(4), ...contactLines(4), 'Ada,Bad,no address,'];
+    const done = await importFile(
+      app,
+      customer,
+      { ...upserted, dry_run: true, list_ids: [list] },
+      contactsCsv(...lines),
+    );
+    expect(countsOf(done)).toEqual({ total: 9, processed: 9, created: 4, updated: 2, unchanged: 2, failed: 1 });
+    const [after] =
+      await app.owner`select array_agg(to_jsonb(c) order by id) as contacts from contacts c where customer_id = ${customer.id}`;
+    expect(after).toEqual(before);
+    expect(await counted()).toBe(2);
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(0);
+    expect(await errorsOf(customer, done.id)).toHaveLength(1);
+  });
+});
+
+describe('imports in the background', () => {
+  test('are cancelled between two transactions; what is written stays', async () => {
+    const id = await beginImport(customer, newContacts);
+    await sendFile(customer, id, contactsCsv(...contactLines(3_500)));
+    while ((await customer.get(`/imports/${id}`)).body.processed === 0)
+      await workAtImport(contextOf(app), customer.id, { seconds: 0 });
+    const cancelled = (await customer.post(`/imports/${id}/cancel`)).body;
+    expect(cancelled.status).toBe('CANCELLED');
+    await workAtAll(app, customer);
+    const { body } = await customer.get(`/imports/${id}`);
+    expect(body).toEqual(cancelled);
+    expect(await counted()).toBe(body.processed);
+    expect(body.processed).toBeLessThan(3_500);
+  });
+
+  test('wait while the customer is suspended, and are found again by the sweep', async () => {
+    const id = await beginImport(customer, newContacts);
+    await sendFile(customer, id, contactsCsv(...contactLines(3)));
+    await app.owner`delete from pgboss.job where name = 'import'`;
+    await app.owner`update customers set status = 'SUSPENDED' where id = ${customer.id}`;
+    await sweepJobs(contextOf(app), {});
+    expect(await waitingMessages(app, 'import', customer.id)).toBe(0);
+    await workAtAll(app, customer);
+    await app.owner`update customers set status = 'OK' where id = ${customer.id}`;
+    expect((await customer.get(`/imports/${id}`)).body.status).toBe('PENDING');
+    await sweepJobs(contextOf(app), {});
+    expect(await waitingMessages(app, 'import', customer.id)).toBe(1);
+  });
+
+  test('that wait for their file or their start are cancelled after 24 hours', async () => {
+    const [uploading, uploaded, young] = [
+      await beginImport(customer, { ...newContacts, start: false }),
+      await beginImport(customer, { ...newContacts, start: false }),
+      await beginImport(customer, { ...newContacts, start: false }),
+    ];
+    await sendFile(customer, uploaded, contactsCsv());
+    // The time of an import is that of its id.
+    const aged = async (id: string) => {
+      const [row] = await app.owner<[{ id: string }]>`
+        insert into imports (customer_id, id, name, object, mode, format, ignore_unknown, list_ids, dry_run, is_automatic, status, file_bytes)
+        select customer_id, uuidv7(interval '-25 hours'), name, object, mode, format, ignore_unknown, list_ids, dry_run, is_automatic, status, file_bytes
+        from imports where id = ${id} returning id`;
+      await app.owner`delete from imports where id = ${id}`;
+      return row.id;
+    };
+    const old = [await aged(uploading), await aged(uploaded)];
+    await sweepJobs(contextOf(app), {});
+    for (const id of old) expect((await customer.get(`/imports/${id}`)).body.status).toBe('CANCELLED');
+    expect((await customer.get(`/imports/${young}`)).body.status).toBe('UPLOADING');
+  });
+
+  test('lose their failed records 30 days after their end', async () => {
+    const done = await importFile(app, customer, newContacts, contactsCsv('Ada,Bad,no address,'));
+    expect(await errorsOf(customer, done.id)).toHaveLength(1);
+    await app.owner`update imports set finished_at = now() - interval '31 days' where id = ${done.id}`;
+    await sweepJobs(contextOf(app), {});
+    expect((await app.owner`select from import_errors where import_id = ${done.id}`).count).toBe(0);
+    expect((await customer.get(`/imports/${done.id}/errors`)).status).toBe(409);
+    expect((await customer.get(`/imports/${done.id}`)).body.failed).toBe(1);
+  });
+});

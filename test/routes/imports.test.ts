@@ -1,0 +1,378 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { request, type ClientRequest, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { maxFileBytes } from '../../src/schemas/imports.ts';
+import { scopes, type Scope } from '../../src/schemas/scopes.ts';
+import { beginImport, contactsCsv, newContacts, sendFile } from '../jobs/importing.ts';
+import { startApp } from '../setup/app.ts';
+import { makeList, type TestCustomer } from '../setup/factories.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+
+const app = await startApp();
+let customer: TestCustomer;
+let port: number;
+
+beforeAll(async () => {
+  await app.fastify.listen({ port: 0, host: '127.0.0.1' });
+  ({ port } = app.fastify.server.address() as AddressInfo);
+});
+
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const waiting = { ...newContacts, start: false } as const;
+
+/** Opens a request that sends a file over a socket. The caller writes the body. */
+function openUpload(id: string, headers: Record<string, string> = {}, caller = customer): ClientRequest {
+  const call = request({
+    port,
+    agent: false,
+    method: 'PUT',
+    path: `/api/ext/imports/${id}/file`,
+    headers: { authorization: `X-API-Key ${caller.key}`, 'content-type': 'text/csv', ...headers },
+  });
+  call.on('error', () => undefined);
+  onTestFinished(() => void call.destroy());
+  return call;
+}
+
+/** Returns the status and the body of the response to a request. */
+async function answerTo(call: ClientRequest): Promise<{ status: number; body: Json }> {
+  const [response] = (await once(call, 'response')) as [IncomingMessage];
+  const pieces: Buffer[] = [];
+  for await (const piece of response) pieces.push(piece as Buffer);
+  return { status: response.statusCode!, body: JSON.parse(Buffer.concat(pieces).toString()) };
+}
+
+/** Returns the number of stored pieces of an import's file, and the hash of all of them. */
+async function stored(id: string): Promise<{ pieces: number; bytes: number; hash: string }> {
+  const chunks = await app.owner<{ data: Buffer }[]>`
+    select data from import_chunks where import_id = ${id} order by number`;
+  const file = Buffer.concat(chunks.map(({ data }) => data));
+  return { pieces: chunks.length, bytes: file.length, hash: hashOf(file) };
+}
+
+const hashOf = (data: Buffer): string => createHash('sha256').update(data).digest('hex');
+
+const statusOf = async (id: string): Promise<string> => (await customer.get(`/imports/${id}`)).body.status;
+
+describe('beginning an import', () => {
+  test('answers with an import that waits for its file', async () => {
+    const id = await beginImport(customer, { ...newContacts, name: ' Leads ' });
+    const { status, body } = await customer.get(`/imports/${id}`);
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      id,
+      name: 'Leads',
+      object: 'contacts',
+      mode: 'create',
+      match: null,
+      format: 'csv',
+      dry_run: false,
+      status: 'UPLOADING',
+      total: null,
+      processed: 0,
+      created: 0,
+      updated: 0,
+      unchanged: 0,
+      failed: 0,
+      error: null,
+      created_at: expect.any(String),
+      started_at: null,
+      finished_at: null,
+    });
+    const listed = await customer.post('/imports/list', {});
+    expect(listed.body).toEqual([body]);
+  });
+
+  test.each([
+    ['match with the mode create', { match: 'id' }, ['/match']],
+    ['an upsert without a field to match', { mode: 'upsert' }, ['/match']],
+    ['an upsert by id', { mode: 'upsert', match: 'id' }, ['/match']],
+    ['companies by e-mail address', { object: 'companies', mode: 'update', match: 'work_email' }, ['/match']],
+    ['a mapping of NDJSON', { format: 'ndjson', mapping: { Mail: 'work_email' } }, ['/mapping']],
+    ['a mapping to no field', { mapping: { 'a/b': 'nothing', Mail: 'work_email', No: null } }, ['/mapping/a~1b']],
+    ['lists of companies', { object: 'companies', list_ids: [] }, ['/list_ids']],
+  ])('refuses %s', async (_name, settings, paths) => {
+    const { status, body } = await customer.post('/imports', { ...newContacts, ...settings });
+    expect(status).toBe(400);
+    expect(body.errors.map(({ path }: { path: string }) => path)).toEqual(paths);
+  });
+
+  test('refuses lists of another customer like lists that do not exist', async () => {
+    const other = await app.customer();
+    const [own, foreign] = [await makeList(app.fastify, customer), await makeList(app.fastify, other)];
+    const refused = async (list: string) => customer.post('/imports', { ...newContacts, list_ids: [own, list] });
+    const [one, none] = [await refused(foreign), await refused(randomUuid())];
+    expect(one.status).toBe(404);
+    expect(one.body.errors).toEqual([{ path: '/list_ids/1', message: 'no such list' }]);
+    expect(one.body).toEqual(none.body);
+  });
+
+  test('happens once per Idempotency-Key', async () => {
+    const begin = (more: object = {}) =>
+      customer.post('/imports', { ...newContacts, ...more }, { 'idempotency-key': 'k' });
+    const [first, again] = [await begin(), await begin()];
+    expect(again.body).toEqual(first.body);
+    expect(again.headers['idempotency-replayed']).toBe('true');
+    expect((await begin({ name: 'Other' })).status).toBe(422);
+    expect((await customer.post('/imports/list', {})).body).toHaveLength(1);
+  });
+
+  test('is refused when three have not ended, also if many are begun at once', async () => {
+    const answers = await Promise.all(Array.from({ length: 8 }, () => customer.post('/imports', newContacts)));
+    const statuses = answers.map(({ status }) => status).toSorted((one, other) => one - other);
+    expect(statuses).toEqual([201, 201, 201, 409, 409, 409, 409, 409]);
+    const { body } = answers.find(({ status }) => status === 201)!;
+    await customer.post(`/imports/${body.data.id}/cancel`);
+    expect((await customer.post('/imports', newContacts)).status).toBe(201);
+    expect((await customer.post('/imports', newContacts)).status).toBe(409);
+  });
+});
+
+const randomUuid = (): string => crypto.randomUUID();
+
+describe('the scopes of an import are those that starting it needs', () => {
+  const needs: [string, object, Scope[]][] = [
+    ['create contacts', newContacts, ['contacts:create']],
+    ['update companies', { object: 'companies', mode: 'update', format: 'csv' }, ['companies:update']],
+    [
+      'upsert contacts',
+      { object: 'contacts', mode: 'upsert', match: 'work_email', format: 'csv' },
+      ['contacts:create', 'contacts:update'],
+    ],
+  ];
+
+  test.each(needs)('%s', async (_name, settings, needed) => {
+    const id = await beginImport(customer, { ...settings, start: false });
+    for (const missing of needed) {
+      const caller = await customer.withScopes(scopes.filter((scope) => scope !== missing));
+      expect((await caller.post('/imports', settings)).status).toBe(403);
+      expect((await caller.post('/imports/list', {})).body).toEqual([]);
+      const unknown = await caller.get(`/imports/${randomUuid()}`);
+      expect(unknown.status).toBe(404);
+      const answers = [
+        await caller.get(`/imports/${id}`),
+        await caller.patch(`/imports/${id}`, {}),
+        await caller.get(`/imports/${id}/preview`),
+        await caller.get(`/imports/${id}/errors`),
+        await caller.post(`/imports/${id}/start`),
+        await caller.post(`/imports/${id}/cancel`),
+        await sendFile(caller, id, 'x'),
+      ];
+      for (const { status, body } of answers) expect({ status, body }).toEqual({ status: 404, body: unknown.body });
+    }
+    const only = await customer.withScopes(needed);
+    expect((await only.get(`/imports/${id}`)).status).toBe(200);
+    expect((await only.post('/imports/list', {})).body).toHaveLength(1);
+    expect((await only.post(`/imports/${id}/cancel`)).status).toBe(200);
+  });
+
+  test('a key without any of them gets 403 before its body is read', async () => {
+    const reader = await customer.withScopes(['contacts:read', 'companies:read', 'contacts:delete']);
+    expect((await reader.post('/imports', 'no JSON')).status).toBe(403);
+    expect((await reader.post('/imports/list', {})).status).toBe(403);
+  });
+});
+
+describe('the file of an import', () => {
+  test('is stored as it was sent, whatever its content type and its pieces', async () => {
+    const file = randomBytes(3 * 1024 * 1024 + 17);
+    for (const type of [
+      'text/csv; charset=utf-8',
+      'application/json',
+      'application/octet-stream',
+      'multipart/form-data',
+    ]) {
+      const id = await beginImport(customer, waiting);
+      const call = openUpload(id, { 'content-type': type });
+      for (let from = 0; from < file.length; from += 333_333) call.write(file.subarray(from, from + 333_333));
+      call.end();
+      const { status, body } = await answerTo(call);
+      expect({ status, state: body.status }, type).toEqual({ status: 200, state: 'UPLOADED' });
+      expect(await stored(id)).toEqual({ pieces: 4, bytes: file.length, hash: hashOf(file) });
+      await customer.post(`/imports/${id}/cancel`);
+      expect((await stored(id)).pieces).toBe(0);
+    }
+  });
+
+  test('may be sent without a content type, and may be empty', async () => {
+    for (const text of ['', contactsCsv()]) {
+      const id = await beginImport(customer, waiting);
+      const call = openUpload(id, {});
+      call.removeHeader('content-type');
+      call.end(text);
+      expect((await answerTo(call)).status).toBe(200);
+      expect((await stored(id)).bytes).toBe(text.length);
+      await customer.post(`/imports/${id}/cancel`);
+    }
+  });
+
+  test('is unpacked if it is sent gzipped', async () => {
+    const id = await beginImport(customer, waiting);
+    const file = Buffer.from(contactsCsv('Ada,Lovelace,ada@example.com,'.repeat(100_000)));
+    const call = openUpload(id, { 'content-encoding': 'gzip' });
+    call.end(gzipSync(file));
+    expect((await answerTo(call)).status).toBe(200);
+    expect((await stored(id)).hash).toBe(hashOf(file));
+  });
+
+  test.each([
+    ['no gzip', Buffer.from('no gzip at all')],
+    ['cut gzip', gzipSync(randomBytes(100_000)).subarray(0, 50_000)],
+  ])('is refused if it is %s, and leaves nothing', async (_name, body) => {
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id, { 'content-encoding': 'gzip' });
+    call.end(body);
+    expect((await answerTo(call)).status).toBe(400);
+    expect((await stored(id)).pieces).toBe(0);
+    expect(await statusOf(id)).toBe('UPLOADING');
+  });
+
+  test('is refused in another encoding', async () => {
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id, { 'content-encoding': 'br' });
+    call.end('x');
+    expect((await answerTo(call)).status).toBe(415);
+  });
+
+  test('of more than 256 MiB unpacked is refused while it is unpacked, and leaves nothing', async () => {
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id, { 'content-encoding': 'gzip' });
+    const answered = answerTo(call);
+    const member = gzipSync(Buffer.alloc(1024 * 1024));
+    call.end(Buffer.concat(Array.from({ length: 10_000 }, () => member)));
+    const { status, body } = await answered;
+    expect({ status, code: body.code }).toEqual({ status: 413, code: 'payload_too_large' });
+    expect((await stored(id)).pieces).toBe(0);
+    expect(await statusOf(id)).toBe('UPLOADING');
+  });
+
+  test('of more than 256 MiB is refused by its Content-Length, before the import is looked for', async () => {
+    const call = openUpload(randomUuid(), { 'content-length': String(maxFileBytes + 1) });
+    call.write('x');
+    expect((await answerTo(call)).status).toBe(413);
+  });
+
+  test('leaves nothing if the connection breaks, and can be sent again', async () => {
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id);
+    call.write(Buffer.alloc(2_500_000));
+    await expect.poll(async () => (await stored(id)).pieces, { timeout: 10_000 }).toBe(2);
+    call.destroy();
+    await expect.poll(async () => (await stored(id)).pieces, { timeout: 10_000 }).toBe(0);
+    expect(await statusOf(id)).toBe('UPLOADING');
+    expect((await sendFile(customer, id, contactsCsv())).status).toBe(200);
+    expect((await sendFile(customer, id, contactsCsv())).status).toBe(409);
+  });
+
+  test('is that of the upload that began last, if several are sent at once', async () => {
+    const id = await beginImport(customer, waiting);
+    const early = openUpload(id);
+    early.write(Buffer.alloc(1_500_000, 'a'));
+    await expect.poll(async () => (await stored(id)).pieces, { timeout: 10_000 }).toBe(1);
+    const late = openUpload(id);
+    late.write(Buffer.alloc(1_500_000, 'b'));
+    await expect
+      .poll(
+        async () =>
+          (await app.owner`select from import_chunks where import_id = ${id} and get_byte(data, 0) = 98`).count,
+        { timeout: 10_000 },
+      )
+      .toBe(1);
+    early.end();
+    expect((await answerTo(early)).status).toBe(409);
+    late.end();
+    expect((await answerTo(late)).status).toBe(200);
+    expect((await stored(id)).hash).toBe(hashOf(Buffer.alloc(1_500_000, 'b')));
+  });
+
+  test('is taken once, however many complete uploads race', async () => {
+    const id = await beginImport(customer, waiting);
+    const uploads = await Promise.all(Array.from({ length: 6 }, () => sendFile(customer, id, contactsCsv())));
+    expect(uploads.map(({ status }) => status).toSorted((one, other) => one - other)).toEqual([
+      200, 409, 409, 409, 409, 409,
+    ]);
+    expect((await stored(id)).pieces).toBe(1);
+  });
+
+  test('is refused for a cancelled import', async () => {
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id);
+    call.write(Buffer.alloc(1_500_000));
+    await expect.poll(async () => (await stored(id)).pieces, { timeout: 10_000 }).toBe(1);
+    expect((await customer.post(`/imports/${id}/cancel`)).body.status).toBe('CANCELLED');
+    call.end();
+    expect((await answerTo(call)).status).toBe(409);
+    expect((await sendFile(customer, id, 'x')).status).toBe(409);
+    expect((await stored(id)).pieces).toBe(0);
+    expect((await customer.post(`/imports/${id}/cancel`)).status).toBe(409);
+  });
+
+  test('may take longer than other requests, and holds no connection of the database meanwhile', async () => {
+    const { server } = app.fastify;
+    const usual = server.requestTimeout;
+    server.requestTimeout = 1_000;
+    onTestFinished(() => void (server.requestTimeout = usual));
+    const id = await beginImport(customer, waiting);
+    const call = openUpload(id);
+    const answered = answerTo(call);
+    const before = performance.now();
+    while (performance.now() - before < 2_500) {
+      call.write('some,header\n');
+      await sleep(100);
+    }
+    expect(app.db.gates.map(({ name, inside }) => [name, inside])).toEqual(app.db.gates.map(({ name }) => [name, 0]));
+    call.end();
+    expect((await answered).status).toBe(200);
+  });
+});
+
+describe('a waiting import', () => {
+  test('is changed and started only after its upload', async () => {
+    const id = await beginImport(customer, waiting);
+    const calls = () =>
+      Promise.all([
+        customer.patch(`/imports/${id}`, { dry_run: true }),
+        customer.get(`/imports/${id}/preview`),
+        customer.post(`/imports/${id}/start`),
+      ]);
+    expect((await calls()).map(({ status }) => status)).toEqual([409, 409, 409]);
+    expect((await customer.get(`/imports/${id}/errors`)).status).toBe(409);
+    await sendFile(customer, id, contactsCsv());
+    const changed = await customer.patch(`/imports/${id}`, { dry_run: true });
+    expect(changed).toMatchObject({ status: 200, body: { id, dry_run: true, status: 'UPLOADED' } });
+    expect((await customer.patch(`/imports/${id}`, { mapping: { Mail: 'nothing' } })).status).toBe(400);
+    expect((await customer.patch(`/imports/${id}`, { list_ids: [randomUuid()] })).status).toBe(404);
+    expect((await customer.get(`/imports/${id}/errors`)).body).toBe(
+      'first_name,last_name,work_email,phone_numbers,_line,_error\r\n',
+    );
+    const started = await customer.post(`/imports/${id}/start`);
+    expect(started).toMatchObject({ status: 200, body: { id, status: 'PENDING' } });
+    expect((await calls()).map(({ status }) => status)).toEqual([409, 409, 409]);
+  });
+
+  test('shows how its file is read, and what is wrong with it', async () => {
+    const id = await beginImport(customer, { ...waiting, mapping: { Mail: 'work_email', Notes: null } });
+    const lines = ['First,last_name,Mail,Notes', ...Array.from({ length: 9 }, (_, i) => `Ada,No ${i},${i}@example,x`)];
+    await sendFile(customer, id, lines.join('\n'));
+    const refused = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(refused).toMatchObject({
+      records: [],
+      errors: [{ path: expect.any(String), message: expect.stringContaining('First') }],
+    });
+    await customer.patch(`/imports/${id}`, { mapping: { First: 'first_name', Mail: 'work_email', Notes: null } });
+    const { body } = await customer.get(`/imports/${id}/preview`);
+    expect(body.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
+    expect(body.mapping).toEqual({ First: 'first_name', last_name: 'last_name', Mail: 'work_email', Notes: null });
+    expect(body.records).toHaveLength(5);
+    expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0', work_email: '0@example' });
+    expect(body.errors).toContainEqual({ path: '/records/4/work_email', message: 'must be an e-mail address' });
+  });
+});
