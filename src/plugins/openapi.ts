@@ -245,11 +245,15 @@ interface Operation {
 export function nameComponents(document: Json): Json {
   const schemas: Json = {};
   const headers: Json = {};
-  const hoist = (node: unknown): unknown => {
-    if (Array.isArray(node)) return node.map(hoist);
+  /** @param isProperties whether the keys of the node are names of properties, so that `headers` is only a name */
+  const hoist = (node: unknown, isProperties = false): unknown => {
+    if (Array.isArray(node)) return node.map((one) => hoist(one));
     if (typeof node !== 'object' || node === null) return node;
     const walked = Object.fromEntries(
-      Object.entries(node).map(([key, value]) => [key, key === 'headers' ? hoistHeaders(value as Json) : hoist(value)]),
+      Object.entries(node).map(([key, value]) => [
+        key,
+        key === 'headers' && !isProperties ? hoistHeaders(value as Json) : hoist(value, key === 'properties'),
+      ]),
     );
     if (typeof walked['title'] !== 'string' || !('type' in walked)) return walked;
     const { title, ...schema } = walked;

@@ -282,7 +282,6 @@ export async function endImport(
       error = ${error},
       lease = null,
       leased_until = null,
-      started_at = case when ${status} = 'CANCELLED' then started_at else coalesce(started_at, (select clock_timestamp())) end,
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;

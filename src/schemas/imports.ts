@@ -185,7 +185,11 @@ export type ImportPreview = Static<typeof ImportPreview>;
 /** The file as request body: any content type. */
 export const FileBody = {
   description: 'The file, of at most 256 MiB. Any content type is accepted, and `Content-Encoding: gzip`.',
-  content: { 'application/octet-stream': { schema: Type.String({ format: 'binary' }) } },
+  content: {
+    'application/octet-stream': {
+      schema: Type.String({ format: 'binary', examples: ['first_name,last_name\nAda,Lovelace\n'] }),
+    },
+  },
 };
 
 /** Response with the failed records: a CSV file. */

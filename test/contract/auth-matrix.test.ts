@@ -145,7 +145,7 @@ describe.each(keyRoutes)('$name', (route) => {
   }));
 
   test.each(enough)('accepts a key with only $name', async ({ some }) => {
-    const records = await makeRecords(app);
+    const records = await makeRecords(app, some[0]);
     const { key } = await records.customer.withScopes(some);
     // Which scopes may see a job depends on its type.
     const seen = { ...records, job: records.jobs[some[0]!] ?? records.job };

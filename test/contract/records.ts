@@ -38,11 +38,29 @@ export interface Records {
   secondUnusedProduct: string;
   /** A pending job that keys with `verify_email:create` can see. */
   job: string;
+  /** An import of contacts that waits for its start, and one that waits for its file. */
+  import: string;
+  newImport: string;
+  importKind: ImportKind;
   /** Pending jobs, by the scope of the keys that can see them. */
   jobs: Partial<Record<Scope, string>>;
 }
 
-type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs'>;
+/** What an import does, as its request says. */
+interface ImportKind {
+  object: 'contacts' | 'companies';
+  mode: 'create' | 'update';
+}
+
+/** Kinds of imports, by the only scope that they need. */
+const importKinds: Partial<Record<Scope, ImportKind>> = {
+  'contacts:create': { object: 'contacts', mode: 'create' },
+  'contacts:update': { object: 'contacts', mode: 'update' },
+  'companies:create': { object: 'companies', mode: 'create' },
+  'companies:update': { object: 'companies', mode: 'update' },
+};
+
+type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs' | 'importKind'>;
 
 /**
  * The kind of record that an id refers to: by route for ids in paths, by position for ids in bodies. A new route or
@@ -60,6 +78,12 @@ const kinds: Record<string, Kind> = {
   '/api/ext/service-handler/:id': 'job',
   '/api/ext/service-handler/:id/results': 'job',
   '/api/ext/service-handler/:id/cancel': 'job',
+  '/api/ext/imports/:id': 'import',
+  '/api/ext/imports/:id/file': 'newImport',
+  '/api/ext/imports/:id/preview': 'import',
+  '/api/ext/imports/:id/start': 'import',
+  '/api/ext/imports/:id/cancel': 'import',
+  '/api/ext/imports/:id/errors': 'import',
   '/api/api-key/update/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
   '/assigned_to': 'user',
@@ -100,8 +124,14 @@ export function recordAt(records: Records, place: string, isSecond = false): str
 export const password = 'correct horse battery';
 let passwordHash: Promise<string> | undefined;
 
-/** Creates new records, because the calls under test change and delete them. */
-export async function makeRecords({ fastify: app, owner, customer: makeCustomer }: TestApp): Promise<Records> {
+/**
+ * Creates new records, because the calls under test change and delete them.
+ * @param scope a scope that alone gives access to the imports; by default `contacts:update`
+ */
+export async function makeRecords(
+  { fastify: app, owner, customer: makeCustomer }: TestApp,
+  scope?: Scope,
+): Promise<Records> {
   const customer = await makeCustomer();
   const made = await customer.post('/contacts', contactBody({ company: { name: unique('Company') } }));
   const contact = made.body.data.id as string;
@@ -121,7 +151,8 @@ export async function makeRecords({ fastify: app, owner, customer: makeCustomer 
   const user = await makeUser(app, customer.id);
   const jobs = await startJobs(customer, contact, list.id);
   const crm = { contact, company, list: list.id, user, jobs, job: jobs['verify_email:create'] };
-  return { customer, adminEmail: admin.email, ...crm, ...(await makeSales(customer)), apiKey };
+  const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
+  return { customer, adminEmail: admin.email, ...crm, ...imports, ...(await makeSales(customer)), apiKey };
 }
 
 async function startJobs(customer: TestCustomer, contact: string, list: string) {
@@ -131,6 +162,17 @@ async function startJobs(customer: TestCustomer, contact: string, list: string) 
     'verify_email:create': await start('/service-handler/verify-email', { emails: [{ email: 'ada@example.com' }] }),
     'list_contacts:read': (await customer.post(`/list-contact/verify-contacts/${list}`)).body.data.id as string,
   };
+}
+
+/** Creates an import that has its file, and one that waits for it. */
+async function makeImports(customer: TestCustomer, kind: ImportKind) {
+  const begin = async (): Promise<string> => {
+    const body = { ...kind, format: 'csv', start: false };
+    return (await customer.post('/imports', body)).body.data.id;
+  };
+  const [uploaded, newImport] = [await begin(), await begin()];
+  await customer.call('PUT', `/imports/${uploaded}/file`, 'first_name', { 'content-type': 'text/csv' });
+  return { import: uploaded, newImport, importKind: kind };
 }
 
 /** Creates products and an opportunity in the customer's first pipeline stage. Returns their ids. */
@@ -156,6 +198,8 @@ export const knownOf =
   (place, schema) => {
     if (unchecked.has(place)) return undefined;
     if (schema['format'] === 'uuid') return recordAt(records, place);
+    if (place === '/object') return records.importKind.object;
+    if (place === '/mode') return records.importKind.mode;
     if (place === '/rules/operator') return 'is_empty'; // the only kind of rule that is complete with its required fields
     if (place === '/current_password' || place === '/password') return password;
     return place === '/email' ? records.adminEmail : undefined;
