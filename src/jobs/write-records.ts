@@ -5,6 +5,7 @@ import type { Batch, Outcome } from '../queries/batches.ts';
 import { writeCompanyBatch } from '../queries/company-batches.ts';
 import { writeContactBatch } from '../queries/contact-batches.ts';
 import { insertErrors } from '../queries/import-errors.ts';
+import { lockForBatches } from '../queries/import-locks.ts';
 import {
   lockLeasedImport,
   saveWritten,
@@ -79,7 +80,8 @@ export async function writeRecords(
 ): Promise<boolean> {
   const { customer_id: customerId, id } = leased;
   const row = await lockLeasedImport(sql, customerId, leased);
-  if (!row) throw new LeaseLost();
+  // Another position: the commit of these records succeeded although its answer was lost.
+  if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
   const outcomes = await writeRounds(sql, row, planned);
   if (!row.dry_run) await addToLists(sql, row, outcomes);
   const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
@@ -97,8 +99,15 @@ async function writeRounds(
   planned: readonly PlannedRecord[],
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
-  const rounds = Object.groupBy(planned, ({ round }) => round);
-  for (const records of Object.values(rounds) as PlannedRecord[][]) {
+  const rounds = Object.values(Object.groupBy(planned, ({ round }) => round)) as PlannedRecord[][];
+  if (rounds.length > 1 && !row.dry_run)
+    await lockForBatches(
+      sql,
+      row.customer_id,
+      row,
+      planned.flatMap(({ item }) => (item instanceof DomainError ? [] : [item])),
+    );
+  for (const records of rounds) {
     const items = records.map(({ item }) => item);
     const written = await (row.dry_run ? tryBatch(sql, row, items) : writeBatch(sql, row, items));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);

@@ -1,0 +1,44 @@
+import type { Transaction } from '../database/db.ts';
+import type { CompanyReference } from '../schemas/contacts.ts';
+import { fold } from '../text/fold.ts';
+import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from './batch-matches.ts';
+import { openItems } from './batches.ts';
+import { lockCompanyRows } from './companies.ts';
+import { lockCompanies } from './company-names.ts';
+import { lockContactRows } from './contacts.ts';
+import type { ImportSettings } from './imports.ts';
+import { lockRulesShared } from './list-rules.ts';
+import { lockValues } from './value-locks.ts';
+
+/**
+ * Takes the locks of several batches that one transaction of an import will write, all at once and in the order of
+ * value-locks.ts. Otherwise a later batch would wait for its values while the transaction holds records of an earlier one,
+ * and two such transactions could wait for each other.
+ * @param items the valid items of all these batches
+ */
+export async function lockForBatches(
+  sql: Transaction,
+  customerId: string,
+  { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
+  items: readonly object[],
+): Promise<void> {
+  const match = given ?? 'id';
+  const open = openItems({ operation: 'read', match, items }, canonicalOf(match));
+  const values = lockedValuesOf(match, open);
+  await lockRulesShared(sql, customerId);
+  if (object === 'contacts') await lockCompanies(sql, customerId, { ...companiesOf(items), values });
+  else await lockValues(sql, customerId, values);
+  const table = object === 'contacts' ? contactTable : companyTable;
+  const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
+  if (object === 'contacts') await lockContactRows(sql, customerId, ids);
+  else await lockCompanyRows(sql, customerId, ids, 'no key update');
+}
+
+/** Returns the names and the ids of the companies that contacts refer to. */
+function companiesOf(items: readonly object[]): { names: string[]; ids: string[] } {
+  const references = items.flatMap((item) => (item as { company?: CompanyReference | null }).company ?? []);
+  return {
+    names: [...new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])))],
+    ids: [...new Set(references.flatMap(({ id }) => id?.toLowerCase() ?? []))],
+  };
+}
