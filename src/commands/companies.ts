@@ -2,9 +2,11 @@ import type { Command } from 'commander';
 import { countCompanies, exportCompanies } from '../queries/companies.ts';
 import { companyFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
+import { defineImport } from './import.ts';
 
-/** Defines the command `companies` with the verb `export`. */
+/** Defines the command `companies` with the verbs `import` and `export`. */
 export function define(command: Command): void {
+  defineImport(command, 'companies');
   defineExport(command, {
     noun: 'companies',
     fields: companyFileFields,

@@ -2,9 +2,11 @@ import type { Command } from 'commander';
 import { countContacts, exportContacts } from '../queries/contacts.ts';
 import { contactFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
+import { defineImport } from './import.ts';
 
-/** Defines the command `contacts` with the verb `export`. */
+/** Defines the command `contacts` with the verbs `import` and `export`. */
 export function define(command: Command): void {
+  defineImport(command, 'contacts');
   defineExport(command, {
     noun: 'contacts',
     fields: contactFileFields,

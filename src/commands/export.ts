@@ -75,7 +75,7 @@ const asFields =
  * Returns the file format that the ending of a file's name stands for.
  * @throws UsageError if the ending is not known
  */
-function formatOf(file: string): FileFormat {
+export function formatOf(file: string): FileFormat {
   const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
   if (!format) throw new UsageError('the file name does not show the format: add --format csv or --format ndjson');
   return format;

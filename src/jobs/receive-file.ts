@@ -1,5 +1,5 @@
 import type { Database } from '../database/db.ts';
-import { conflict } from '../errors.ts';
+import { conflict, DomainError } from '../errors.ts';
 import {
   beginUpload,
   chunkBytes,
@@ -9,6 +9,7 @@ import {
   type StoredFile,
 } from '../queries/import-files.ts';
 import { lockImport, startImport, type ImportState, type VisibleImports } from '../queries/imports.ts';
+import { maxFileBytes } from '../schemas/imports.ts';
 import { enqueueTurn } from './enqueue-turn.ts';
 
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
@@ -17,7 +18,7 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
  * Stores the file of an import. If the import starts by itself, workers then begin. Each piece is stored in a transaction
  * of its own, so no connection is held while the caller sends.
  * @param cleaner the database for removing what a broken upload has stored; it must work after the request has ended
- * @throws not_found; conflict if the import has a file or has ended, or if another upload of its file has begun meanwhile
+ * @throws payload_too_large; not_found; conflict if the import has a file or has ended, or if another upload of its file has begun meanwhile
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -58,13 +59,17 @@ async function storeChunks(
   let bytes = 0;
   let number = 0;
   for await (const chunk of inChunks(pieces)) {
+    bytes += chunk.length;
+    if (bytes > maxFileBytes) throw tooLarge();
     const isStored = await db.transaction((sql) => insertChunk(sql, customerId, upload, number, chunk));
     if (!isStored) throw superseded();
-    bytes += chunk.length;
     number += 1;
   }
   return bytes;
 }
+
+const tooLarge = () =>
+  new DomainError('payload_too_large', `The file is larger than ${maxFileBytes / 1024 / 1024} MiB`);
 
 const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
 

@@ -85,12 +85,48 @@ export async function createImport(sql: Transaction, customerId: string, given: 
   return row.id;
 }
 
+/** Makes other new imports of the customer wait until the transaction ends. */
+async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
+}
+
+/**
+ * Returns the id of the import that a command began and whose end no command has reported yet, unless it was cancelled.
+ * Until the transaction ends, new imports of the customer wait.
+ * @param fingerprint hash of what the command was asked to import
+ */
+export async function findUnreportedImport(
+  sql: Transaction,
+  customerId: string,
+  fingerprint: Buffer,
+): Promise<string | undefined> {
+  await lockNewImports(sql, customerId);
+  const [found] = await sql<{ id: string }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and fingerprint = ${fingerprint}
+      and status <> 'CANCELLED'
+    order by id desc
+    limit 1`;
+  return found?.id;
+}
+
+/** Notes that a command has reported the end of an import. The same command then begins a new one. */
+export async function setReported(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await sql`
+    update imports
+    set fingerprint = null
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
 /**
  * Refuses a new import if the customer has `maxUnfinishedImports` already. Until the transaction ends, other new imports
  * of the customer wait.
  */
 async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
+  await lockNewImports(sql, customerId);
   const [row] = await sql<[{ count: number }]>`
     select count(*) as count
     from imports

@@ -1,0 +1,206 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { stat, writeFile } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import { logger } from '../app.ts';
+import { gunzipIfPacked } from '../catalog/import/split-records.ts';
+import { readConfig } from '../config.ts';
+import type { Database } from '../database/db.ts';
+import { readErrorsFile } from '../jobs/errors-file.ts';
+import { workAtImport, type ImportContext } from '../jobs/import-records.ts';
+import { receiveFile } from '../jobs/receive-file.ts';
+import { beginImport } from '../jobs/start-import.ts';
+import { requireCustomer } from '../queries/customers.ts';
+import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports.ts';
+import { fileFormats, type FileFormat } from '../schemas/files.ts';
+import {
+  importMatches,
+  importModes,
+  type Import,
+  type ImportCreate,
+  type ImportMatch,
+  type ImportMode,
+  type ImportObject,
+  type Mapping,
+} from '../schemas/imports.ts';
+import { asName, asUuid, commandAction, UsageError } from './command.ts';
+import { withDatabase } from './database.ts';
+import { formatOf } from './export.ts';
+import { progressOn, type Progress } from './progress.ts';
+
+interface ImportOptions {
+  customer: string;
+  mode: ImportMode;
+  match?: ImportMatch;
+  format?: FileFormat;
+  mapping?: Mapping;
+  ignoreUnknown?: true;
+  list?: string[];
+  dryRun?: true;
+  name?: string;
+  errors?: string;
+  json?: boolean;
+}
+
+/** Adds the verb `import` to a command. */
+export function defineImport(command: Command, object: ImportObject): void {
+  const verb = command
+    .command('import <file>')
+    .description(
+      `write ${object} from a CSV or NDJSON file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
+    )
+    .requiredOption('--customer <id>', `customer of the ${object}`, asUuid)
+    .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).makeOptionMandatory())
+    .addOption(
+      new Option('--match <field>', 'field that names the stored record; default for update: id').choices(
+        importMatches[object],
+      ),
+    )
+    .addOption(new Option('--format <format>', 'needed if the file name does not show it').choices(fileFormats))
+    .option('--mapping <json>', 'fields of CSV headers, such as {"E-Mail": "work_email", "Notes": null}', asMapping)
+    .option('--ignore-unknown', 'leave out CSV columns whose header names no field')
+    .option('--dry-run', 'write nothing, only count what would happen')
+    .option('--name <name>', 'name of the import', asName)
+    .option('--errors <file>', 'file to write the failed records to')
+    .action((file: string, options: ImportOptions) => importAndReport(object, file, options));
+  if (object === 'contacts') verb.option('--list <id>', 'list to add the contacts to; repeatable', asUuids);
+}
+
+const asUuids = (id: string, ids: string[] = []): string[] => [...ids, asUuid(id)];
+
+function asMapping(text: string): Mapping {
+  try {
+    const mapping: unknown = JSON.parse(text);
+    if (typeof mapping === 'object' && mapping !== null && Object.values(mapping).every(isField))
+      return mapping as Mapping;
+  } catch {
+    // The error below says what is expected.
+  }
+  throw new InvalidArgumentError('It must be a JSON object of headers and fields, or null to leave a column out.');
+}
+
+const isField = (field: unknown): boolean => field === null || typeof field === 'string';
+
+/**
+ * Imports a file and prints the import as it is at the end.
+ * @throws Error after that if the import has failed or was cancelled
+ */
+async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
+  let done: Import | undefined;
+  const run = async (): Promise<Import> => (done = await importFile(object, file, options));
+  const print = ({ status, created, updated, unchanged, failed }: Import) =>
+    `${status}: ${created} created, ${updated} updated, ${unchanged} unchanged, ${failed} failed`;
+  await commandAction(run, print)(options);
+  if (done!.status !== 'COMPLETED') throw new Error(done!.error ?? `The import is ${done!.status}`);
+}
+
+async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
+  const isStandardInput = file === '-';
+  if (isStandardInput && !options.format) throw new UsageError('standard input has no name: add --format');
+  if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
+  const settings = settingsOf(object, options, options.format ?? formatOf(file.replace(/\.gz$/i, '')));
+  const open = () => gunzipIfPacked(isStandardInput ? process.stdin : createReadStream(file));
+  const fingerprint = isStandardInput ? undefined : await fingerprintOf(settings, open());
+  const progress = progressOn(process.stderr, undefined);
+  try {
+    return await withDatabase(async (db) => {
+      const customerId = await requireActiveCustomer(db, options.customer);
+      const id = await findOrBegin(db, customerId, settings, fingerprint);
+      await sendIfMissing(db, customerId, id, open);
+      const done = await waitForEnd(db, customerId, id, progress);
+      if (options.errors !== undefined) await writeErrors(db, customerId, done, options.errors);
+      await db.transaction((sql) => setReported(sql, customerId, id));
+      return done;
+    });
+  } finally {
+    progress.end();
+  }
+}
+
+const isFile = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
+
+/** Returns the body of the call that begins such an import. */
+const settingsOf = (
+  object: ImportObject,
+  { mode, match, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
+  format: FileFormat,
+): ImportCreate => ({
+  object,
+  mode,
+  format,
+  ...(match && { match }),
+  ...(mapping && { mapping }),
+  ...(ignoreUnknown && { ignore_unknown: true }),
+  ...(list && { list_ids: list }),
+  ...(dryRun && { dry_run: true }),
+  ...(name !== undefined && { name }),
+});
+
+/** Returns a hash of the settings and the content of the file, by which the same command finds its import again. */
+async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
+  const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
+  for await (const piece of pieces) hash.update(piece);
+  return hash.digest();
+}
+
+/** @throws Error if the customer is suspended, because its imports then wait */
+async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
+  const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
+  if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
+  return id;
+}
+
+/** Returns the import that an interrupted run of the same command began, or begins one. */
+const findOrBegin = (
+  db: Database,
+  customerId: string,
+  settings: ImportCreate,
+  fingerprint: Buffer | undefined,
+): Promise<string> =>
+  db.transaction(async (sql) => {
+    const known = fingerprint && (await findUnreportedImport(sql, customerId, fingerprint));
+    return known ?? beginImport(sql, customerId, { ...settings, ...(fingerprint && { fingerprint }) });
+  });
+
+/** Stores the file of an import, if no run of the command has done so. */
+async function sendIfMissing(
+  db: Database,
+  customerId: string,
+  id: string,
+  open: () => AsyncGenerator<Buffer>,
+): Promise<void> {
+  const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
+  if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
+}
+
+/** Time between two looks at an import that another process works at (ms). */
+const lookMs = 500;
+
+/** Works at an import until it has ended, together with the workers of other processes if there are any. */
+async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
+  const context: ImportContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
+  for (;;) {
+    const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
+    if (found.finished_at !== null) return found;
+    const { processed, total, failed } = found;
+    progress.show(
+      processed,
+      `${processed} of ${total ?? '?'} records, ${failed} failed`,
+      processed,
+      total ?? undefined,
+    );
+    if (!(await workAtImport(context, customerId, { seconds: 0.5, only: id }))) await sleep(lookMs);
+  }
+}
+
+/** Writes the failed records to a file. An import that was cancelled before it had its file has none. */
+async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
+  if (total === null) return;
+  await writeFile(output, Readable.from(await readErrorsFile(db, customerId, { id, visible: allImports })));
+}

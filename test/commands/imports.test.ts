@@ -1,0 +1,90 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Import } from '../../src/schemas/imports.ts';
+import { contactLines, contactsCsv } from '../jobs/importing.ts';
+import { startApp } from '../setup/app.ts';
+import { runCli, type Run } from '../setup/cli.ts';
+import { makeList, type TestCustomer } from '../setup/factories.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'imports-'));
+});
+beforeEach(async () => {
+  customer = await app.customer();
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+const run = (noun: string, ...words: string[]): Promise<Run> =>
+  runCli([noun, 'import', ...words, '--customer', customer.id], { DATABASE_URL: app.url, LOG_LEVEL: 'silent' });
+
+/** Writes a file of contacts. Returns its path. */
+async function contactsFile(name: string, ...lines: string[]): Promise<string> {
+  const path = join(folder, name);
+  const text = contactsCsv(...lines);
+  await writeFile(path, name.endsWith('.gz') ? gzipSync(text) : text);
+  return path;
+}
+
+const importsOf = async (): Promise<Import[]> => (await customer.post('/imports/list', {})).body;
+
+test('an import needs no worker, reports its numbers, and writes the failed records to a file', async () => {
+  const list = await makeList(app.fastify, customer);
+  const file = await contactsFile('some.csv.gz', ...contactLines(5), 'Ada,Bad,no address,');
+  const errors = join(folder, 'errors.csv');
+  const words = ['--mode', 'upsert', '--match', 'work_email', '--list', list, '--name', 'Leads', '--errors', errors];
+  expect(await run('contacts', file, ...words)).toEqual({
+    code: 0,
+    stdout: 'COMPLETED: 5 created, 0 updated, 0 unchanged, 1 failed\n',
+    stderr: '',
+  });
+  expect(await readFile(errors, 'utf8')).toContain('Ada,Bad,no address,,7,');
+  expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(5);
+  const again = await run('contacts', file, ...words, '--json');
+  expect(JSON.parse(again.stdout)).toMatchObject({ status: 'COMPLETED', unchanged: 5, failed: 1, name: 'Leads' });
+  expect(await importsOf()).toHaveLength(2);
+});
+
+test('the same command goes on with the import of an interrupted run, also if that has ended meanwhile', async () => {
+  const file = await contactsFile('resumed.csv', ...contactLines(3));
+  const words = ['--mode', 'create'];
+  expect((await run('contacts', file, ...words)).code).toBe(0);
+  const [first] = await importsOf();
+  // As if the first run had been interrupted before it could report the end.
+  await app.owner`
+    update imports set fingerprint = sha256(convert_to(${`${JSON.stringify({ object: 'contacts', mode: 'create', format: 'csv' })}\n`}, 'UTF8')
+      || convert_to(${contactsCsv(...contactLines(3))}, 'UTF8')) where id = ${first!.id}`;
+  expect(await run('contacts', file, ...words)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('3 created'),
+  });
+  expect(await importsOf()).toHaveLength(1);
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(3);
+  expect((await run('contacts', file, ...words)).code).toBe(0);
+  expect(await importsOf()).toHaveLength(2);
+});
+
+test('an import that fails exits with 1 and says why', async () => {
+  const file = join(folder, 'unknown.csv');
+  await writeFile(file, 'nothing\n1\n');
+  const { code, stdout, stderr } = await run('companies', file, '--mode', 'create');
+  expect({ code, stdout }).toEqual({ code: 1, stdout: 'FAILED: 0 created, 0 updated, 0 unchanged, 0 failed\n' });
+  expect(stderr).toContain('nothing');
+});
+
+test.each([
+  ['no mode', ['companies'], '--mode'],
+  ['companies by e-mail address', ['companies', '--mode', 'update', '--match', 'work_email'], '--match'],
+  ['a mapping that is no JSON', ['contacts', '--mode', 'create', '--mapping', 'x'], '--mapping'],
+])('%s is wrong usage', async (_name, [noun, ...words], option) => {
+  const file = await contactsFile('wrong.csv', ...contactLines(1));
+  const { code, stdout, stderr } = await run(noun!, file, ...words);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  expect(stderr).toContain(option);
+});
