@@ -3,8 +3,11 @@ import type { JobStatus, JobType } from '../schemas/jobs.ts';
 
 /** The unfinished work of all customers, shown to operators. */
 export interface Backlog {
-  /** The number of unfinished jobs of each type and status, and the age of the oldest of them in seconds. */
-  jobs: { type: JobType; status: JobStatus; jobs: number; oldest_seconds: number }[];
+  /**
+   * The number of unfinished jobs of each type and status, and the age of the oldest of them in seconds. Imports whose
+   * file is there count as jobs of the type `import`.
+   */
+  jobs: { type: JobType | 'import'; status: JobStatus; jobs: number; oldest_seconds: number }[];
   /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
   unindexed: number;
 }
@@ -23,7 +26,17 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
         extract(epoch from now() - min(created_at))::float8 as oldest_seconds
       from jobs
       where finished_at is null
-      group by type, status`,
+      group by type, status
+      union all
+      select
+        'import',
+        status,
+        count(*),
+        extract(epoch from now() - min(served_at))::float8
+      from imports
+      where finished_at is null
+        and status in ('PENDING', 'PROCESSING')
+      group by status`,
     sql<[{ unindexed: number }]>`
       select count(*) as unindexed
       from unlocks
@@ -32,7 +45,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/** Returns false if a job has waited for a minute and no worker process has been seen for a minute; otherwise true. */
+/** Returns false if a job or an import has waited for a minute and no worker process has been seen for a minute; otherwise true. */
 export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select
@@ -46,6 +59,12 @@ export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
         where finished_at is null
           and status = 'PENDING'
           and created_at < now() - interval '1 minute'
+        union all
+        select
+        from imports
+        where finished_at is null
+          and status = 'PENDING'
+          and served_at < now() - interval '1 minute'
       ) as has_workers`;
   return row.has_workers;
 }

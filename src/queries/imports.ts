@@ -1,5 +1,7 @@
+import { afterCommit } from '../after-commit.ts';
 import type { Sql, Transaction } from '../database/db.ts';
 import { conflict, missingReferences, notFound } from '../errors.ts';
+import { finishedJobs } from '../metrics.ts';
 import {
   importModes,
   importObjects,
@@ -291,11 +293,11 @@ export async function updateImport(
       and id = ${id}`;
 }
 
-/** Lets workers work at an import whose file is complete. The caller has locked it, and enqueues a turn. */
+/** Lets workers work at an import whose file is complete, from now on. The caller has locked it, and enqueues a turn. */
 export async function startImport(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     update imports
-    set status = 'PENDING'
+    set status = 'PENDING', served_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
 }
@@ -322,4 +324,5 @@ export async function endImport(
     where customer_id = ${customerId}
       and id = ${id}`;
   await deleteFile(sql, customerId, id);
+  afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }
