@@ -178,6 +178,32 @@ const questions: Record<string, string> = {
         where c.customer_id = r.customer_id
           and (c.prospect_id = r.item::uuid or lower(c.work_email) = lower(r.result ->> 'work_email'))
       )`,
+  'an import wrote a record twice, or wrote and counted different records': `
+    select i.customer_id, i.id, i.status, i.total, i.created, i.failed, c.*
+    from imports i
+    left join lateral (
+      select count(*) as contacts, count(distinct work_email) as addresses
+      from contacts
+      where customer_id = i.customer_id and work_email like '%@' || i.name || '.example'
+    ) c on true
+    where i.created <> c.contacts or c.contacts <> c.addresses
+      or i.status = 'COMPLETED' and i.total is distinct from i.created + i.failed`,
+  'an import does not tell all its failed records': `
+    select i.customer_id, i.id, i.failed, e.told
+    from imports i
+    left join lateral (
+      select coalesce(sum(length(lines) - length(replace(lines, E'\n', ''))), 0) as told
+      from import_errors
+      where customer_id = i.customer_id and import_id = i.id
+    ) e on true
+    where i.failed <> e.told`,
+  'an import is stuck, or its file is left': `
+    select i.customer_id, i.id, i.status, i.error, i.failures
+    from imports i
+    where i.status in ('PENDING', 'PROCESSING', 'FAILED')
+      or i.finished_at is not null and exists (
+        select from import_chunks c where c.customer_id = i.customer_id and c.import_id = i.id
+      )`,
   'two companies were created for one name': `
     select customer_id, folded ->> 'company_name' as name, count(*)
     from companies

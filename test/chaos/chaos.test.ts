@@ -18,6 +18,7 @@ import { startNameServer } from '../setup/name-server.ts';
 import { audit } from './audit.ts';
 import { HurtCatalog } from './catalog.ts';
 import { Caller, emptyJournal, type Client, type Journal } from './clients.ts';
+import { Importer } from './importer.ts';
 import { breakLeases, doHarm, unhurt, type Damage } from './faults.ts';
 import { askedTooOften, startMailServers, type MailServers } from './mail.ts';
 import { Tenacious } from './rig.ts';
@@ -29,8 +30,8 @@ runAlone();
 const seconds = Number(process.env['CHAOS_SECONDS'] ?? 40);
 /** A safeguard of the service to remove, to show that this test fails without it. */
 const without = process.env['CHAOS_WITHOUT'];
-/** Minimum numbers of started jobs, killed workers and catalog damages for a meaningful audit. */
-const enough = { starts: seconds / 3, workerKills: seconds / 15, harms: seconds < 300 ? -1 : 0 };
+/** Minimum numbers of started jobs, imported files, killed workers and catalog damages for a meaningful audit. */
+const enough = { starts: seconds / 3, imports: seconds / 10, workerKills: seconds / 15, harms: seconds < 300 ? -1 : 0 };
 /** Maximum length of the run in seconds, if a busy machine needs longer to reach `enough`. */
 const longestSeconds = 5 * seconds;
 /** Milliseconds within which all jobs must end after the last fault. A longer run leaves more jobs that wait. */
@@ -119,6 +120,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
       expect(await unlockedInCluster(app)).toEqual(await unlockedInPostgres(app));
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
+      expect(journal.imports).toBeGreaterThan(enough.imports);
       expect([...journal.types].sort(), 'job types that were started').toEqual([...jobTypes].sort());
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
       expect(await orphans(app, journal)).toEqual([]);
@@ -142,7 +144,10 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
   async function liveThrough(journal: Journal): Promise<Damage> {
     const stopping = new AbortController();
     const world = { servers, journal, prospects, domains };
-    const callers = clients.flatMap((client) => [1, 2, 3].map(() => new Caller(client, world).work(stopping.signal)));
+    const callers = clients.flatMap((client) => [
+      ...[1, 2, 3].map(() => new Caller(client, world).work(stopping.signal)),
+      new Importer(client, world).work(stopping.signal),
+    ]);
     const victims = { workers, servers, cluster, superuser, database: new URL(app.url).pathname.slice(1) };
     const damage = unhurt();
     const harm = Promise.all([
@@ -159,8 +164,11 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     return damage;
   }
 
-  const isEnough = ({ started, types }: Journal, { workerKills }: Damage): boolean =>
-    started.size > enough.starts && types.size === jobTypes.length && workerKills > enough.workerKills;
+  const isEnough = ({ started, types, imports }: Journal, { workerKills }: Damage): boolean =>
+    started.size > enough.starts &&
+    imports > enough.imports &&
+    types.size === jobTypes.length &&
+    workerKills > enough.workerKills;
 
   /**
    * Waits until all workers run and the catalog is refreshed. No job runs any more, so the data does not change during
@@ -193,8 +201,9 @@ async function furnish(app: TestApp, customer: TestCustomer, domains: string[]):
   return { customerId: customer.id, key: customer.key, lists, contacts };
 }
 
-const counts = ({ started, requests, retries, refused, cancelled }: Journal) => ({
+const counts = ({ started, requests, retries, refused, cancelled, imports }: Journal) => ({
   startsAcknowledged: started.size,
+  imports,
   requests,
   retries,
   refused,
@@ -205,7 +214,11 @@ const one = async (app: TestApp, text: string): Promise<number> =>
   ((await app.owner.unsafe(text)) as unknown as [{ count: number }])[0].count;
 
 const unfinished = (app: TestApp): Promise<number> =>
-  one(app, 'select count(*)::integer as count from jobs where finished_at is null');
+  one(
+    app,
+    `select (select count(*) from jobs where finished_at is null)::integer
+      + (select count(*) from imports where status in ('PENDING', 'PROCESSING'))::integer as count`,
+  );
 
 /** Returns the numbers of jobs, results and credits at the end, for the output. */
 async function done({ owner }: TestApp): Promise<object> {
@@ -214,6 +227,7 @@ async function done({ owner }: TestApp): Promise<object> {
       (select count(*)::integer from jobs) as jobs,
       (select count(*)::integer from jobs where status = 'CANCELLED') as "jobsCancelled",
       (select count(*)::integer from job_results) as items,
+      (select coalesce(sum(created), 0)::integer from imports) as imported,
       (select count(*)::integer from unlocks) as unlocks,
       (select sum(charged)::integer from jobs) as charged,
       (select count(*)::integer from credit_entries) as "ledgerEntries"`;

@@ -22,6 +22,8 @@ export interface Journal {
   /** Number of starts rejected because of insufficient credits. */
   refused: number;
   cancelled: number;
+  /** Number of files that were sent for imports. */
+  imports: number;
   /** Responses that no client should ever get. */
   surprises: string[];
 }
@@ -36,6 +38,7 @@ export const emptyJournal = (): Journal => ({
   retries: 0,
   refused: 0,
   cancelled: 0,
+  imports: 0,
   surprises: [],
 });
 
