@@ -60,16 +60,19 @@ export async function* readRecords(
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
   const body = await text(chunks);
+  const end = from.bytes + Buffer.byteLength(body);
   const fields = file.object === 'contacts' ? contactFileFields : companyFileFields;
   let bytes = from.bytes,
     line = from.line,
     records: FileRecord[] = [];
+  const used = (layout?.columns ?? []).map((c, i) => [c, i] as const).filter(([c]) => c !== null);
+  const named = used.map(([c]) => columnNamed(fields, c!) as FileColumn);
   for (const one of body.split('\n')) {
-    if (bytes >= from.bytes + Buffer.byteLength(body)) break;
+    if (bytes >= end) break;
     bytes += Buffer.byteLength(one) + 1;
     line += 1;
     if (one.trim() === '') continue;
-    const next = { bytes: Math.min(bytes, from.bytes + Buffer.byteLength(body)), line };
+    const next = { bytes: Math.min(bytes, end), line };
     if (layout) {
       const cells = one.split(',');
       if (cells.length > layout.columns.length) {
@@ -80,9 +83,8 @@ export async function* readRecords(
           next,
         });
       } else {
-        const used = layout.columns.map((c, i) => [c, i] as const).filter(([c]) => c !== null);
         const { item, faults } = itemOfCells(
-          used.map(([c]) => columnNamed(fields, c!) as FileColumn),
+          named,
           used.map(([, i]) => (cells[i] === undefined ? undefined : { text: cells[i], isQuoted: false })) as never,
         );
         records.push({ item: faults.length > 0 ? faults : item, original: cells, line: line - 1, next });
