@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { DomainError, notFound } from '../errors.ts';
 import type { CompanyReference, ContactDetail } from '../schemas/contacts.ts';
-import { contactBatches, type MatchField } from '../schemas/batches.ts';
+import { contactBatches } from '../schemas/batches.ts';
 import { fold } from '../text/fold.ts';
 import { assignExternalIds, externalIdsOf } from './batch-external-ids.ts';
 import { canonicalOf, contactTable, lockedValuesOf, lockMatching, matchItems, readMatched } from './batch-matches.ts';
