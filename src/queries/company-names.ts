@@ -112,24 +112,34 @@ async function lockOldest(
   return { byName, byId };
 }
 
+// A lateral subquery, not a join: for a customer whose companies were created after the last `analyze`, the planner expects
+// one company, and would look for all names once for each company that the customer has.
 const lockOldestStatement = `
-  select wanted.name, co.id, co.deleted_at is not null as is_deleted
+  select wanted.name, co.id, co.is_deleted
   from (
-    select wanted.name, oldest.id
-    from unnest($2::text[]) as wanted (name)
-    cross join lateral (
-      select r.id
-      from companies r
-      where ${hasName}
-      order by r.id
-      limit 1
+    select oldest.name, oldest.id
+    from (
+      select wanted.name, oldest.id
+      from unnest($2::text[]) as wanted (name)
+      cross join lateral (
+        select r.id
+        from companies r
+        where ${hasName}
+        order by r.id
+        limit 1
+      ) oldest
+      union all
+      select null, unnest($3::uuid[])
     ) oldest
-    union all
-    select null, unnest($3::uuid[])
+    order by oldest.id
   ) wanted
-  join companies co on co.customer_id = $1::uuid and co.id = wanted.id
-  order by co.id
-  for share of co`;
+  cross join lateral (
+    select co.id, co.deleted_at is not null as is_deleted
+    from companies co
+    where co.customer_id = $1::uuid
+      and co.id = wanted.id
+    for share
+  ) co`;
 
 /**
  * Creates companies with these names. The caller must have locked the names with `lockCompanies`. Of two given companies
