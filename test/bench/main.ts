@@ -26,7 +26,7 @@ const suites: Record<string, () => Promise<void>> = {
   dependants: () => benchDependants(1_000_000, 200_000),
   csv: () => benchCsv(100_000, 3),
   exports: () => benchExports(100_000, 5),
-  imports: () => benchImports(Number(process.env["N"] ?? 100_000)),
+  imports: () => benchImports(100_000),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),
   'catalog-postgres': () => benchPostgresCatalog(size === undefined ? [100_000, 200_000, 500_000] : [size], 5),

@@ -1,6 +1,9 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
+import { LeaseLost } from '../../src/jobs/settle.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
+import { writeRecords } from '../../src/jobs/write-records.ts';
+import { leaseImport } from '../../src/queries/import-turns.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import {
@@ -207,6 +210,55 @@ describe('an import', () => {
     );
     expect(countsOf(upsert)).toMatchObject({ failed: 2 });
     expect((await other.get(`/contacts/${foreign}`)).body).toEqual(before);
+  });
+});
+
+describe('several workers', () => {
+  test('share the imports of a customer and write each record once', async () => {
+    const ids = [await beginImport(customer), await beginImport(customer)];
+    for (const [i, id] of ids.entries()) await sendFile(customer, id, contactsCsv(...contactLines(2_500, i * 10_000)));
+    await Promise.all([workAtAll(app, customer, 0), workAtAll(app, customer, 0), workAtAll(app, customer, 0)]);
+    await workAtAll(app, customer);
+    for (const id of ids)
+      expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 2_500 });
+    expect(new Set(await emailsOf()).size).toBe(5_000);
+    expect(await counted()).toBe(5_000);
+  });
+
+  test('write nothing after they have lost the lease', async () => {
+    const id = await beginImport(customer);
+    await sendFile(customer, id, contactsCsv(...contactLines(3)));
+    const lost = await app.db.transaction((sql) => leaseImport(sql, customer.id));
+    await app.owner`update imports set leased_until = now() where id = ${id}`;
+    await workAtAll(app, customer);
+    await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;
+    const begin = { bytes: 0, line: 1 };
+    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, []))).rejects.toThrow(LeaseLost);
+    await app.owner`update imports set lease = ${lost!.lease}, leased_until = now() + interval '1 hour' where id = ${id}`;
+    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, []))).rejects.toThrow(LeaseLost);
+    expect(await counted()).toBe(3);
+  });
+
+  test('never deadlock with batches of the same records', async () => {
+    const names = Array.from({ length: 40 }, (_, i) => i);
+    const item = (i: number) => ({
+      ...contactBody({ work_email: `same${i}@example.com` }),
+      company: { name: `Co ${i % 7}` },
+    });
+    const row = (i: number) => `Ada,L,same${i}@example.com,,Co ${(i + 3) % 7}`;
+    const id = await beginImport(customer, upserted);
+    const header = 'first_name,last_name,work_email,phone_numbers,company.name';
+    const rows = [...names, ...names.toReversed(), ...names].map(row);
+    await sendFile(customer, id, [header, ...rows].join('\n'));
+    const body = { match: 'work_email', items: names.toReversed().map(item) };
+    const [answers] = await Promise.all([
+      Promise.all(Array.from({ length: 8 }, () => customer.post('/contacts/batch/upsert', body))),
+      workAtAll(app, customer),
+    ]);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    const { body: done } = await customer.get(`/imports/${id}`);
+    expect(done).toMatchObject({ status: 'COMPLETED', total: 120, failed: 0 });
+    expect(await counted()).toBe(40);
   });
 });
 

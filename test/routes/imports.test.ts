@@ -286,8 +286,9 @@ describe('the file of an import', () => {
         { timeout: 10_000 },
       )
       .toBe(1);
-    early.end();
-    expect((await answerTo(early)).status).toBe(409);
+    const refused = answerTo(early);
+    early.write(Buffer.alloc(1_500_000, 'a')); // not the end: it is refused as soon as it has more to store
+    expect((await refused).status).toBe(409);
     late.end();
     expect((await answerTo(late)).status).toBe(200);
     expect((await stored(id)).hash).toBe(hashOf(Buffer.alloc(1_500_000, 'b')));
@@ -317,9 +318,9 @@ describe('the file of an import', () => {
 
   test('may take longer than other requests, and holds no connection of the database meanwhile', async () => {
     const { server } = app.fastify;
-    const usual = server.requestTimeout;
-    server.requestTimeout = 1_000;
-    onTestFinished(() => void (server.requestTimeout = usual));
+    const { requestTimeout, headersTimeout } = server;
+    Object.assign(server, { requestTimeout: 1_000, headersTimeout: 500 });
+    onTestFinished(() => void Object.assign(server, { requestTimeout, headersTimeout }));
     const id = await beginImport(customer, waiting);
     const call = openUpload(id);
     const answered = answerTo(call);
