@@ -14,13 +14,13 @@ import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport } from '../jobs/start-import.ts';
 import { requireCustomer } from '../queries/customers.ts';
 import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports.ts';
+import type { MatchField } from '../schemas/batches.ts';
 import { fileFormats, type FileFormat } from '../schemas/files.ts';
 import {
   importMatches,
   importModes,
   type Import,
   type ImportCreate,
-  type ImportMatch,
   type ImportMode,
   type ImportObject,
   type Mapping,
@@ -33,7 +33,7 @@ import { progressOn, type Progress } from './progress.ts';
 interface ImportOptions {
   customer: string;
   mode: ImportMode;
-  match?: ImportMatch;
+  match?: MatchField;
   format?: FileFormat;
   mapping?: Mapping;
   ignoreUnknown?: true;

@@ -10,11 +10,11 @@ import {
   type NewImport,
   type VisibleImports,
 } from '../queries/imports.ts';
+import type { MatchField } from '../schemas/batches.ts';
 import { companyFileFields, contactFileFields, type FileFields } from '../schemas/files.ts';
 import {
   importMatches,
   type ImportCreate,
-  type ImportMatch,
   type ImportObject,
   type ImportPatch,
   type Mapping,
@@ -44,7 +44,7 @@ export async function beginImport(
   return createImport(sql, customerId, { ...given, match: matchOf(given) });
 }
 
-const matchOf = ({ mode, match }: ImportCreate): ImportMatch | null => (mode === 'create' ? null : (match ?? 'id'));
+const matchOf = ({ mode, match }: ImportCreate): MatchField | null => (mode === 'create' ? null : (match ?? 'id'));
 
 function matchFaults(given: ImportCreate): Fault[] {
   const { object, mode, match } = given;

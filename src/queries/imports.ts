@@ -2,6 +2,7 @@ import { afterCommit } from '../after-commit.ts';
 import type { Sql, Transaction } from '../database/db.ts';
 import { conflict, missingReferences, notFound } from '../errors.ts';
 import { finishedJobs } from '../metrics.ts';
+import type { MatchField } from '../schemas/batches.ts';
 import {
   importModes,
   importObjects,
@@ -9,7 +10,6 @@ import {
   maxUnfinishedImports,
   type Import,
   type ImportCreate,
-  type ImportMatch,
   type ImportPatch,
   type ImportStatus,
   type Mapping,
@@ -59,7 +59,7 @@ const projection = (sql: Sql | Transaction) => sql`
 
 /** The properties of a new import. */
 export interface NewImport extends Omit<ImportCreate, 'match'> {
-  match: ImportMatch | null;
+  match: MatchField | null;
   /** Hash of what the command line was asked to import. */
   fingerprint?: Buffer;
 }

@@ -1,4 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
+import { companyBatches, contactBatches, type MatchField } from './batches.ts';
 import { fileFormats } from './files.ts';
 import type { Scope } from './scopes.ts';
 import { DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './wire.ts';
@@ -12,11 +13,10 @@ export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
 /** The fields by which a record of a file can name the stored record, for each kind of records. */
-export const importMatches = {
-  contacts: ['id', 'external_id', 'work_email'],
-  companies: ['id', 'external_id'],
-} as const satisfies Record<ImportObject, readonly string[]>;
-export type ImportMatch = (typeof importMatches)[ImportObject][number];
+export const importMatches: Record<ImportObject, readonly MatchField[]> = {
+  contacts: contactBatches.matches,
+  companies: companyBatches.matches,
+};
 
 /**
  * Statuses of an import: `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that

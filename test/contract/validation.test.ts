@@ -7,7 +7,8 @@ import { isReadByCode, positionsOf, propertiesOf, replaced, requiredOf, sampleBo
 import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
 
 // Derived from the routes and their schemas, like the auth matrix.
-const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
+// A route that takes a file has no schema of its body.
+const routes = (await declaredRoutes()).documented.filter(({ method, body }) => method !== 'HEAD' && body);
 const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
 const withoutMembers = routes.filter((route) => !withMembers.includes(route));
 
