@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { parseJson } from './json.ts';
 
 /** One cell of a CSV record. Quotes matter: an unquoted `\N` is null, and a quoted one is text. */
 export interface Cell {
@@ -104,11 +105,9 @@ function toNumber(text: string): number {
 }
 
 function readJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new InvalidCell('is not valid JSON');
-  }
+  const { value, fault } = parseJson(text);
+  if (fault !== undefined) throw new InvalidCell(fault);
+  return value;
 }
 
 /** Splits the text of a cell at `;`. Removes white space around the parts, and empty parts. */

@@ -25,7 +25,10 @@ export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json
  * Reads the cells of one CSV record. Returns the item, which is a request body that is not validated yet, and a fault
  * for each cell that cannot be read. The item contains nothing for missing and empty cells.
  */
-export function itemOfCells(columns: readonly FileColumn[], cells: readonly Cell[]): { item: Json; faults: Fault[] } {
+export function itemOfCells(
+  columns: readonly FileColumn[],
+  cells: readonly (Cell | undefined)[],
+): { item: Json; faults: Fault[] } {
   const values: [FileColumn, unknown][] = [];
   const faults: Fault[] = [];
   for (const [i, column] of columns.entries()) {

@@ -38,21 +38,34 @@ const ndjsonWriter = (columns: readonly FileColumn[]): RecordWriter => ({
     records.map((record) => `${JSON.stringify(itemOfRecord(columns, record as Record<string, unknown>))}\n`).join(''),
 });
 
-function csvWriter(columns: readonly FileColumn[]): RecordWriter {
-  const lines = (rows: (string | Cell)[][]): string =>
-    stringify(rows, {
-      record_delimiter: 'windows',
-      cast: { object: ({ text }) => ({ value: text as string, quoted: true }) },
-      // Of one empty cell alone, the line would be blank, and readers skip blank lines.
-      quoted_empty: columns.length === 1,
-      quoted_match: columns.length === 1 ? /^\s+$/ : null,
-    });
-  return {
-    // Readers find the separator in the header line.
-    head: lines([columns.map(({ name }) => (/[;\t]/.test(name) ? { text: name, isQuoted: true } : name))]),
-    write: (records) => lines(records.map((record) => rowOf(columns, record as Record<string, unknown>))),
-  };
-}
+const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
+  head: csvHeader(columns.map(({ name }) => name)),
+  write: (records) =>
+    csvLines(
+      records.map((record) => rowOf(columns, record as Record<string, unknown>)),
+      columns.length,
+    ),
+});
+
+/** Returns the header line of a CSV file. */
+export const csvHeader = (names: readonly string[]): string =>
+  csvLines([names.map((name) => (mustBeQuoted.test(name) ? { text: name, isQuoted: true } : name))], names.length);
+
+/** Readers find the separator in the header line, and remove white space around a name without quotes. */
+const mustBeQuoted = /[;\t]|^\s|\s$/;
+
+/**
+ * Returns records as lines of CSV.
+ * @param width the number of cells of each record
+ */
+export const csvLines = (rows: (string | Cell)[][], width: number): string =>
+  stringify(rows, {
+    record_delimiter: 'windows',
+    cast: { object: ({ text }) => ({ value: text as string, quoted: true }) },
+    // Of one empty cell alone, the line would be blank, and readers skip blank lines.
+    quoted_empty: width === 1,
+    quoted_match: width === 1 ? /^\s+$/ : null,
+  });
 
 /** Returns the cells of a record. A cell is a string, except if it must be quoted. */
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>

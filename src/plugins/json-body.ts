@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../errors.ts';
 import { NoBody } from '../schemas/wire.ts';
-import { countMembers, shapeOf } from '../text/json-text.ts';
+import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -16,8 +16,6 @@ declare module 'fastify' {
 }
 
 const nothing = Buffer.alloc(0);
-/** Maximum nesting depth of a JSON body. It prevents stack overflows in recursive functions. */
-const maxDepth = 64;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -40,7 +38,7 @@ export default fp(
       const text = decode(bytes as Buffer);
       if (text === undefined) return done(refusal('the body is not valid UTF-8'));
       const { depth, names } = shapeOf(bytes as Buffer);
-      if (depth > maxDepth) return done(refusal(`the body is nested deeper than ${maxDepth} levels`));
+      if (depth > maxJsonDepth) return done(refusal(`the body is nested deeper than ${maxJsonDepth} levels`));
       void parse(request, text, (error, value) => {
         if (error) return done(refusal('the body is not valid JSON'));
         if (countMembers(value) < names) return done(refusal('an object of the body names the same property twice'));

@@ -6,6 +6,9 @@ export interface JsonShape {
   names: number;
 }
 
+/** Maximum nesting depth of JSON that callers send. It prevents stack overflows in recursive functions. */
+export const maxJsonDepth = 64;
+
 const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
 
 /**

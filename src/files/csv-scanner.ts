@@ -1,0 +1,218 @@
+import type { Cell } from './cells.ts';
+import { FileRefused } from './file-refused.ts';
+import {
+  ByteCounter,
+  maxRecordBytes,
+  tooLong,
+  type FilePosition,
+  type RawRecord,
+  type RecordScanner,
+} from './raw-records.ts';
+
+/** The characters that can separate the cells of a CSV file. The header line of a file decides which one does. */
+export const separators = [',', ';', '\t'] as const;
+export type Separator = (typeof separators)[number];
+
+const emptyCell: Cell = { text: '', isQuoted: false };
+const [newline, carriageReturn] = [0x0a, 0x0d];
+
+/**
+ * Cuts the text of a CSV file into records and cells (RFC 4180). The text may arrive in pieces of any size. A record
+ * ends with LF, CR LF or CR. A quote in a cell that does not begin with a quote is an ordinary character.
+ */
+export class CsvScanner implements RecordScanner {
+  readonly #separator: Separator;
+  readonly #maxCells: number;
+  /** Where the scanner is. `after quote`: after a quote in quoted text, which ends the text or is the first of two. */
+  #state: 'start of cell' | 'plain text' | 'quoted text' | 'after quote' | 'after CR' | 'end of record' =
+    'start of cell';
+  /** Where the record starts. */
+  #start: FilePosition;
+  /** Size of the record (bytes), without its part in the piece that is being scanned. */
+  #bytes = 0;
+  /** Number of line breaks in quoted text of the record. */
+  #breaks = 0;
+  #cells: Cell[] = [];
+  #cellCount = 0;
+  #isBlank = true;
+  #fault: string | undefined;
+  /** The text of the cell so far. */
+  #text = '';
+  #isQuoted = false;
+  /** The line of the cell's opening quote. */
+  #quoteLine = 0;
+  /** Whether the quoted text so far ends with CR. An LF after it belongs to the same line break. */
+  #endsWithCr = false;
+
+  /**
+   * Creates a scanner for text that begins with a record.
+   * @param from where this record starts
+   * @param maxCells how many cells of each record to keep
+   */
+  constructor(separator: Separator, from: FilePosition, maxCells: number) {
+    this.#separator = separator;
+    this.#start = from;
+    this.#maxCells = maxCells;
+  }
+
+  get line(): number {
+    return this.#start.line + this.#breaks;
+  }
+
+  /**
+   * Yields the records that end in the next piece of text.
+   * @throws FileRefused if a quote seems to be left open: the next quote is in a later line, and text follows it
+   */
+  *scan(text: string): Generator<RawRecord> {
+    const counter = new ByteCounter(text);
+    let start = 0;
+    for (let at = 0; at < text.length;) {
+      at = this.#step(text, at);
+      if (this.#state !== 'end of record') continue;
+      this.#count(counter.between(start, at));
+      start = at;
+      const record = this.#endRecord();
+      if (record) yield record;
+    }
+    this.#count(counter.between(start, text.length));
+  }
+
+  /**
+   * Yields the last record if no line break follows it.
+   * @throws FileRefused if a quote is left open
+   */
+  *end(): Generator<RawRecord> {
+    if (this.#state === 'quoted text') throw this.#openQuote();
+    if (this.#state !== 'after CR') this.#endCell();
+    const record = this.#endRecord();
+    if (record) yield record;
+  }
+
+  /** Scans the text from an index, at most to the end of the cell. Returns the index where it stopped. */
+  #step(text: string, at: number): number {
+    switch (this.#state) {
+      case 'start of cell':
+        return text[at] === '"' ? this.#openQuotedCell(at) : this.#readPlainText(text, at);
+      case 'plain text':
+        return this.#readPlainText(text, at);
+      case 'quoted text':
+        return this.#readQuotedText(text, at);
+      case 'after quote':
+        return text[at] === '"' ? this.#readDoubledQuote(at) : this.#closeQuotedText(text, at);
+      default:
+        this.#state = 'end of record';
+        return text[at] === '\n' ? at + 1 : at;
+    }
+  }
+
+  #openQuotedCell(at: number): number {
+    this.#state = 'quoted text';
+    this.#isQuoted = true;
+    this.#isBlank = false;
+    this.#quoteLine = this.line;
+    this.#endsWithCr = false;
+    return at + 1;
+  }
+
+  #readPlainText(text: string, at: number): number {
+    const end = this.#endOfPlainText(text, at);
+    const piece = text.slice(at, end);
+    this.#append(piece);
+    if (this.#isBlank) this.#isBlank = piece.trim() === '';
+    if (end === text.length) {
+      this.#state = 'plain text';
+      return end;
+    }
+    this.#endCell();
+    const character = text[end]!;
+    if (character === this.#separator) {
+      this.#isBlank &&= character === '\t';
+      this.#state = 'start of cell';
+    } else this.#state = character === '\n' ? 'end of record' : 'after CR';
+    return end + 1;
+  }
+
+  #endOfPlainText(text: string, from: number): number {
+    const separator = this.#separator.charCodeAt(0);
+    for (let at = from; at < text.length; at += 1) {
+      const character = text.charCodeAt(at);
+      if (character === separator || character === newline || character === carriageReturn) return at;
+    }
+    return text.length;
+  }
+
+  #readQuotedText(text: string, at: number): number {
+    const quote = text.indexOf('"', at);
+    const piece = text.slice(at, quote < 0 ? undefined : quote);
+    this.#append(piece);
+    this.#countBreaks(piece);
+    if (quote < 0) return text.length;
+    this.#state = 'after quote';
+    return quote + 1;
+  }
+
+  #readDoubledQuote(at: number): number {
+    this.#append('"');
+    this.#endsWithCr = false;
+    this.#state = 'quoted text';
+    return at + 1;
+  }
+
+  #closeQuotedText(text: string, at: number): number {
+    const character = text[at]!;
+    if (character !== this.#separator && character !== '\n' && character !== '\r') {
+      if (this.line > this.#quoteLine) throw this.#openQuote();
+      this.#fault ??= 'has text after a closing quote';
+    }
+    return this.#readPlainText(text, at);
+  }
+
+  #countBreaks(quoted: string): void {
+    if (quoted.includes('\n') || quoted.includes('\r')) this.#breaks += quoted.match(/\r\n?|\n/g)!.length;
+    if (this.#endsWithCr && quoted.startsWith('\n')) this.#breaks -= 1;
+    this.#endsWithCr = quoted.endsWith('\r');
+  }
+
+  #append(text: string): void {
+    if (this.#fault !== tooLong) this.#text = this.#text === '' ? text : this.#text + text;
+  }
+
+  #endCell(): void {
+    this.#cellCount += 1;
+    if (this.#cellCount <= this.#maxCells && this.#fault !== tooLong)
+      this.#cells.push(
+        this.#text === '' && !this.#isQuoted ? emptyCell : { text: this.#text, isQuoted: this.#isQuoted },
+      );
+    this.#text = '';
+    this.#isQuoted = false;
+  }
+
+  /** Adds to the size of the record. Drops the cells of a record that is too long. */
+  #count(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes <= maxRecordBytes) return;
+    this.#fault = tooLong;
+    this.#cells = [];
+    this.#text = '';
+  }
+
+  /** Returns the record unless it is blank, and goes on to the next one. */
+  #endRecord(): RawRecord | undefined {
+    const { line, bytes } = this.#start;
+    this.#start = { bytes: bytes + this.#bytes, line: line + this.#breaks + 1 };
+    const [cells, cellCount, fault] = [this.#cells, this.#cellCount, this.#fault];
+    const isBlank = this.#isBlank;
+    this.#state = 'start of cell';
+    this.#bytes = 0;
+    this.#breaks = 0;
+    this.#cells = [];
+    this.#cellCount = 0;
+    this.#isBlank = true;
+    this.#fault = undefined;
+    return isBlank ? undefined : { cells, cellCount, line, next: this.#start, fault };
+  }
+
+  #openQuote(): FileRefused {
+    return new FileRefused('has a quote that is not closed', this.#quoteLine);
+  }
+}

@@ -1,0 +1,25 @@
+import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
+
+/**
+ * Parses JSON from a file, by the rules for JSON in requests: it must not be nested too deeply, and an object must not
+ * name a property twice.
+ * @returns the value, or the reason why the text is rejected
+ */
+export function parseJson(text: string): { value?: unknown; fault?: string } {
+  const { depth, names } = shapeOf(Buffer.from(text));
+  if (depth > maxJsonDepth) return { fault: `is nested deeper than ${maxJsonDepth} levels` };
+  if (names > maxNames) return { fault: `names more than ${maxNames} properties` };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { fault: 'is not valid JSON' };
+  }
+  return countMembers(value) < names ? { fault: 'names a property of one object twice' } : { value };
+}
+
+/**
+ * Maximum number of property names in one JSON text. No record has so many, and parsing an object with 100,000 names
+ * would block the event loop for too long.
+ */
+const maxNames = 10_000;

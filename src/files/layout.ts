@@ -1,0 +1,172 @@
+import type { Fault } from '../errors.ts';
+import { pointerTo } from '../text/json-pointer.ts';
+import type { Cell } from './cells.ts';
+import { CsvScanner, separators, type Separator } from './csv-scanner.ts';
+import { FileRefused } from './file-refused.ts';
+import { ignoredFields, importColumn, matchOf, type ImportFile } from './import-file.ts';
+import { maxRecordBytes, tooLong, type FilePosition, type RawRecord } from './raw-records.ts';
+import { textBlocks } from './text-blocks.ts';
+
+/** The header line of a CSV file. */
+export interface CsvHeader {
+  separator: Separator;
+  headers: string[];
+  /** Where the first record after the header line starts. */
+  start: FilePosition;
+}
+
+/** The header line of a CSV file, and what an import does with its columns. */
+export interface CsvLayout extends CsvHeader {
+  /** The field of each column, such as `company.name`; null if the column is left out. */
+  columns: (string | null)[];
+}
+
+/** Maximum number of columns of a CSV file. */
+const maxColumns = 10_000;
+
+/**
+ * Reads the header line of an import's file and finds the field of each column.
+ * @returns null for NDJSON, which has no header line
+ * @throws FileRefused if there is no header line, or if `mapColumns` finds faults
+ */
+export async function readLayout(file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<CsvLayout | null> {
+  if (file.format === 'ndjson') return null;
+  const header = await readHeader(chunks);
+  const { columns, faults } = mapColumns(file, header.headers);
+  if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
+  return { ...header, columns };
+}
+
+const maxSummarised = 10;
+
+function summary(faults: Fault[]): string {
+  const messages = faults.slice(0, maxSummarised).map(({ message }) => message);
+  const others = faults.length - messages.length;
+  return others > 0 ? `${messages.join('; ')}; and ${others} more` : messages.join('; ');
+}
+
+/**
+ * Reads the header line of a CSV file: its first line that is not blank.
+ * @param chunks the file from its start; only the first MiB is read
+ * @throws FileRefused if there is no header line, or it is too long or not valid CSV
+ */
+export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
+  const beginning = await readBeginning(chunks);
+  if (beginning.text.trim() === '') throw new FileRefused('has no header line');
+  const { separator, record } = bestOf(separators.map((separator) => readFirst(beginning, separator)));
+  const { cells, cellCount, line, next } = record;
+  if (record.fault !== undefined) throw new FileRefused(`has a header line that ${record.fault}`, line);
+  if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
+  if (cells.some(({ text }) => text.includes('\0'))) throw new FileRefused('has a NUL character in a header', line);
+  return { separator, headers: cells.map(headerOf), start: next };
+}
+
+/** The beginning of a file. */
+interface Beginning {
+  text: string;
+  /** Where the text starts: after the byte order mark. */
+  start: FilePosition;
+  isWholeFile: boolean;
+}
+
+/** Reads the beginning of a file, a little more than the longest record. */
+async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> {
+  let text = '';
+  for await (const block of textBlocks(chunks)) {
+    text += block;
+    if (text.length > maxRecordBytes) break;
+  }
+  const bytes = text.startsWith('\ufeff') ? 3 : 0;
+  const isWholeFile = text.length <= maxRecordBytes;
+  return { text: bytes === 0 ? text : text.slice(1), start: { bytes, line: 1 }, isWholeFile };
+}
+
+/** The first record of a file, read with one of the separators. */
+interface FirstRecord {
+  separator: Separator;
+  record: RawRecord;
+}
+
+function readFirst({ text, start, isWholeFile }: Beginning, separator: Separator): FirstRecord {
+  const scanner = new CsvScanner(separator, start, maxColumns);
+  try {
+    for (const record of scanner.scan(text)) return { separator, record };
+    if (isWholeFile) for (const record of scanner.end()) return { separator, record };
+    return { separator, record: faulty(start, tooLong) };
+  } catch (error) {
+    if (error instanceof FileRefused) return { separator, record: faulty(start, 'has a quote that is not closed') };
+    throw error;
+  }
+}
+
+const faulty = (start: FilePosition, fault: string): RawRecord => ({
+  cells: [],
+  cellCount: 0,
+  line: start.line,
+  next: start,
+  fault,
+});
+
+/** Returns the record without a fault that has the most cells. Of equals, and if all have faults, the first. */
+const bestOf = (records: FirstRecord[]): FirstRecord => records.toSorted((a, b) => rank(b) - rank(a))[0]!;
+
+const rank = ({ record }: FirstRecord): number => (record.fault === undefined ? record.cellCount : 0);
+
+/** Returns the name in a cell of the header line. A name in quotes is exact, as that of a custom field can be. */
+const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());
+
+/**
+ * Finds the field of each column of a CSV file. `faults` says why the file cannot be imported with this mapping: a header
+ * that is not the name of a field, two columns for one field, no column for the field that identifies the records.
+ */
+export function mapColumns(file: ImportFile, headers: string[]): { columns: (string | null)[]; faults: Fault[] } {
+  const ignored = ignoredFields(file);
+  const given = new Map(Object.entries(file.mapping ?? {}));
+  const named = headers.map((header) => (given.has(header) ? given.get(header)! : header));
+  const unknown = named.map((name) => name !== null && importColumn(file.object, name) === undefined);
+  const columns = named.map((name, i) => (name === null || unknown[i] || ignored.has(name) ? null : name));
+  return {
+    columns,
+    faults: [
+      ...(file.ignoreUnknown ? [] : headers.filter((_, i) => unknown[i]).map(unknownHeader)),
+      ...clashes(headers, columns),
+      ...missingMatch(file, columns),
+    ],
+  };
+}
+
+const unknownHeader = (header: string): Fault => faultOf(header, `${quoted(header)} is not the name of a field`);
+
+/** Returns a fault for each column whose field another column has too, wholly or as a part of it. */
+function clashes(headers: string[], columns: (string | null)[]): Fault[] {
+  const first = new Map<string, number>();
+  const faults: Fault[] = [];
+  for (const [i, field] of columns.entries()) {
+    if (field === null) continue;
+    const other = first.get(field);
+    if (other === undefined) first.set(field, i);
+    else faults.push(clash(headers[other]!, headers[i]!, field));
+  }
+  for (const [field, i] of first) {
+    const whole = field.slice(0, field.indexOf('.'));
+    const other = field.includes('.') ? first.get(whole) : undefined;
+    if (other !== undefined) faults.push(clash(headers[other]!, headers[i]!, whole));
+  }
+  return faults;
+}
+
+const clash = (first: string, second: string, field: string): Fault =>
+  faultOf(second, `the columns ${quoted(first)} and ${quoted(second)} are both for the field ${quoted(field)}`);
+
+function missingMatch(file: ImportFile, columns: (string | null)[]): Fault[] {
+  const match = matchOf(file);
+  if (match === undefined || columns.includes(match)) return [];
+  return [{ path: '', message: `no column is for the field ${quoted(match)}, which identifies the records` }];
+}
+
+const faultOf = (header: string, message: string): Fault => ({ path: pointerTo(['mapping', header]), message });
+
+const maxQuoted = 100;
+
+const quoted = (name: string): string =>
+  JSON.stringify(name.length > maxQuoted ? `${name.slice(0, maxQuoted - 1).toWellFormed()}…` : name);

@@ -1,0 +1,171 @@
+import { DomainError, validationFailed, type Fault } from '../errors.ts';
+import { TimeSlice } from '../event-loop.ts';
+import { maxBatchFaults } from '../schemas/batches.ts';
+import { findUnstorableText } from '../text/unstorable.ts';
+import type { Cell } from './cells.ts';
+import { CsvScanner } from './csv-scanner.ts';
+import { FileRefused } from './file-refused.ts';
+import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
+import { parseJson } from './json.ts';
+import type { CsvLayout } from './layout.ts';
+import { LineScanner } from './line-scanner.ts';
+import { maxRecordBytes, type FilePosition, type RawRecord, type RecordScanner } from './raw-records.ts';
+import { itemOfCells } from './records.ts';
+import { textBlocks } from './text-blocks.ts';
+
+/** One record of an import's file. */
+export interface FileRecord {
+  /**
+   * The item: the same object as in a request for a batch, not validated yet. It contains only text that PostgreSQL can
+   * store. Or the error `validation_failed` that says why the record has none.
+   */
+  item: Record<string, unknown> | DomainError;
+  /** The cells as they are in the file, or the line of an NDJSON file as one cell. Empty if the record is too long. */
+  original: readonly Cell[];
+  /** Number of the line where the record starts. The first line of the file is 1. */
+  line: number;
+  /** Where the next record starts. */
+  next: FilePosition;
+}
+
+/** Maximum number of records that `readRecords` yields at once. */
+const maxRecords = 1_000;
+
+/**
+ * Reads the records of an import's file, starting at a position between two records. Yields them in arrays. Starting
+ * again at the `next` of any record yields the same records. A file that is refused half-way yields all records before.
+ * @param layout the layout of a CSV file, which `readLayout` returned for this import; null for NDJSON
+ * @param chunks the bytes of the file, starting at this position
+ * @param from the `next` of a record; at the beginning, the `start` of the layout or, for NDJSON, `{ bytes: 0, line: 1 }`
+ * @throws FileRefused if the file is not valid UTF-8, or if a quote is left open
+ */
+export async function* readRecords(
+  file: ImportFile,
+  layout: CsvLayout | null,
+  chunks: AsyncIterable<Buffer>,
+  from: FilePosition,
+): AsyncGenerator<FileRecord[]> {
+  const scanner: RecordScanner = layout
+    ? new CsvScanner(layout.separator, from, layout.headers.length)
+    : new LineScanner(from);
+  const reader = new ItemReader(layout ? cellReader(file, layout) : lineReader(file));
+  const batch = new Batch(from);
+  const slice = new TimeSlice();
+  try {
+    for await (const text of textBlocks(chunks)) {
+      reader.expect(text);
+      for (const raw of scanner.scan(text)) {
+        batch.add(reader.read(raw));
+        if (batch.isFull) yield batch.take();
+        if (slice.isOver) await slice.pause();
+      }
+      if (slice.isOver) await slice.pause();
+    }
+    for (const raw of scanner.end()) batch.add(reader.read(raw));
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    if (!batch.isEmpty) yield batch.take();
+    throw error.line === undefined ? new FileRefused(error.reason, scanner.line) : error;
+  }
+  if (!batch.isEmpty) yield batch.take();
+}
+
+/** Collects records for one array. Limits their number and, because records can be large, their size. */
+class Batch {
+  #records: FileRecord[] = [];
+  #start: FilePosition;
+
+  constructor(start: FilePosition) {
+    this.#start = start;
+  }
+
+  add(record: FileRecord): void {
+    this.#records.push(record);
+  }
+
+  get isEmpty(): boolean {
+    return this.#records.length === 0;
+  }
+
+  get isFull(): boolean {
+    const bytes = (this.#records.at(-1)?.next.bytes ?? 0) - this.#start.bytes;
+    return this.#records.length >= maxRecords || bytes >= maxRecordBytes;
+  }
+
+  take(): FileRecord[] {
+    const records = this.#records;
+    this.#records = [];
+    this.#start = records.at(-1)!.next;
+    return records;
+  }
+}
+
+/** What was read from a record: its item, or what is wrong with the record. */
+interface ReadItem {
+  item: Record<string, unknown>;
+  faults: Fault[];
+}
+
+/** Turns records of a file into items, and faulty records into errors. */
+class ItemReader {
+  readonly #read: (raw: RawRecord) => ReadItem;
+  #mayBeUnstorable = false;
+
+  constructor(read: (raw: RawRecord) => ReadItem) {
+    this.#read = read;
+  }
+
+  /** Must be called with each part of the file, before its records are read. */
+  expect(text: string): void {
+    // JSON can write every character as an escape sequence.
+    this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
+  }
+
+  read(raw: RawRecord): FileRecord {
+    const { cells: original, line, next } = raw;
+    return { item: this.#itemOf(raw), original, line, next };
+  }
+
+  #itemOf(raw: RawRecord): Record<string, unknown> | DomainError {
+    const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(raw.fault);
+    const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;
+    if (all.length === 0) return item;
+    // The message counts all faults.
+    const { message } = validationFailed(all);
+    return new DomainError('validation_failed', message, { faults: all.slice(0, maxBatchFaults.ofItem) });
+  }
+}
+
+const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path: '', message }] });
+
+/** Returns the function that reads the records of a CSV file. */
+function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): (raw: RawRecord) => ReadItem {
+  const places = [...fields.keys()].filter((i) => fields[i] !== null);
+  const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
+  return ({ cells, cellCount }) => {
+    if (cellCount > headers.length)
+      return recordFault(`has ${cellCount} cells, but the header line has ${headers.length}`);
+    if (isHeader(cells, headers)) return recordFault('repeats the header line');
+    return itemOfCells(
+      columns,
+      places.map((i) => cells[i]),
+    );
+  };
+}
+
+// Files that were appended to each other contain the header line again.
+const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
+  cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
+
+/** Returns the function that reads the lines of an NDJSON file. */
+function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
+  const ignored = ignoredFields(file);
+  return ({ cells }) => {
+    const { value, fault } = parseJson(cells[0]!.text);
+    if (fault !== undefined) return recordFault(fault);
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return recordFault('is not a JSON object');
+    const item = value as Record<string, unknown>;
+    for (const name of ignored) if (Object.hasOwn(item, name)) delete item[name];
+    return { item, faults: [] };
+  };
+}
