@@ -1,6 +1,8 @@
 import type { Database } from '../database/db.ts';
 import { conflict } from '../errors.ts';
-import { errorsHeader, FileRefused, readLayout, type CsvLayout } from '../files/import-records.ts';
+import { errorsHeader } from '../files/errors-file.ts';
+import { FileRefused } from '../files/file-refused.ts';
+import { readLayout, type CsvLayout } from '../files/layout.ts';
 import { readErrors } from '../queries/import-errors.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../queries/imports.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';

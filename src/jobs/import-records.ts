@@ -1,5 +1,7 @@
 import { DomainError, isUnavailable } from '../errors.ts';
-import { FileRefused, readLayout, readRecords, type CsvLayout, type FileRecord } from '../files/import-records.ts';
+import { FileRefused } from '../files/file-refused.ts';
+import { readLayout, type CsvLayout } from '../files/layout.ts';
+import { readRecords, type FileRecord } from '../files/read-records.ts';
 import { endImport } from '../queries/imports.ts';
 import {
   backOffImport,
@@ -129,7 +131,7 @@ async function readOn(context: ImportContext, progress: ImportRow, isOver: () =>
   for await (const records of recordsOf(context, progress)) {
     progress.counted += records.length;
     if (progress.counted > maxFileRecords)
-      throw new FileRefused(`The file has more than ${maxFileRecords.toLocaleString('en')} records`);
+      throw new FileRefused(`has more than ${maxFileRecords.toLocaleString('en')} records`);
     progress.position = records.at(-1)?.next ?? progress.position;
     if (isOver()) return false;
   }

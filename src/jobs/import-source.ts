@@ -1,6 +1,6 @@
 import type { Database } from '../database/db.ts';
 import { conflict } from '../errors.ts';
-import type { ImportFile } from '../files/import-records.ts';
+import type { ImportFile } from '../files/import-file.ts';
 import { readPart, type StoredFile } from '../queries/import-files.ts';
 import type { ImportSettings } from '../queries/imports.ts';
 

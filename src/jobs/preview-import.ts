@@ -1,10 +1,11 @@
 import type { Database } from '../database/db.ts';
-import { DomainError, type Fault } from '../errors.ts';
-import { FileRefused, readLayout, readRecords, type CsvLayout, type FileRecord } from '../files/import-records.ts';
+import { DomainError } from '../errors.ts';
+import { FileRefused } from '../files/file-refused.ts';
+import { mapColumns, readHeader, type CsvLayout } from '../files/layout.ts';
+import { readRecords, type FileRecord } from '../files/read-records.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../queries/imports.ts';
-import { companyBatches, contactBatches } from '../schemas/batches.ts';
 import type { ImportPreview } from '../schemas/imports.ts';
-import { checkItems } from '../validation/batch-items.ts';
+import { checkRecords } from './check-records.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
 
@@ -24,8 +25,7 @@ export async function previewImport(
   requireUploaded(found);
   const preview: ImportPreview = { headers: null, mapping: null, records: [], errors: [] };
   try {
-    const layout = await readLayout(importFileOf(found), partsOf(db, customerId, storedFileOf(found), 0));
-    if (layout) Object.assign(preview, describe(layout));
+    const layout = found.format === 'csv' ? await addLayout(preview, db, customerId, found) : null;
     await addRecords(preview, found, await firstRecords(db, customerId, found, layout));
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
@@ -34,10 +34,20 @@ export async function previewImport(
   return preview;
 }
 
-const describe = ({ headers, columns }: CsvLayout): Pick<ImportPreview, 'headers' | 'mapping'> => ({
-  headers,
-  mapping: Object.fromEntries(headers.map((header, i) => [header, columns[i] ?? null])),
-});
+/** Adds the header line of a CSV file to a preview, and what is wrong with it. Returns how the columns are read. */
+async function addLayout(
+  preview: ImportPreview,
+  db: Database,
+  customerId: string,
+  found: ImportState,
+): Promise<CsvLayout> {
+  const header = await readHeader(partsOf(db, customerId, storedFileOf(found), 0));
+  const { columns, faults } = mapColumns(importFileOf(found), header.headers);
+  preview.headers = header.headers;
+  preview.mapping = Object.fromEntries(header.headers.map((name, i) => [name, columns[i] ?? null]));
+  preview.errors.push(...faults);
+  return { ...header, columns };
+}
 
 async function firstRecords(
   db: Database,
@@ -56,18 +66,10 @@ async function firstRecords(
 }
 
 /** Adds records to a preview: their items, and what is wrong with them. */
-async function addRecords(
-  preview: ImportPreview,
-  { object, mode, match }: ImportState,
-  records: readonly FileRecord[],
-): Promise<void> {
-  const kind = object === 'contacts' ? contactBatches : companyBatches;
-  const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: true } as const;
-  for (const [i, { item }] of records.entries()) {
-    const isReadable = !Array.isArray(item);
-    preview.records.push(isReadable ? item : {});
-    const [error] = isReadable ? await checkItems(rules, [item]) : [];
-    const faults: Fault[] = isReadable ? (error instanceof DomainError ? error.faults : []) : item;
+async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
+  preview.records = records.map(({ item }) => (item instanceof DomainError ? {} : item));
+  for (const [i, checked] of (await checkRecords(found, records)).entries()) {
+    const faults = checked instanceof DomainError ? checked.faults : [];
     preview.errors.push(...faults.map(({ path, message }) => ({ path: `/records/${i}${path}`, message })));
   }
 }

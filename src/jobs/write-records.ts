@@ -1,6 +1,8 @@
 import type { Transaction } from '../database/db.ts';
-import { DomainError, validationFailed } from '../errors.ts';
-import { errorsLine, type CsvLayout, type FileRecord } from '../files/import-records.ts';
+import { DomainError } from '../errors.ts';
+import { errorsLine } from '../files/errors-file.ts';
+import type { CsvLayout } from '../files/layout.ts';
+import type { FileRecord } from '../files/read-records.ts';
 import type { Batch, Outcome } from '../queries/batches.ts';
 import { writeCompanyBatch } from '../queries/company-batches.ts';
 import { writeContactBatch } from '../queries/contact-batches.ts';
@@ -14,10 +16,9 @@ import {
   type ImportRow,
   type LeasedImport,
 } from '../queries/import-turns.ts';
-import { endImport, findExistingLists, type ImportSettings } from '../queries/imports.ts';
+import { endImport, findExistingLists } from '../queries/imports.ts';
 import { addMembers } from '../queries/manual-members.ts';
-import { companyBatches, contactBatches } from '../schemas/batches.ts';
-import { checkItems } from '../validation/batch-items.ts';
+import { checkRecords, optionalOf } from './check-records.ts';
 import { enqueueSettling } from './enqueue-turn.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
@@ -29,9 +30,6 @@ interface PlannedRecord {
   round: number;
 }
 
-/** Maximum number of records whose faults are listed together; each record has up to 10 of at most 1,000 listed faults. */
-const checkedAtOnce = 100;
-
 /**
  * Validates records, and decides which of them the next transaction writes and in which batches.
  * @returns the first records; fewer than given only if their match values repeat too often for one transaction
@@ -39,31 +37,13 @@ const checkedAtOnce = 100;
 export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
   const rounds = new Rounds(settings);
   const planned: PlannedRecord[] = [];
-  for (let from = 0; from < records.length; from += checkedAtOnce) {
-    const some = records.slice(from, from + checkedAtOnce);
-    for (const [i, item] of (await itemsOf(settings, some)).entries()) {
-      const round = item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
-      if (round === maxRounds) return planned;
-      planned.push({ record: some[i]!, item, round });
-    }
+  for (const [i, item] of (await checkRecords(settings, records)).entries()) {
+    const round = item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
+    if (round === maxRounds) return planned;
+    planned.push({ record: records[i]!, item, round });
   }
   return planned;
 }
-
-/** Returns the valid item of each record, or the error that it fails with. */
-async function itemsOf(settings: ImportRow, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
-  const { object, mode, match } = settings;
-  const kind = object === 'contacts' ? contactBatches : companyBatches;
-  const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: true } as const;
-  const added = mode === 'create' ? Object.fromEntries(optionalOf(settings).map((name) => [name, []])) : {};
-  const readable = records.flatMap(({ item }) => (Array.isArray(item) ? [] : [{ ...added, ...item }]));
-  const checked = (await checkItems(rules, readable)).values();
-  return records.map(({ item }) => (Array.isArray(item) ? validationFailed(item) : checked.next().value!));
-}
-
-/** Returns the arrays that a record may lack although creating it requires them: they have no good form in a CSV cell. */
-const optionalOf = ({ object, format }: ImportSettings): string[] =>
-  object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];
 
 /**
  * Writes records of an import in one transaction: the records, the errors of those that fail, and where reading goes on.

@@ -364,16 +364,16 @@ describe('a waiting import', () => {
     const lines = ['First,last_name,Mail,Notes', ...Array.from({ length: 9 }, (_, i) => `Ada,No ${i},${i}@example,x`)];
     await sendFile(customer, id, lines.join('\n'));
     const refused = (await customer.get(`/imports/${id}/preview`)).body;
-    expect(refused).toMatchObject({
-      records: [],
-      errors: [{ path: expect.any(String), message: expect.stringContaining('First') }],
-    });
+    expect(refused.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
+    expect(refused.mapping).toEqual({ First: null, last_name: 'last_name', Mail: 'work_email', Notes: null });
+    expect(refused.errors[0]).toEqual({ path: '/mapping/First', message: '"First" is not the name of a field' });
     await customer.patch(`/imports/${id}`, { mapping: { First: 'first_name', Mail: 'work_email', Notes: null } });
     const { body } = await customer.get(`/imports/${id}/preview`);
     expect(body.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
     expect(body.mapping).toEqual({ First: 'first_name', last_name: 'last_name', Mail: 'work_email', Notes: null });
     expect(body.records).toHaveLength(5);
     expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0', work_email: '0@example' });
-    expect(body.errors).toContainEqual({ path: '/records/4/work_email', message: 'must be an e-mail address' });
+    const wrong = (i: number) => ({ path: `/records/${i}/work_email`, message: 'must be an e-mail address' });
+    expect(body.errors).toEqual([0, 1, 2, 3, 4].map(wrong));
   });
 });
