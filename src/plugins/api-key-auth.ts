@@ -28,6 +28,7 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
   const noteUse = usageRecorder(app);
   return async (request) => {
     const hash = presentedHash(request.headers.authorization);
+    request.readEarly(asText(hash));
     const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);

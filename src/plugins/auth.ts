@@ -6,6 +6,7 @@ import { UnauthenticatedLimit } from '../limits/unauthenticated.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Access, Scope } from '../schemas/scopes.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
+import earlyReads from './early-reads.ts';
 import { requestCounter } from './rate-limits.ts';
 import { sessionAuthenticator } from './session-auth.ts';
 
@@ -15,6 +16,7 @@ import { sessionAuthenticator } from './session-auth.ts';
  */
 export default fp(
   async (app) => {
+    await app.register(earlyReads);
     const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
     const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
     const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit);

@@ -71,11 +71,11 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/company/:id',
     {
-      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true },
+      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true, record: findCompany },
       schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
     },
-    async ({ db, caller, params }, reply) => {
-      const company = (await db.lookup((sql) => findCompany(sql, caller.customerId, params.id))) ?? null;
+    async (request, reply) => {
+      const company = (await request.record(findCompany)) ?? null;
       if (company) void reply.header('etag', etagOf(company));
       return reply.send(company);
     },

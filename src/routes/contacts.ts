@@ -77,11 +77,11 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/contacts/:id',
     {
-      config: { access: { scope: 'contacts:read' }, etag: true },
+      config: { access: { scope: 'contacts:read' }, etag: true, record: findContact },
       schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
     },
-    async ({ db, caller, params }, reply) => {
-      const contact = await db.lookup((sql) => findContact(sql, caller.customerId, params.id));
+    async (request, reply) => {
+      const contact = await request.record(findContact);
       if (!contact) throw notFound('contact');
       return reply.header('etag', etagOf(contact)).send(contact);
     },

@@ -49,11 +49,11 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/opportunities/:id',
     {
-      config: { access: { scope: 'opportunities:read' }, etag: true },
+      config: { access: { scope: 'opportunities:read' }, etag: true, record: findOpportunity },
       schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
     },
-    async ({ db, caller, params }, reply) => {
-      const opportunity = await db.lookup((sql) => findOpportunity(sql, caller.customerId, params.id));
+    async (request, reply) => {
+      const opportunity = await request.record(findOpportunity);
       if (!opportunity) throw notFound('opportunity');
       return reply.header('etag', etagOf(opportunity)).send(opportunity);
     },

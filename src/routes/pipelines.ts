@@ -19,11 +19,11 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines/:id',
     {
-      config: { ...config, etag: true },
+      config: { ...config, etag: true, record: findPipeline },
       schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } },
     },
-    async ({ db, caller, params }, reply) => {
-      const pipeline = await db.lookup((sql) => findPipeline(sql, caller.customerId, params.id));
+    async (request, reply) => {
+      const pipeline = await request.record(findPipeline);
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
     },

@@ -38,11 +38,11 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/products/:id',
     {
-      config: { access: { scope: 'products:read' }, etag: true },
+      config: { access: { scope: 'products:read' }, etag: true, record: findProduct },
       schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
     },
-    async ({ db, caller, params }, reply) => {
-      const product = await db.lookup((sql) => findProduct(sql, caller.customerId, params.id));
+    async (request, reply) => {
+      const product = await request.record(findProduct);
       if (!product) throw notFound('product');
       return reply.header('etag', etagOf(product)).send(product);
     },
