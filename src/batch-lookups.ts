@@ -4,11 +4,13 @@
  * @param keyOf converts a key to a unique string
  * @param load loads the records of the given distinct keys; keys without a record are left out of the result
  * @param keyOfFound returns the key of a loaded record
+ * @param maxKeys maximum number of keys in one call of `load`
  */
 export function batchLookups<K, V>(
   keyOf: (key: K) => string,
   load: (keys: K[]) => Promise<V[]>,
   keyOfFound: (found: V) => K,
+  maxKeys = Infinity,
 ): (key: K) => Promise<V | undefined> {
   let batch: { keys: Map<string, K>; loaded: Promise<Map<string, V>> } | undefined;
 
@@ -33,6 +35,8 @@ export function batchLookups<K, V>(
     // A batch that has started is never joined, so the data is not older than this call.
     batch ??= open();
     batch.keys.set(name, key);
-    return (await batch.loaded).get(name);
+    const { keys, loaded } = batch;
+    if (keys.size >= maxKeys) batch = undefined;
+    return (await loaded).get(name);
   };
 }

@@ -29,6 +29,19 @@ test('look-ups of one event loop round are batched into one call, with each key 
   expect(calls).toEqual([['b', 'a', 'c']]);
 });
 
+test('a call has at most the given number of keys', async () => {
+  const { calls, load } = recordingLoad();
+  const find = batchLookups(
+    (key: string) => key,
+    load,
+    ({ key }) => key,
+    2,
+  );
+  const found = await Promise.all(['a', 'b', 'a', 'c', 'd'].map(find));
+  expect(found.map((one) => one?.value)).toEqual(['A', 'B', 'A', 'C', 'D']);
+  expect(calls).toEqual([['a', 'b'], ['a', 'c'], ['d']]);
+});
+
 test('a key without a record yields undefined', async () => {
   expect(await gatherTexts(recordingLoad().load)('unknown')).toBeUndefined();
 });

@@ -4,7 +4,7 @@ import { requireMatch } from '../etag.ts';
 import { companySource } from '../filters/columns.ts';
 import { searchColumnsOfCompany } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
-import { constant, type Fragment, type FragmentMaker } from '../filters/sql.ts';
+import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 import {
   companyFields,
@@ -81,20 +81,24 @@ export async function findCompany(
   customerId: string,
   id: string,
 ): Promise<Company | undefined> {
-  const [company] = await selectCompanies(sql, customerId, sql`co.id = ${id}`);
-  return company;
+  const [found] = await findCompanies(sql, customerId, [id]);
+  return found;
 }
 
-/** Returns those of the customer's companies with these ids that exist, in no particular order. */
+/** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
-  selectCompanies(sql, customerId, sql`co.id = any(${ids as string[]}::uuid[])`);
-
-const selectCompanies = (sql: Sql | Transaction, customerId: string, condition: Fragment) => sql<Company[]>`
-  select ${projection(sql)}
-  from ${sql.unsafe(companySource.from)}
-  where co.customer_id = ${customerId}
-    and ${condition}
-    and ${sql.unsafe(companySource.visible!)}`;
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Company[]>`
+    select found.*
+    from unnest(${ids as string[]}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql)}
+      from ${sql.unsafe(companySource.from)}
+      where co.customer_id = ${customerId}
+        and co.id = wanted.id
+        and ${sql.unsafe(companySource.visible!)}
+      offset 0
+    ) as found`;
 
 /**
  * Creates a company. Several companies may have the same name.

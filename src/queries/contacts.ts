@@ -4,7 +4,7 @@ import { requireMatch } from '../etag.ts';
 import { contactSource, updatedAtOf } from '../filters/columns.ts';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
-import { constant, type Fragment, type FragmentMaker } from '../filters/sql.ts';
+import { constant, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 import {
   contactFields,
@@ -104,54 +104,59 @@ export async function findContact(
   customerId: string,
   id: string,
 ): Promise<ContactDetail | undefined> {
-  const [contact] = await selectContacts(sql, customerId, sql`c.id = ${id}`);
-  return contact;
+  const [found] = await findContacts(sql, customerId, [id]);
+  return found;
 }
 
-/** Returns those of the customer's contacts with these ids that exist, in no particular order. */
+/** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
 export const findContacts = (
   sql: Sql | Transaction,
   customerId: string,
   ids: readonly string[],
-): Promise<ContactDetail[]> => selectContacts(sql, customerId, sql`c.id = any(${ids as string[]}::uuid[])`);
-
-const selectContacts = (sql: Sql | Transaction, customerId: string, condition: Fragment) => sql<ContactDetail[]>`
-    select
-      ${projection(sql)},
-      array(
-        select m.list_id
-        from list_members m
-        where m.customer_id = c.customer_id
-          and m.contact_id = c.id
-          and m.by_hand
-          and not exists (
-            select
-            from lists deleted
-            where deleted.customer_id = m.customer_id
-              and deleted.id = m.list_id
-              and deleted.deleted_at is not null
-          )
-        union all
-        select l.id
-        from lists l
-        cross join lateral (
-          select p.contact_ids
-          from copied_members p
-          where p.customer_id = l.customer_id
-            and p.list_id = l.id
-            and p.first_id <= c.id
-          order by p.first_id desc
-          limit 1
-        ) part
-        where l.customer_id = c.customer_id
-          and l.fill_version is not null
-          and l.deleted_at is null
-          and c.id = any(part.contact_ids)
-        order by list_id
-      ) as list_ids
-    from ${constant(sql, contactSource.from)}
-    where c.customer_id = ${customerId}
-      and ${condition}`;
+): Promise<ContactDetail[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<ContactDetail[]>`
+    select found.*
+    from unnest(${ids as string[]}::uuid[]) as wanted (id)
+    cross join lateral (
+      select
+        ${projection(sql)},
+        array(
+          select m.list_id
+          from list_members m
+          where m.customer_id = c.customer_id
+            and m.contact_id = c.id
+            and m.by_hand
+            and not exists (
+              select
+              from lists deleted
+              where deleted.customer_id = m.customer_id
+                and deleted.id = m.list_id
+                and deleted.deleted_at is not null
+            )
+          union all
+          select l.id
+          from lists l
+          cross join lateral (
+            select p.contact_ids
+            from copied_members p
+            where p.customer_id = l.customer_id
+              and p.list_id = l.id
+              and p.first_id <= c.id
+            order by p.first_id desc
+            limit 1
+          ) part
+          where l.customer_id = c.customer_id
+            and l.fill_version is not null
+            and l.deleted_at is null
+            and c.id = any(part.contact_ids)
+          order by list_id
+        ) as list_ids
+      from ${constant(sql, contactSource.from)}
+      where c.customer_id = ${customerId}
+        and c.id = wanted.id
+      offset 0
+    ) as found`;
 
 /**
  * Creates a contact with its company and list memberships.

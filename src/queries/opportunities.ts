@@ -86,13 +86,23 @@ export async function findOpportunity(
   customerId: string,
   id: string,
 ): Promise<Opportunity | undefined> {
-  const [opportunity] = await sql<Opportunity[]>`
-    select ${projection(sql, customerId)}
-    from ${source(sql)}
-    where o.customer_id = ${customerId}
-      and o.id = ${id}`;
-  return opportunity;
+  const [found] = await findOpportunities(sql, customerId, [id]);
+  return found;
 }
+
+/** Returns the customer's opportunities with these ids, in any order. Leaves out unknown ids. */
+export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Opportunity[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql, customerId)}
+      from ${source(sql)}
+      where o.customer_id = ${customerId}
+        and o.id = wanted.id
+      offset 0
+    ) as found`;
 
 /**
  * Creates an opportunity with its contacts and lines.

@@ -63,13 +63,23 @@ export async function findPipeline(
   customerId: string,
   id: string,
 ): Promise<Pipeline | undefined> {
-  const [pipeline] = await sql<Pipeline[]>`
-    select ${projection(sql, customerId)}
-    from pipelines p
-    where p.customer_id = ${customerId}
-      and p.id = ${id}`;
-  return pipeline;
+  const [found] = await findPipelines(sql, customerId, [id]);
+  return found;
 }
+
+/** Returns the customer's pipelines with these ids, in any order. Leaves out unknown ids. */
+export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Pipeline[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql, customerId)}
+      from pipelines p
+      where p.customer_id = ${customerId}
+        and p.id = wanted.id
+      offset 0
+    ) as found`;
 
 /** Returns all pipelines of the customer with all their fields and stages, newest first. */
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>

@@ -57,14 +57,24 @@ export async function findProduct(
   customerId: string,
   id: string,
 ): Promise<Product | undefined> {
-  const [product] = await sql<Product[]>`
-    select ${projection(sql)}
-    from products p
-    where p.customer_id = ${customerId}
-      and p.id = ${id}
-      and p.deleted_at is null`;
-  return product;
+  const [found] = await findProducts(sql, customerId, [id]);
+  return found;
 }
+
+/** Returns the customer's products with these ids, in any order. Leaves out unknown ids. */
+export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Product[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql)}
+      from products p
+      where p.customer_id = ${customerId}
+        and p.id = wanted.id
+        and p.deleted_at is null
+      offset 0
+    ) as found`;
 
 /**
  * All columns of a new product that the request can set, except the currency: its default comes from the customer's

@@ -8,7 +8,7 @@ import {
   createCompany,
   deleteCompany,
   exportCompanies,
-  findCompany,
+  findCompanies,
   listCompanies,
 } from '../queries/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
@@ -71,11 +71,11 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/company/:id',
     {
-      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true, record: findCompany },
+      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true, record: findCompanies },
       schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
     },
     async (request, reply) => {
-      const company = (await request.record(findCompany)) ?? null;
+      const company = (await request.record(findCompanies)) ?? null;
       if (company) void reply.header('etag', etagOf(company));
       return reply.send(company);
     },

@@ -8,7 +8,7 @@ import {
   createContact,
   deleteContact,
   exportContacts,
-  findContact,
+  findContacts,
   listContacts,
 } from '../queries/contacts.ts';
 import {
@@ -77,11 +77,11 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/contacts/:id',
     {
-      config: { access: { scope: 'contacts:read' }, etag: true, record: findContact },
+      config: { access: { scope: 'contacts:read' }, etag: true, record: findContacts },
       schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
     },
     async (request, reply) => {
-      const contact = await request.record(findContact);
+      const contact = await request.record(findContacts);
       if (!contact) throw notFound('contact');
       return reply.header('etag', etagOf(contact)).send(contact);
     },

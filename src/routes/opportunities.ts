@@ -5,7 +5,7 @@ import {
   updateOpportunity,
   createOpportunity,
   deleteOpportunity,
-  findOpportunity,
+  findOpportunities,
   listOpportunities,
 } from '../queries/opportunities.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
@@ -49,11 +49,11 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/opportunities/:id',
     {
-      config: { access: { scope: 'opportunities:read' }, etag: true, record: findOpportunity },
+      config: { access: { scope: 'opportunities:read' }, etag: true, record: findOpportunities },
       schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
     },
     async (request, reply) => {
-      const opportunity = await request.record(findOpportunity);
+      const opportunity = await request.record(findOpportunities);
       if (!opportunity) throw notFound('opportunity');
       return reply.header('etag', etagOf(opportunity)).send(opportunity);
     },

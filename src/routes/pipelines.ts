@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../etag.ts';
-import { findPipeline, listPipelines } from '../queries/pipelines.ts';
+import { findPipelines, listPipelines } from '../queries/pipelines.ts';
 import { Pipeline, PipelineListItem } from '../schemas/pipelines.ts';
 import { IdParams } from '../schemas/wire.ts';
 
@@ -19,11 +19,11 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines/:id',
     {
-      config: { ...config, etag: true, record: findPipeline },
+      config: { ...config, etag: true, record: findPipelines },
       schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } },
     },
     async (request, reply) => {
-      const pipeline = await request.record(findPipeline);
+      const pipeline = await request.record(findPipelines);
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
     },

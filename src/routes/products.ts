@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../etag.ts';
-import { updateProduct, createProduct, deleteProduct, findProduct, listProducts } from '../queries/products.ts';
+import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
 import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
 
@@ -38,11 +38,11 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/products/:id',
     {
-      config: { access: { scope: 'products:read' }, etag: true, record: findProduct },
+      config: { access: { scope: 'products:read' }, etag: true, record: findProducts },
       schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
     },
     async (request, reply) => {
-      const product = await request.record(findProduct);
+      const product = await request.record(findProducts);
       if (!product) throw notFound('product');
       return reply.header('etag', etagOf(product)).send(product);
     },

@@ -99,6 +99,40 @@ test('an invalid id is 400 and is not looked up', async () => {
   await watched.close();
 });
 
+test('records that are asked for at once are read by shared statements, each for its own request', async () => {
+  const { caller, path, readBy } = await withContact();
+  const others = await Promise.all(Array.from({ length: 19 }, () => make(caller, '/contacts', contactBody())));
+  const unknown = '/contacts/0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+  const paths = [
+    path.toUpperCase().replace('CONTACTS', 'contacts'),
+    path,
+    unknown,
+    ...others.map((id) => `/contacts/${id}`),
+  ];
+  const { watched, lookups } = watchedApp();
+  expect((await readBy(caller, watched)).status).toBe(200);
+  const answers = await Promise.all(paths.map((of) => readBy(caller, watched, of)));
+  const expected = [path, path, undefined, ...others].map((id) => id?.replace('/contacts/', ''));
+  expect(answers.map(({ body }) => body.id)).toEqual(expected);
+  expect(lookups.length).toBe(1 + 2);
+  await watched.close();
+});
+
+test('customers do not share statements, and nobody gets a record of another', async () => {
+  const [ours, theirs] = await Promise.all([withContact(), withContact()]);
+  const { watched, lookups } = watchedApp();
+  for (const { caller, readBy } of [ours, theirs]) expect((await readBy(caller, watched)).status).toBe(200);
+  const answers = await Promise.all([
+    ours.readBy(ours.caller, watched),
+    theirs.readBy(theirs.caller, watched),
+    ours.readBy(ours.caller, watched, theirs.path),
+    theirs.readBy(theirs.caller, watched, ours.path),
+  ]);
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 404]);
+  expect(lookups.slice(2).map(({ customerId }) => customerId)).toEqual([ours.caller.id, theirs.caller.id]);
+  await watched.close();
+});
+
 test('a change is seen by the next request', async () => {
   const { caller, path, readBy } = await withContact();
   for (const first_name of ['Ada', 'Grace', 'Hedy']) {
