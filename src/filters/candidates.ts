@@ -108,7 +108,9 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   const ofCompany = companyFilterOf(printing, test);
   if (ofCompany) return printCompanies(printing, ofCompany);
   if (!hasTextTerms(printing.source, test.field)) return undefined;
-  return { condition: hasParts(printing, test.field, test.text) };
+  const parts = hasParts(printing, test.field, test.text);
+  const long = printing.terms.ofLongText(test.field);
+  return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
 }
 
 /** Returns the name of the company field that a contact's field `company.<name>` shows; undefined for other fields. */

@@ -6,7 +6,8 @@ import type { FilterValue } from './tree.ts';
 /*
  * The search terms of a record are 32-bit hashes in the database column `terms`, with one GIN index for all customers:
  * - one term for each field and value, for equality;
- * - one term for each field and three consecutive UTF-16 units of its text (a trigram), for parts of texts.
+ * - one term for each field and three consecutive UTF-16 units of its text (a trigram), for parts of texts;
+ * - one term for each field whose text is too long to have trigrams.
  * Each hash includes the customer, so a customer's search never reads the index entries of another customer. Different
  * values can have the same hash. So terms only select candidates, and the filter's exact condition decides.
  */
@@ -24,6 +25,12 @@ export const indexedKey = 'indexed';
 export const minTextLength = 3;
 
 /**
+ * Maximum length of all texts of a record that have trigrams (UTF-16 units), apart from the texts of the filter `search`.
+ * The shortest texts have them. Thousands of index entries would make each write of a record slow.
+ */
+export const maxIndexedText = 2_000;
+
+/**
  * Fields that are not text but have a search term (hash in the index) for their value. They are always written together
  * with `folded`, which contains the texts of the record.
  */
@@ -31,10 +38,10 @@ const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year'
 
 /**
  * Text fields that the filter `search` looks at. They share one set of trigrams, so that one look-up finds a word in
- * any of them.
+ * any of them. They always have trigrams.
  */
 const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
-  c: new Set(['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
+  c: new Set(['search', 'first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
   co: new Set(['company_name']),
 };
 
@@ -66,13 +73,17 @@ export class Terms {
    */
   ofRecord(folded: Folded, record: RecordFields): number[] {
     const terms = new Set<number>();
+    const others: [field: string, text: string][] = [];
     for (const field in folded) {
       if (field === indexedKey) continue;
-      if (folded[field] !== '') terms.add(this.ofValue(field, folded[field]!));
-      this.#addParts(terms, field, folded[field]!);
+      const text = folded[field]!;
+      if (text !== '') terms.add(this.ofValue(field, text));
+      if (this.#isSearched(field)) this.#addParts(terms, field, text);
+      else others.push([field, text]);
     }
     const { external_id, custom_fields } = record;
-    if (typeof external_id === 'string') this.#addParts(terms, 'external_id', external_id);
+    if (typeof external_id === 'string') others.push(['external_id', external_id]);
+    this.#addPartsWithin(terms, others);
     for (const field of ownValues[this.#alias]) this.#addValue(terms, field, record[field]);
     for (const [key, value] of Object.entries((custom_fields ?? {}) as RecordFields))
       if (typeof value !== 'string') this.#addValue(terms, `custom_fields.${key}`, value);
@@ -89,20 +100,45 @@ export class Terms {
     return finish(hashText(mix(hashText(this.#seed, field), type), String(value)));
   }
 
-  /** Returns the terms that a record has if the field's text contains `text`. Returns none if `text` is too short. */
+  /**
+   * Returns the terms that a record has if the field's text contains `text`, or instead the term of `ofLongText`. There
+   * are none if `text` is too short.
+   */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
     this.#addParts(terms, field, text);
     return [...terms];
   }
 
+  /**
+   * Returns the term of records whose text in this field has no trigrams, because it is too long. Returns undefined if
+   * all texts of the field have trigrams.
+   */
+  ofLongText(field: string): number | undefined {
+    return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
+  }
+
+  #isSearched = (field: string): boolean => searchedTexts[this.#alias].has(field);
+
   #addValue(terms: Set<number>, field: string, value: unknown): void {
     if (value !== null && value !== undefined) terms.add(this.ofValue(field, value as FilterValue));
   }
 
+  /** Adds the trigrams of the shortest texts, up to `maxIndexedText` in all, and for each other text its own term. */
+  #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
+    const total = texts.reduce((length, [, text]) => length + text.length, 0);
+    const shortestFirst = total > maxIndexedText ? texts.sort(([, a], [, b]) => a.length - b.length) : texts;
+    let left = maxIndexedText;
+    for (const [field, text] of shortestFirst) {
+      left -= text.length;
+      if (left >= 0) this.#addParts(terms, field, text);
+      else terms.add(this.ofLongText(field)!);
+    }
+  }
+
   #addParts(terms: Set<number>, field: string, text: string): void {
     if (text.length < minTextLength) return;
-    const seed = hashText(this.#seed, searchedTexts[this.#alias].has(field) ? 'search' : field);
+    const seed = hashText(this.#seed, this.#isSearched(field) ? 'search' : field);
     for (let i = minTextLength - 1; i < text.length; i += 1) {
       const pair = text.charCodeAt(i - 2) | (text.charCodeAt(i - 1) << 16);
       terms.add(finish(mix(mix(seed, pair), text.charCodeAt(i))));

@@ -41,6 +41,14 @@ export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['100%_\\', '100%_\\'],
 ];
 
+const padding = 'a long text '.repeat(200);
+
+/** Texts that are too long for the index of parts of texts. */
+export const longTexts: typeof texts = texts.map(([given, expected]) => [
+  `${padding}${given}`,
+  `${padding}${expected}`.trim(),
+]);
+
 /** Parts of these texts, for `contains` and similar operators. */
 export const needles: readonly (readonly [given: string, folded: string])[] = [
   ['', ''],
@@ -54,6 +62,7 @@ export const needles: readonly (readonly [given: string, folded: string])[] = [
   ["'", "'"],
   [' ', ''],
   ['ΦΟΣ', 'φοσ'],
+  ['LONG', 'long'],
   ['Ск', 'ск'],
   ['न', 'न'],
   ['ı', 'i'],
@@ -112,4 +121,4 @@ export const externalIds: readonly string[] = [
   ...Array.from({ length: 20 }, (_, i) => `crm-${4700 + i}`),
 ];
 
-export const folded = new Map([...texts, ...needles, ...emails]);
+export const folded = new Map([...texts, ...longTexts, ...needles, ...emails]);

@@ -11,7 +11,7 @@ import { arrayLiteral } from '../../src/filters/terms.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { customValues } from './arbitraries.ts';
 import type { WireRecord, World } from './evaluator.ts';
-import { emails, externalIds, folded, instants, texts } from './pools.ts';
+import { emails, externalIds, folded, instants, longTexts, texts } from './pools.ts';
 
 /** Random records of one customer: stored in the database, and kept here as responses show them. */
 export interface RandomWorld {
@@ -37,7 +37,13 @@ const recordId = fc.tuple(fc.constantFrom(0, 1, 2, 77, 86_400_000), hex(3), hex(
   return `${time.slice(0, 8)}-${time.slice(8)}-7${a}-8${b}-${c}`;
 });
 
-const customFields = fc.dictionary(fc.constantFrom('a', "it's", 'ключ'), customValues, { maxKeys: 3 });
+const longText = fc.constantFrom(...longTexts.map(([given]) => given));
+
+const customFields = fc.dictionary(
+  fc.constantFrom('a', "it's", 'ключ'),
+  fc.oneof({ weight: 6, arbitrary: customValues }, { weight: 1, arbitrary: longText }),
+  { maxKeys: 3 },
+);
 
 const both = {
   id: recordId,

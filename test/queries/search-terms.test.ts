@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +10,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { ourMigrations } from '../../src/database/migrations.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
 import { foldContact, type Folded, type RecordFields } from '../../src/filters/fields.ts';
-import { Terms } from '../../src/filters/terms.ts';
+import { maxIndexedText, Terms } from '../../src/filters/terms.ts';
 import { indexRecords } from '../../src/jobs/index-records.ts';
 import { saveVerifications } from '../../src/queries/contact-verifications.ts';
 import { listContacts } from '../../src/queries/contacts.ts';
@@ -103,6 +104,37 @@ test.each(filters)('a contact is found by %s, by its own customer only', async (
   }
   expect(await found(filter)).toHaveLength(1);
   expect(await found(filter)).not.toEqual(await found(filter, other));
+});
+
+test('a record with long texts has a limited number of terms, and is found by parts of all its texts', async () => {
+  const long = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
+  const custom_fields = { notes: `${long(6_000)} Needle`, log: `Straw ${long(6_000)}`, plan: 'Golden' };
+  const [contact] = await Promise.all([
+    make(customer, '/contacts', contactBody({ custom_fields })),
+    make(customer, '/contacts', contactBody({ custom_fields: { notes: 'Straw' } })),
+  ]);
+  const company = await make(customer, '/company', companyBody({ custom_fields }));
+  for (const { terms } of (await rowsOf(app.owner, contactSource)).filter(({ id }) => id === contact))
+    expect(terms!.length).toBeLessThan(maxIndexedText);
+  const passing = [
+    { 'custom_fields.notes': { ends_with: 'needle' } },
+    { 'custom_fields.log': { starts_with: 'straw' } },
+    { 'custom_fields.notes': { contains: ' NEED' }, 'custom_fields.plan': { contains: 'old' } },
+    { 'custom_fields.plan': 'golden', 'custom_fields.log': { contains: 'raw' } },
+    { _or: [{ 'custom_fields.log': { contains: 'straw' } }, { 'custom_fields.log': 'none' }] },
+  ];
+  for (const [path, id] of [
+    ['/contacts', contact],
+    ['/company', company],
+  ])
+    for (const filters of passing) {
+      const { body } = await customer.post(`${path}/metadata`, { filters });
+      expect(body.pagination.total_records).toBe(1);
+      expect((await customer.post(`${path}/list`, { filters })).body.map((one: { id: string }) => one.id)).toEqual([
+        id,
+      ]);
+    }
+  expect(await found({ 'custom_fields.notes': { contains: 'nothing' } })).toEqual([]);
 });
 
 /** The statements of a program that does not know the terms. */
