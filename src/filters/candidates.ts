@@ -101,7 +101,7 @@ function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
-  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes, test);
+  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
 }
 
 function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
@@ -160,37 +160,23 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
-/** Number of records of a customer up to which a filter for several values reads all the records, without the index. */
-const fewRecords = 100_000;
-
 /**
- * Returns the candidates that have at least one of the terms. Each term is looked up by itself, because for a condition
- * on several terms the planner expects that most records meet it. All records of a small customer are read once
- * instead, because the planner would scan all of them for each term.
+ * The record has one of some terms. Each term is looked up by itself: the planner would take the overlap of arrays for a
+ * condition that most records meet. It also assumes that a half percent of all records have a term, and would rather read
+ * all records of a small customer for each term. So the condition is there twice, which makes it expect few records.
  */
-function hasOneOf(printing: Printing, terms: readonly number[], test: Test<'in'>): Candidates {
-  const { sql, source, customerId } = printing;
-  const table = constant(sql, source.table);
-  const isLarge = sql`exists (
-    select
-    from ${table} oldest
-    where oldest.customer_id = ${customerId}::uuid
-    order by oldest.id
-    limit 1
-    offset ${fewRecords}::bigint
-  )`;
+function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
   const ids = sql`
     select one.id
     from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
     cross join lateral (
       select t.id
-      from ${table} t
+      from ${constant(sql, source.table)} t
       where t.customer_id = ${customerId}::uuid
         and t.terms @> array[wanted.term]
+        and array[wanted.term] <@ t.terms
       offset 0
-    ) one
-    where ${isLarge}
-    union all ${idsThat(printing, sql`not ${isLarge} and ${toSql(sql, source, test)}`)}`;
+    ) one`;
   return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
 }
 

@@ -83,3 +83,17 @@ describe.each(rare)('%s', (_, filters, most) => {
     }
   });
 });
+
+test('several values read only the contacts that have them, of a customer of any size', async () => {
+  for (const { id, contacts } of tenants)
+    for (const values of [2, 20, 100]) {
+      const some = Array.from({ length: values }, (_, i) => `ext-${1 + ((i * 7) % contacts)}`);
+      const filters = { 'custom_fields.external_id': some };
+      const { rows } = await rowsRead(page(candidatePageClauses, id, { filters }));
+      expect(rows).toBeLessThanOrEqual(3 * values);
+      const { from, where } = candidateCountClauses(recorder, parseRecordQuery(contactSource, id, { filters }));
+      expect((await rowsRead(recorder`select count(*) from ${from} where ${where}`)).rows).toBeLessThanOrEqual(
+        2 * values,
+      );
+    }
+});
