@@ -21,6 +21,8 @@ import { contextOf } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { createDatabase } from '../setup/database.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
+import { startServerProcess } from '../setup/server-process.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -176,6 +178,33 @@ describe('records that an older program writes', () => {
     expect(await indexRecords(contextOf(app), 60_000)).toBe(0);
   });
 });
+
+test('several processes add terms at once, two are killed, and no record is left without its terms', async () => {
+  const { owner, url } = app;
+  const program = older(owner, customer.id);
+  const ids: string[] = [];
+  for (let i = 0; i < 1_200; i += 1) ids.push(await program.insert(named(`Name ${i}`)));
+  const start = () => startServerProcess(url, {}, ['test/queries/index-records-process.ts']);
+  const withTerms = async (): Promise<number> =>
+    (await owner`select from contacts where customer_id = ${customer.id} and folded ? 'indexed'`).count;
+  await owner.begin(async (holding) => {
+    // No process comes to an end, because each waits for this contact.
+    await holding`select from contacts where customer_id = ${customer.id} and id = ${ids.at(-1)!} for update`;
+    const [first, second] = await Promise.all([start(), start()]);
+    await expect.poll(withTerms, { timeout: 30_000, interval: 5 }).toBeGreaterThan(0);
+    await first.stop('SIGKILL');
+    await program.update(ids[0]!, named('Byron'));
+    await somebodyWaitsFor(holding, owner);
+    await second.stop('SIGKILL');
+    expect(await withTerms()).toBeLessThan(ids.length);
+  });
+  const [third] = await Promise.all([start(), indexRecords(contextOf(app), 60_000)]);
+  expect(await third.ended).toBe(0);
+  expect(await withTerms()).toBe(ids.length);
+  await expectTerms(owner);
+  expect(await found({ last_name: 'byron' })).toEqual([ids[0]]);
+  expect(await found({ last_name: ['name 0', 'name 1199'] })).toEqual([ids.at(-1)]);
+}, 60_000);
 
 test('a database with contacts is migrated while an older program writes, and every read is exact meanwhile', async () => {
   const { drop, ...database } = await createDatabase('nothing');
