@@ -56,7 +56,7 @@ export class CsvScanner implements RecordScanner {
   }
 
   get line(): number {
-    return this.#start.line + this.#breaks;
+    return this.#start.line + this.#breaks + (this.#state === 'after CR' ? 1 : 0);
   }
 
   /**
@@ -132,11 +132,15 @@ export class CsvScanner implements RecordScanner {
     return end + 1;
   }
 
+  /** Returns the index of the separator or line break after plain text, or the length of the text. */
   #endOfPlainText(text: string, from: number): number {
     const separator = this.#separator.charCodeAt(0);
+    const keepsCells = this.#fault !== tooLong && this.#cellCount <= this.#maxCells;
     for (let at = from; at < text.length; at += 1) {
       const character = text.charCodeAt(at);
-      if (character === separator || character === newline || character === carriageReturn) return at;
+      if (character === newline || character === carriageReturn) return at;
+      // Cells that are not kept are skipped together, up to one that may begin with a quote.
+      if (character === separator && (keepsCells || at + 1 === text.length || text[at + 1] === '"')) return at;
     }
     return text.length;
   }
@@ -168,9 +172,11 @@ export class CsvScanner implements RecordScanner {
   }
 
   #countBreaks(quoted: string): void {
-    if (quoted.includes('\n') || quoted.includes('\r')) this.#breaks += quoted.match(/\r\n?|\n/g)!.length;
-    if (this.#endsWithCr && quoted.startsWith('\n')) this.#breaks -= 1;
-    this.#endsWithCr = quoted.endsWith('\r');
+    for (let i = 0; i < quoted.length; i += 1) {
+      const character = quoted.charCodeAt(i);
+      if (character === newline ? !this.#endsWithCr : character === carriageReturn) this.#breaks += 1;
+      this.#endsWithCr = character === carriageReturn;
+    }
   }
 
   #append(text: string): void {
@@ -178,7 +184,7 @@ export class CsvScanner implements RecordScanner {
   }
 
   #endCell(): void {
-    this.#cellCount += 1;
+    if (this.#cellCount <= this.#maxCells) this.#cellCount += 1;
     if (this.#cellCount <= this.#maxCells && this.#fault !== tooLong)
       this.#cells.push(
         this.#text === '' && !this.#isQuoted ? emptyCell : { text: this.#text, isQuoted: this.#isQuoted },

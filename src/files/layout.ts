@@ -52,10 +52,11 @@ function summary(faults: Fault[]): string {
  */
 export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
-  if (beginning.text.trim() === '') throw new FileRefused('has no header line');
+  const { refusal } = beginning;
+  if (!refusal && beginning.text.trim() === '') throw new FileRefused('has no header line');
   const { separator, record } = bestOf(separators.map((separator) => readFirst(beginning, separator)));
   const { cells, cellCount, line, next } = record;
-  if (record.fault !== undefined) throw new FileRefused(`has a header line that ${record.fault}`, line);
+  if (record.fault !== undefined) throw refusal ?? new FileRefused(`has a header line that ${record.fault}`, line);
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text }) => text.includes('\0'))) throw new FileRefused('has a NUL character in a header', line);
   return { separator, headers: cells.map(headerOf), start: next };
@@ -67,18 +68,26 @@ interface Beginning {
   /** Where the text starts: after the byte order mark. */
   start: FilePosition;
   isWholeFile: boolean;
+  /** Why the text ends before the file does, if the rest cannot be read. */
+  refusal: FileRefused | undefined;
 }
 
 /** Reads the beginning of a file, a little more than the longest record. */
 async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> {
   let text = '';
-  for await (const block of textBlocks(chunks)) {
-    text += block;
-    if (text.length > maxRecordBytes) break;
+  let refusal: FileRefused | undefined;
+  try {
+    for await (const block of textBlocks(chunks)) {
+      text += block;
+      if (text.length > maxRecordBytes) break;
+    }
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    refusal = error;
   }
+  const isWholeFile = !refusal && text.length <= maxRecordBytes;
   const bytes = text.startsWith('\ufeff') ? 3 : 0;
-  const isWholeFile = text.length <= maxRecordBytes;
-  return { text: bytes === 0 ? text : text.slice(1), start: { bytes, line: 1 }, isWholeFile };
+  return { text: bytes === 0 ? text : text.slice(1), start: { bytes, line: 1 }, isWholeFile, refusal };
 }
 
 /** The first record of a file, read with one of the separators. */

@@ -12,7 +12,7 @@ export interface FilePosition {
 export interface RawRecord {
   /** The cells of a CSV record. An NDJSON record has one cell: its line. Empty if the record is too long. */
   cells: Cell[];
-  /** How many cells the record has. `cells` contains only as many as the scanner was told to keep. */
+  /** Number of cells. If it is greater than the number of `cells`, the scanner stopped counting there. */
   cellCount: number;
   /** Number of the line where the record starts. */
   line: number;

@@ -144,7 +144,7 @@ function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): 
   const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
   return ({ cells, cellCount }) => {
     if (cellCount > headers.length)
-      return recordFault(`has ${cellCount} cells, but the header line has ${headers.length}`);
+      return recordFault(`has more cells than the header line, which has ${headers.length}`);
     if (isHeader(cells, headers)) return recordFault('repeats the header line');
     return itemOfCells(
       columns,

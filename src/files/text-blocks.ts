@@ -35,12 +35,12 @@ function* decode(bytes: Buffer): Generator<string> {
   if (!isValid) throw new FileRefused(notUtf8);
 }
 
-/** Returns the length of the complete lines before the first line that is not UTF-8 (bytes). */
+/** Returns the length of the text before the first bytes that are not UTF-8 (bytes). */
 function validLength(bytes: Buffer): number {
   let length = 0;
   for (;;) {
-    const next = bytes.indexOf(0x0a, length) + 1;
-    if (next === 0 || !isUtf8(bytes.subarray(length, next))) return length;
+    const next = length + characterLength(bytes[length]!);
+    if (!isUtf8(bytes.subarray(length, next))) return length;
     length = next;
   }
 }
@@ -55,5 +55,5 @@ function unfinishedLength(bytes: Buffer): number {
   return 0;
 }
 
-/** Returns the number of bytes of a character of UTF-8, from its first byte, which is not ASCII. */
-const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2);
+/** Returns the number of bytes of a character of UTF-8, from its first byte. */
+const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1);

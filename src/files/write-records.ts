@@ -61,6 +61,8 @@ const mustBeQuoted = /[;\t]|^\s|\s$/;
 export const csvLines = (rows: (string | Cell)[][], width: number): string =>
   stringify(rows, {
     record_delimiter: 'windows',
+    // Many readers take a single LF or CR as the end of a record, too.
+    quote_record_delimiter: true,
     cast: { object: ({ text }) => ({ value: text as string, quoted: true }) },
     // Of one empty cell alone, the line would be blank, and readers skip blank lines.
     quoted_empty: width === 1,

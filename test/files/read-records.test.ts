@@ -1,82 +1,21 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { DomainError } from '../../src/errors.ts';
 import { columnsOf } from '../../src/files/columns.ts';
 import { errorsHeader, errorsLine } from '../../src/files/errors-file.ts';
-import { FileRefused } from '../../src/files/file-refused.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout, type CsvLayout } from '../../src/files/layout.ts';
-import type { FilePosition } from '../../src/files/raw-records.ts';
+import { readLayout } from '../../src/files/layout.ts';
 import { readRecords, type FileRecord } from '../../src/files/read-records.ts';
 import { itemOfRecord } from '../../src/files/records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
 import { contactFileFields } from '../../src/schemas/files.ts';
 import { asJson, contact, givenIn } from './any-contact.ts';
-
-const contacts: ImportFile = { object: 'contacts', mode: 'create', format: 'csv', ignoreUnknown: false };
-const lenient: ImportFile = { ...contacts, ignoreUnknown: true };
-const lines: ImportFile = { ...contacts, format: 'ndjson' };
-
-/** Yields the bytes in chunks of these sizes, again and again. */
-async function* chunksOf(bytes: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
-  for (let [at, i] = [0, 0]; at < bytes.length; i += 1) {
-    const size = sizes[i % sizes.length]!;
-    // A copy with other bytes around it, as from a buffer that is used again.
-    yield Buffer.from(bytes.subarray(at, at + size));
-    at += size;
-  }
-}
-
-/** Everything that was read from a file: its records, and why it was refused. */
-interface Outcome {
-  layout: CsvLayout | null;
-  records: FileRecord[];
-  refused?: string;
-}
-
-async function read(file: ImportFile, content: string | Buffer, sizes: readonly number[] = [1_000]): Promise<Outcome> {
-  const bytes = Buffer.from(content);
-  const layout = await readLayout(file, chunksOf(bytes, sizes));
-  return { layout, ...(await readFrom(file, layout, bytes, layout?.start ?? { bytes: 0, line: 1 }, sizes)) };
-}
-
-async function readFrom(
-  file: ImportFile,
-  layout: CsvLayout | null,
-  bytes: Buffer,
-  from: FilePosition,
-  sizes: readonly number[],
-): Promise<{ records: FileRecord[]; refused?: string }> {
-  const records: FileRecord[] = [];
-  try {
-    for await (const batch of readRecords(file, layout, chunksOf(bytes.subarray(from.bytes), sizes), from))
-      records.push(...batch);
-  } catch (error) {
-    if (!(error instanceof FileRefused)) throw error;
-    return { records, refused: error.message };
-  }
-  return { records };
-}
-
-/** The items of a file that can be read; of a failed record, the message of its first fault. */
-const itemsOf = ({ records }: { records: FileRecord[] }): unknown[] => records.map(({ item }) => faultIn(item) ?? item);
-
-const faultIn = (item: object): string | undefined =>
-  item instanceof DomainError ? `${item.faults[0]!.path} ${item.faults[0]!.message}`.trim() : undefined;
+import { chunksOf, contacts, itemsOf, lenient, lines, read, readFrom, refusal } from './reading.ts';
 
 /** The items of a CSV file with the columns `first_name` and `last_name`. */
 const itemsBelow = async (body: string): Promise<unknown[]> =>
   itemsOf(await read(contacts, `first_name,last_name\n${body}`));
 
 const ada = { first_name: 'Ada', last_name: 'Lovelace' };
-
-const refusal = async (file: ImportFile, content: string | Buffer): Promise<string> => {
-  const outcome = await read(file, content).catch((error: unknown) => {
-    if (error instanceof FileRefused) return { refused: error.message };
-    throw error;
-  });
-  return outcome.refused ?? 'not refused';
-};
 
 describe('reading a file', () => {
   // Everything that CSV and UTF-8 give a meaning to, and characters of one to four bytes.
@@ -179,7 +118,7 @@ describe('reading a file', () => {
   test('lets other work run meanwhile', async () => {
     let rounds = 0;
     const count = setInterval(() => (rounds += 1), 1);
-    await read(contacts, `first_name,last_name\n${'Ada,Lovelace\n'.repeat(200_000)}`, [10_000_000]);
+    await read(contacts, `first_name,last_name\n${'Ada,Lovelace\n'.repeat(50_000)}`, [10_000_000]);
     clearInterval(count);
     expect(rounds).toBeGreaterThan(2);
   });
@@ -193,7 +132,11 @@ describe('records of a CSV file', () => {
     ['are skipped if they are blank', '\n \t\r\n\r\n\u00a0\nAda,Lovelace\n\n  ', [ada]],
     ['may lack cells at their end', 'Ada\nAda,', [{ first_name: 'Ada' }, { first_name: 'Ada' }]],
     ['give nothing for empty cells', ',\n"",Lovelace', [{}, { last_name: 'Lovelace' }]],
-    ['fail if they have more cells than the header line', 'Ada,Lovelace,', ['has 3 cells, but the header line has 2']],
+    [
+      'fail if they have more cells than the header line',
+      'Ada,Lovelace,',
+      ['has more cells than the header line, which has 2'],
+    ],
     ['fail if they repeat the header line', 'first_name, last_name\nAda,Lovelace', ['repeats the header line', ada]],
     ['keep doubled quotes as one', '"A""d""a",""""', [{ first_name: 'A"d"a', last_name: '"' }]],
     ['keep quotes inside a cell that begins without one', 'A"da",Lovelace', [{ ...ada, first_name: 'A"da"' }]],
@@ -250,13 +193,149 @@ describe('records of a CSV file', () => {
   });
 
   test('ignore the fields that only the service writes', async () => {
-    const content = 'id,score,created_at,company_id,first_name\n1,2,3,,Ada';
-    const { company_id: _, ...known } = { company_id: 0, first_name: 'Ada' };
-    expect(itemsOf(await read(lenient, content))).toEqual([known]);
-    const update: ImportFile = { ...lenient, mode: 'update' };
-    expect(itemsOf(await read(update, content))).toEqual([{ id: '1', first_name: 'Ada' }]);
-    expect(itemsOf(await read({ ...update, match: 'external_id' }, `external_id,${content}`))).toEqual([
-      { external_id: 'id', first_name: undefined },
+    const content = 'id,score,created_at,first_name,external_id\n1,2,3,Ada,x';
+    const item = { first_name: 'Ada', external_id: 'x' };
+    expect(itemsOf(await read(contacts, content))).toEqual([item]);
+    expect(itemsOf(await read({ ...contacts, mode: 'update' }, content))).toEqual([{ id: '1', ...item }]);
+    expect(itemsOf(await read({ ...contacts, mode: 'upsert', match: 'external_id' }, content))).toEqual([item]);
+  });
+
+  test('fail above 1 MiB, and the next one is read', async () => {
+    const cell = 'é"x'.repeat(300_000);
+    for (const text of [cell, `"${cell.replaceAll('"', '""')}"`, '""'.repeat(600_000)]) {
+      const { records } = await read(contacts, `first_name\n${text}\nAda`, [60_000]);
+      expect(itemsOf({ records })).toEqual(['is longer than 1 MiB', { first_name: 'Ada' }]);
+      expect(records.map(({ line, original }) => [line, original.length])).toEqual([
+        [2, 0],
+        [3, 1],
+      ]);
+    }
+  });
+});
+
+describe('lines of an NDJSON file', () => {
+  test.each<[string, string, unknown[]]>([
+    ['are items', '{"first_name":"Ada","list_ids":[]}\r\n{}', [{ first_name: 'Ada', list_ids: [] }, {}]],
+    ['are skipped if they are blank', '\ufeff\n{}\n \t\r\n\n{}\n', [{}, {}]],
+    ['fail if they are not objects', '[]\nnull\n1', Array.from({ length: 3 }, () => 'is not a JSON object')],
+    ['fail if they are not JSON', "{'a':1}\n{\n}\n{}{}", Array.from({ length: 4 }, () => 'is not valid JSON')],
+    ['fail with a NUL character', '{"a":"\0"}', ['is not valid JSON']],
+    ['fail with an escaped one', '{"a":"\\u0000"}', ['/a must not contain a NUL character or a lone surrogate']],
+    ['fail with a lone surrogate', '{"a":"\\ud800"}', ['/a must not contain a NUL character or a lone surrogate']],
+    ['fail with a property named twice', '{"a":1,"a":2}', ['names a property of one object twice']],
+    ['fail if they are nested too deeply', '{"a":'.repeat(65), ['is nested deeper than 64 levels']],
+    ['fail above 1 MiB', `{"a":"${'x'.repeat(1_048_577)}"}\n{}`, ['is longer than 1 MiB', {}]],
+  ])('%s', async (_what, content, items) => {
+    expect(itemsOf(await read(lines, content))).toEqual(items);
+  });
+
+  test('do not give the fields that only the service writes', async () => {
+    const line = '{"id":"1","score":5,"updated_at":"x","first_name":"Ada","unknown":1}';
+    expect(itemsOf(await read(lines, line))).toEqual([{ first_name: 'Ada', unknown: 1 }]);
+    expect(itemsOf(await read({ ...lines, mode: 'update' }, line))).toEqual([
+      { id: '1', first_name: 'Ada', unknown: 1 },
     ]);
+  });
+
+  test('have their number, and their text for the file of failed records', async () => {
+    const { records } = await read(lines, '\n{}\r\n\r\n{"a":[\n');
+    expect(records.map(({ line, original }) => [line, original])).toEqual([
+      [2, [{ text: '{}', isQuoted: false }]],
+      [4, [{ text: '{"a":[', isQuoted: false }]],
+    ]);
+  });
+});
+
+describe('a file is refused', () => {
+  const latin1 = (text: string): Buffer => Buffer.from(text, 'latin1');
+
+  test.each<[string, ImportFile, string | Buffer, string]>([
+    ['with bytes that are not UTF-8', contacts, latin1('first_name\nA\nB\xe9\nC'), 'valid UTF-8 (line 3)'],
+    ['cut within a character', contacts, Buffer.from('first_name\rAé').subarray(0, -1), 'valid UTF-8 (line 2)'],
+    ['in UTF-16', contacts, Buffer.from('\ufefffirst_name\nA', 'utf16le'), 'is not valid UTF-8'],
+    ['as NDJSON that is not UTF-8', lines, latin1('{}\n{}\n\xff{}'), 'valid UTF-8 (line 3)'],
+    ['with a quote left open', contacts, 'first_name\nA\n"B\nC', 'quote that is not closed (line 3)'],
+    [
+      'with a quote that only the next quoted cell closes',
+      contacts,
+      'first_name,last_name\n"Ada,Lovelace\nAda,"Love,lace"\n',
+      'quote that is not closed (line 2)',
+    ],
+  ])('%s', async (_what, file, content, reason) => {
+    expect(await refusal(file, content)).toContain(reason);
+  });
+});
+
+describe('256 MiB without a line break take little memory', () => {
+  const aRecord = { records: [expect.any(Object)] };
+
+  test.each<[string, ImportFile, string, string, object]>([
+    ['one cell', contacts, 'x', 'x', aRecord],
+    ['many cells', contacts, ',', ',', aRecord],
+    [
+      'a quote left open',
+      contacts,
+      '"',
+      '\n',
+      { records: [], refused: 'the file has a quote that is not closed (line 2)' },
+    ],
+    ['white space', contacts, ' ', ' ', { records: [] }],
+    ['NDJSON', lines, '[', '[', aRecord],
+  ])('%s', async (_what, file, start, repeated, outcome) => {
+    const layout = await readLayout(file, chunksOf(Buffer.from('first_name\n'), [100]));
+    const chunk = Buffer.alloc(1024 * 1024, repeated);
+    async function* chunks(): AsyncGenerator<Buffer> {
+      yield Buffer.from(start);
+      for (let i = 0; i < 256; i += 1) yield chunk;
+    }
+    const before = process.memoryUsage.rss();
+    const found: { records: FileRecord[]; refused?: string } = { records: [] };
+    try {
+      for await (const batch of readRecords(file, layout, chunks(), layout?.start ?? { bytes: 0, line: 1 }))
+        found.records.push(...batch);
+    } catch (error) {
+      found.refused = (error as Error).message;
+    }
+    expect(found).toEqual(outcome);
+    expect(process.memoryUsage.rss() - before).toBeLessThan(128 * 1024 * 1024);
+  });
+});
+
+describe('the file of failed records', () => {
+  test('has the original cells with their quotes, the line and the error', async () => {
+    const { layout, records } = await read(lenient, 'first_name;" a;b ";c\n\\N;"\\N";"x\n""y"\nonly\n1;2;3;4');
+    const errors = records.map((record) => errorsLine(layout, record, 'is wrong, "really"'));
+    expect(errorsHeader(layout) + errors.join('')).toBe(
+      [
+        'first_name," a;b ",c,_line,_error',
+        '\\N,"\\N","x\n""y",2,"is wrong, ""really"""',
+        'only,,,4,"is wrong, ""really"""',
+        '1,2,3,5,"is wrong, ""really"""',
+        '',
+      ].join('\r\n'),
+    );
+  });
+
+  test('of NDJSON has the line in one cell, without NUL characters', async () => {
+    const { layout, records } = await read(lines, '{"a":"\0"}');
+    expect(errorsHeader(layout)).toBe('_record,_line,_error\r\n');
+    expect(errorsLine(layout, records[0]!, 'x')).toBe('"{""a"":""\ufffd""}",1,x\r\n');
+  });
+});
+
+describe('an exported file', () => {
+  test.each(['csv', 'ndjson'] as const)('of the format %s gives the exported values again', async (format) => {
+    const columns = columnsOf(contactFileFields, 'importable', format);
+    const writer = recordWriter(format, columns);
+    const file: ImportFile = { ...contacts, mode: 'update', format };
+    await fc.assert(
+      fc.asyncProperty(fc.array(contact, { maxLength: 5 }), async (records) => {
+        const outcome = await read(file, writer.head + writer.write(records));
+        const items = records.map((record) => itemOfRecord(columns, record as object as Record<string, unknown>));
+        const expected = format === 'csv' ? items.map(givenIn) : items;
+        expect(asJson(itemsOf(outcome))).toEqual(asJson(expected));
+      }),
+      { numRuns: 200 },
+    );
   });
 });

@@ -176,6 +176,14 @@ test('formula-like cells are not changed', () => {
   expect(writer.write([{ first_name: '=1+1', last_name: '@SUM(A1)' }])).toBe('=1+1,@SUM(A1)\r\n');
 });
 
+test('texts with a line break of any kind are quoted', () => {
+  const writer = recordWriter('csv', columnsOf(contactFileFields, ['first_name', 'last_name'], 'csv'));
+  const texts = ['a\nb', 'a\rb', 'a\r\nb'];
+  expect(texts.map((first_name) => writer.write([{ first_name, last_name: '' }]))).toEqual(
+    texts.map((text) => `"${text}",\r\n`),
+  );
+});
+
 function phones(...all: [string, string][]): { country_code: string; number: string }[] {
   return all.map(([country_code, number]) => ({ country_code, number }));
 }

@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest';
+import type { ImportFile } from '../../src/files/import-file.ts';
+import { contacts, itemsOf, lenient, read, refusal } from './reading.ts';
+
+describe('the header line', () => {
+  test.each<[string, string, string, string[]]>([
+    ['commas', 'first_name,last_name', ',', ['first_name', 'last_name']],
+    ['semicolons', 'first_name;last_name', ';', ['first_name', 'last_name']],
+    ['tabs', 'first_name\tlast_name', '\t', ['first_name', 'last_name']],
+    ['one name', 'first_name', ',', ['first_name']],
+    ['other separators in quotes', '"a,b,c";"d;e"', ';', ['a,b,c', 'd;e']],
+    ['more of another separator in quotes', '"a;b;c;d",e', ',', ['a;b;c;d', 'e']],
+    ['a line break in quotes', '"a\r\n,b";c', ';', ['a\r\n,b', 'c']],
+    ['white space', ' first_name , last_name ," a "', ',', ['first_name', 'last_name', ' a ']],
+    ['blank lines before it', '\r\n \nfirst_name', ',', ['first_name']],
+    ['a byte order mark', '\ufeff"first_name",last_name', ',', ['first_name', 'last_name']],
+    ['a quote within a name', 'a"b,c', ',', ['a"b', 'c']],
+  ])('with %s is read', async (_what, line, separator, headers) => {
+    for (const end of ['', '\n', '\r\n', '\r'])
+      expect((await read(lenient, line + end)).layout).toMatchObject({ separator, headers });
+  });
+
+  test('names fields itself, or by the mapping', async () => {
+    const mapping = { Mail: 'work_email', first_name: null, Plan: 'custom_fields.plan', Old: 'company' };
+    const content = 'Mail,first_name,Plan,last_name,score\na@x.example,Ada,7,Lovelace,9';
+    const { layout, records } = await read({ ...contacts, mapping }, content);
+    expect(layout!.columns).toEqual(['work_email', null, 'custom_fields.plan', 'last_name', null]);
+    expect(itemsOf({ records })).toEqual([
+      { work_email: 'a@x.example', last_name: 'Lovelace', custom_fields: { plan: 7 } },
+    ]);
+  });
+
+  test('may have 10,000 columns', async () => {
+    const names = Array.from({ length: 10_000 }, (_, i) => `column ${i}`).join(';');
+    const { records } = await read(lenient, ['first_name;x', ...Array.from({ length: 20 }, () => names)].join('\n'));
+    expect(itemsOf({ records })).toEqual(records.map(() => 'has more cells than the header line, which has 2'));
+    expect((await read(lenient, `${names}\n${names}x`)).records).toHaveLength(1);
+    expect(await refusal(lenient, `${names};x`)).toBe('the file has more than 10000 columns (line 1)');
+  });
+
+  const company: ImportFile = { ...contacts, object: 'companies' };
+  const byMail: ImportFile = { ...lenient, mode: 'upsert', match: 'work_email' };
+  test.each<[string, ImportFile, string, string]>([
+    ['nothing', contacts, '', 'the file has no header line'],
+    ['blank lines', contacts, '\ufeff\n \r\n', 'the file has no header line'],
+    ['an unknown name', contacts, 'first_name,Mail\n', '"Mail" is not the name of a field'],
+    ['no name', contacts, 'first_name,\n', '"" is not the name of a field'],
+    ['lists', contacts, 'first_name,list_ids', '"list_ids" is not the name of a field'],
+    [
+      'names of every object',
+      contacts,
+      'constructor,__proto__',
+      '"constructor" is not the name of a field; "__proto__"',
+    ],
+    ['a field of another object', company, 'name,first_name', '"first_name" is not the name'],
+    ['a mapping to no field', { ...contacts, mapping: { a: 'list_ids' } }, 'a', '"a" is not the name of a field'],
+    ['a name twice', contacts, 'first_name,first_name', 'the columns "first_name" and "first_name" are both for'],
+    ['a field twice', { ...contacts, mapping: { a: 'industry' } }, 'a,industry', '"a" and "industry" are both for'],
+    ['a part beside the whole', contacts, 'custom_fields.a,custom_fields', 'are both for the field "custom_fields"'],
+    ['no column of match', { ...lenient, mode: 'update' }, 'first_name', 'no column is for the field "id", which'],
+    ['only unknown names', byMail, 'a,b', 'no column is for the field "work_email"'],
+    ['a NUL character', lenient, 'a\0b', 'the file has a NUL character in a header (line 1)'],
+    ['a quote left open', lenient, '\n"a,b\n', 'the file has a header line that has a quote that is not closed'],
+    ['text after a quote', lenient, '"a"b,c', 'the file has a header line that has text after a closing quote'],
+    ['more than 1 MiB', lenient, `a,${'b'.repeat(1_100_000)}`, 'the file has a header line that is longer than 1 MiB'],
+  ])('with %s is refused', async (_what, file, content, reason) => {
+    expect(await refusal(file, content)).toContain(reason);
+  });
+
+  test('is refused with the first 10 faults, in a text of bounded length', async () => {
+    const headers = Array.from({ length: 4_000 }, (_, i) => `${i}${'😀'.repeat(60)}`);
+    const reason = await refusal(contacts, headers.join());
+    expect(reason).toMatch(/; and 3990 more$/);
+    expect(reason.length).toBeLessThan(2_000);
+  });
+});
