@@ -63,9 +63,9 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(services, given);
   void app.register(errorHandler);
   void app.register(connections);
-  void app.register(gracefulClose);
   void app.register(traces);
   void app.register(requestLog);
+  void app.register(gracefulClose);
   void app.register(httpRules);
   void app.register(callerAddress);
   void app.register(requester);
@@ -109,8 +109,8 @@ export function buildMonitor(given: Services): FastifyInstance {
   const app = fastify(options(given.config));
   void app.register(services, given);
   void app.register(errorHandler);
-  void app.register(gracefulClose);
   void app.register(requestLog);
+  void app.register(gracefulClose);
   void app.register(requester);
   void app.register(rateLimits);
   void app.register(health);
@@ -126,6 +126,7 @@ function options(config: Config) {
     logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts logs requests
     genReqId: requestId,
     requestIdHeader: false as const,
+    return503OnClosing: false, // plugins/graceful-close.ts answers such requests with an error body
     bodyLimit: mebibyte,
     // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
     // here because Fastify overwrites the server's value with its own option.
