@@ -9,7 +9,7 @@ interface Options {
   isExposed: boolean;
 }
 
-const access = { public: true } as const;
+const config = { access: { public: true }, isProbe: true } as const;
 
 /** Measures the duration of every request, and serves all metrics of the service at `/metrics` if `isExposed`. */
 export default fp(
@@ -18,7 +18,7 @@ export default fp(
     app.addHook('onResponse', measure);
     if (!isExposed) return;
     const metrics = new ServiceMetrics(app);
-    app.get('/metrics', { config: { access }, schema: { hide: true } }, async (_request, reply) =>
+    app.get('/metrics', { config, schema: { hide: true } }, async (_request, reply) =>
       reply.type(metrics.contentType).send(await metrics.read()),
     );
   },

@@ -11,21 +11,18 @@ declare module 'fastify' {
   }
 }
 
-/** Routes that monitoring calls every few seconds. They are not traced. */
-const probes = new Set(['/healthz', '/readyz', '/metrics']);
-
 /**
  * Records a span for each request, from the arrival of its headers to the end of the response. Continues the trace of
  * the caller's header `traceparent`. The span names the route, never the path: a path can contain any text of the
- * caller. Adds `trace_id` to the log lines of the request. Does nothing while tracing is off.
+ * caller. Adds `trace_id` to the log lines of the request. Probes are not traced. Does nothing while tracing is off.
  */
 export default fp(
   async (app) => {
     if (!isTracing()) return;
     app.decorateRequest('span', undefined);
     app.addHook('onRequest', (request, reply, done) => {
-      const { url: route } = request.routeOptions;
-      if (route !== undefined && probes.has(route)) return done();
+      const { url: route, config } = request.routeOptions;
+      if (config.isProbe) return done();
       const method = METHODS.includes(request.method) ? request.method : '_OTHER';
       const span = startRequestSpan(route === undefined ? method : `${method} ${route}`, request.raw.headers);
       if (!span) return done();

@@ -21,14 +21,14 @@ const Readiness = Type.Object({
   }),
 });
 
-const access = { public: true } as const;
+const config = { access: { public: true }, isProbe: true } as const;
 
 /** Routes for operators: whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',
     {
-      config: { access },
+      config,
       schema: {
         summary: 'Is the process alive?',
         tags: ['health'],
@@ -41,7 +41,7 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/readyz',
     {
-      config: { access },
+      config,
       schema: {
         summary: 'Is the service ready for requests?',
         tags: ['health'],

@@ -129,6 +129,41 @@ describe('the log', () => {
       expect(JSON.stringify(lines)).not.toContain(secret);
   });
 
+  test('has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
+    const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
+      cwd: root,
+      env: { LOG_LEVEL: 'debug', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: app.url, SHUTDOWN_GRACE_MS: '600000' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const log = text(child.stderr);
+    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+    const { url } = JSON.parse(line) as { url: string };
+    const statusOf = async (path: string, method = 'GET') => (await fetch(url + path, { method })).status;
+    for (const path of ['/healthz', '/readyz', '/metrics']) expect(await statusOf(path)).toBe(200);
+    expect(await statusOf('/healthz', 'HEAD')).toBe(200);
+    expect(await statusOf('/healthz', 'PUT')).toBe(405);
+    expect(await statusOf('/openapi.json')).toBe(200);
+    child.kill('SIGTERM');
+    await expect.poll(() => statusOf('/readyz')).toBe(503);
+    child.kill('SIGKILL');
+    const answered = (await log)
+      .trim()
+      .split('\n')
+      .map((one) => JSON.parse(one) as Record<string, unknown>)
+      .filter(({ msg }) => msg === 'answered')
+      .map(({ level, method, route, status }) => [level, method, route, status]);
+    expect(answered.slice(0, 6)).toEqual([
+      [20, 'GET', '/healthz', 200],
+      [20, 'GET', '/readyz', 200],
+      [20, 'GET', '/metrics', 200],
+      [20, 'HEAD', '/healthz', 200],
+      [30, 'PUT', '/healthz', 405],
+      [30, 'GET', '/openapi.json', 200],
+    ]);
+    expect(answered.at(-1)).toEqual([30, 'GET', '/readyz', 503]);
+  });
+
   test('does not prevent the process from ending when its reader is gone', async () => {
     const script = `
       import { logger } from './src/app.ts';
