@@ -40,12 +40,14 @@ export function define(command: Command): void {
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
-  await startTracing(config, logger(config));
+  const log = logger(config);
+  await startTracing(config, log);
   const services = await openServices(config);
   const shutdown = new Shutdown(services, config.SHUTDOWN_GRACE_MS);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
+    services.db.logOutages(log);
     const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
     const app = buildApp(services);
     shutdown.addServer(app);

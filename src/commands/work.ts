@@ -35,6 +35,7 @@ async function work(options: { migrate?: true }): Promise<Working> {
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
+    services.db.logOutages(log);
     const workers = await startWorkers({ ...services, log });
     shutdown.add(() => workers.stop());
     const monitor = await listenMonitor(services, shutdown);

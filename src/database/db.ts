@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import postgres from 'postgres';
 import { runAfterCommit } from '../after-commit.ts';
 import type { Config } from '../config.ts';
@@ -5,6 +6,7 @@ import type { Gate } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
+import { Outages } from './outages.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
@@ -58,6 +60,8 @@ export interface SharedDatabase extends Database {
   readonly gates: readonly Gate[];
   /** Whether the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
+  /** From now on, logs one line when the database stops to answer, and one when it answers again. */
+  logOutages(log: FastifyBaseLogger): void;
   /** Rejects new calls, waits for running ones, then closes all connections. */
   close(): Promise<void>;
 }
@@ -83,12 +87,20 @@ const clientCheckInterval = '250ms';
 /** Opens the service's database. Connections are opened when they are first used. */
 export function openDatabase(config: Config, url: string): SharedDatabase {
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
-  const pipelined = (name: string, max: number) =>
-    new SharedLane(connect(config, url, { max, ...plannedOnce }), { name, limit: max * pipelineDepth, ...limits });
+  const connectAll = (options: LaneOptions) =>
+    connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
+  const pipelined = (name: string, sql: Sql) =>
+    new SharedLane(sql, { name, limit: sql.options.max * pipelineDepth, ...limits });
   const exclusive = (name: string, limit: number, options: Omit<LaneOptions, 'max'>) =>
-    new ExclusiveLane((onclose) => connect(config, url, { max: 1, onclose, ...options }), { name, limit, ...limits });
-  const credentials = pipelined('credentials', config.DATABASE_CREDENTIAL_CONNECTIONS);
-  const lookup = pipelined('lookup', config.DATABASE_LOOKUP_CONNECTIONS);
+    new ExclusiveLane((onclose) => connectAll({ max: 1, onclose, ...options }), { name, limit, ...limits });
+  const lookups = connectAll({ max: config.DATABASE_LOOKUP_CONNECTIONS, ...plannedOnce });
+  // Not through the gate of the lane, which refuses work when it is full.
+  const outages = new Outages(() => lookups`select 1`);
+  const lookup = pipelined('lookup', lookups);
+  const credentials = pipelined(
+    'credentials',
+    connectAll({ max: config.DATABASE_CREDENTIAL_CONNECTIONS, ...plannedOnce }),
+  );
   const search = exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
@@ -125,7 +137,11 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
       return isDiskFull;
     },
     gates: lanes.map(({ gate }) => gate),
-    close: async () => void (await Promise.all(lanes.map((lane) => lane.close()))),
+    logOutages: (log) => outages.logTo(log),
+    close: async () => {
+      outages.close();
+      await Promise.all(lanes.map((lane) => lane.close()));
+    },
   };
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { unavailable } from '../errors.ts';
+import { DomainError, unavailable } from '../errors.ts';
 import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../requester.ts';
 import { inLane } from '../tracing/tracing.ts';
@@ -184,7 +184,24 @@ const connectionCodes = new Set(
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
-function isConnectionFailure(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' && (connectionCodes.has(code) || troubleStates.test(code));
+/** Matches the SQLSTATEs of a connection that the server has ended or does not accept: it stops, starts or has crashed. */
+const lostStates = /^(08...|57P0[1-3])$/;
+
+const isConnectionFailure = (error: unknown): boolean => {
+  const code = codeOf(error);
+  return connectionCodes.has(code) || troubleStates.test(code);
+};
+
+/**
+ * Returns whether an error, or its cause, means that a connection to the database was lost or could not be opened. An
+ * error that a reachable server returns, such as a deadlock, is no such error.
+ */
+export function isConnectionLost(error: unknown): boolean {
+  const code = codeOf(error instanceof DomainError ? error.cause : error);
+  return connectionCodes.has(code) || lostStates.test(code);
+}
+
+function codeOf(error: unknown): string {
+  const { code } = Object(error) as { code?: unknown };
+  return typeof code === 'string' ? code : '';
 }

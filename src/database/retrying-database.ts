@@ -25,6 +25,7 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
     get isDiskFull() {
       return db.isDiskFull;
     },
+    logOutages: (log) => db.logOutages(log),
     close: () => db.close(),
   };
 }

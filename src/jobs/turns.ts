@@ -1,3 +1,4 @@
+import { retryLevel } from '../database/outages.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
 import {
@@ -159,7 +160,7 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
     if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lost.abort();
   };
   const timer = setInterval(() => {
-    renew().catch((err: unknown) => log.warn({ err }, 'a lease could not be renewed; retrying'));
+    renew().catch((err: unknown) => log[retryLevel(err)]({ err }, 'a lease could not be renewed; retrying'));
   }, renewalMs);
   return { lost: lost.signal, stop: () => clearInterval(timer) };
 }

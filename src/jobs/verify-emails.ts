@@ -1,4 +1,5 @@
 import type { Transaction } from '../database/db.ts';
+import { retryLevel } from '../database/outages.ts';
 import { isUnavailable } from '../errors.ts';
 import { saveVerifications, type ContactVerification } from '../queries/contact-verifications.ts';
 import {
@@ -36,7 +37,7 @@ export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) =>
     for (let isCompleted = false; !isCompleted && !work.isOver;) {
       isCompleted = await step().catch(async (error: unknown) => {
         if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
-        context.log.warn({ err: error }, 'verified emails could not be settled yet; retrying');
+        context.log[retryLevel(error)]({ err: error }, 'verified emails could not be settled yet; retrying');
         await work.sleep();
         return false;
       });

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../database/db.ts';
+import { retryLevel } from '../database/outages.ts';
 import type { JobKind } from '../database/queues.ts';
 import {
   releaseWorkerSlot,
@@ -55,7 +56,9 @@ export class WorkerSlots {
     const register = () => db.transaction((sql) => registerWorkerSlots(sql, this.#slots));
     await register();
     this.#heartbeat = setInterval(() => {
-      register().catch((err: unknown) => log.warn({ err }, "this worker's slots could not be registered; retrying"));
+      register().catch((err: unknown) =>
+        log[retryLevel(err)]({ err }, "this worker's slots could not be registered; retrying"),
+      );
     }, heartbeatSeconds * 1000);
   }
 
@@ -101,7 +104,7 @@ export class WorkerSlots {
       try {
         return await db.transaction((sql) => releaseWorkerSlot(sql, customerId, slot));
       } catch (err) {
-        log.warn({ err, slot }, 'a worker slot could not be released yet');
+        log[retryLevel(err)]({ err, slot }, 'a worker slot could not be released yet');
         if (stopping.aborted) return;
         await sleep(releaseRetryMs);
       }

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { PgBoss } from 'pg-boss';
 import type { SharedDatabase } from '../database/db.ts';
+import { isConnectionLost } from '../database/lanes.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
 import type { TraceContext } from '../tracing/spans.ts';
@@ -76,7 +77,11 @@ export async function startWorkers(
     { db: services.db, log, stopping: stopping.signal },
     kinds.map((kind) => [kind, handlers[kind]!.atOnce]),
   );
-  boss.on('error', (err) => log.error({ err }, 'the job queue reported an error'));
+  boss.on('error', (err) => {
+    // The queue reports an outage once per connection and queue. The database (`logOutages`) logs it once.
+    if (isQueueConnectionLost(err)) log.debug({ reason: err.message }, 'the job queue lost a connection');
+    else log.error({ err }, 'the job queue reported an error');
+  });
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue reported a warning'));
   const workers: Workers = {
     stop: async () => {
@@ -105,6 +110,12 @@ export async function startWorkers(
     throw error;
   }
 }
+
+/** Messages of the queue's database driver and of pg-boss about lost connections. These errors have no code. */
+const lostMessages =
+  /^(Connection terminated|Client (has encountered|was closed)|timeout e|LISTEN\/NOTIFY (hear|conn))/;
+
+const isQueueConnectionLost = (error: Error): boolean => isConnectionLost(error) || lostMessages.test(error.message);
 
 /** The services that all jobs of a process share. */
 interface SharedContext extends JobContext {

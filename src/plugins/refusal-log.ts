@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { DomainError } from '../errors.ts';
-import { loggableError } from './request-log.ts';
+import { withoutStack } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -37,7 +37,7 @@ export class RefusalLog {
   /** Counts a request that is answered with 503 because of this error. */
   add(request: FastifyRequest, error: DomainError): void {
     request.isCounted = true;
-    const cause = causeOf(error);
+    const cause = error.cause === undefined ? undefined : withoutStack(error.cause);
     const name = `${error.message} ${String(cause?.['code'])}`;
     const counted = this.#reasons.get(name) ?? { message: error.message, cause, count: 0, example: request.id };
     counted.count += 1;
@@ -55,12 +55,4 @@ export class RefusalLog {
     this.#log.warn({ count: reasons.reduce((sum, { count }) => sum + count, 0), reasons }, 'requests not answered');
     this.#timer = setTimeout(() => this.flush(), intervalMs).unref();
   }
-}
-
-/** Returns the cause of an error in a form that is safe to log, without the stack trace. */
-function causeOf({ cause }: DomainError): Record<string, unknown> | undefined {
-  if (cause === undefined) return undefined;
-  const { stack, ...rest } = loggableError(cause);
-  void stack;
-  return rest;
 }

@@ -38,6 +38,7 @@ const noDatabase: SharedDatabase = {
   for: () => noDatabase,
   gates: [],
   isDiskFull: false,
+  logOutages: () => undefined,
   close: async () => {},
 };
 
