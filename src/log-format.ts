@@ -1,13 +1,16 @@
 import { prettyFactory } from 'pino-pretty';
 import type { Config } from './config.ts';
 
-/**
- * Returns the function that converts a log line from JSON to the configured format. Without `LOG_FORMAT` the format is
- * `pretty` if stderr is a terminal, otherwise `json`.
- */
-export function logFormat({ LOG_FORMAT }: Pick<Config, 'LOG_FORMAT'>): (line: string) => string {
+type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
+
+/** Returns whether log lines are JSON. Without `LOG_FORMAT` they are, unless stderr is a terminal. */
+export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
+  (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
+
+/** Returns the function that converts a log line from JSON to the configured format. */
+export function logFormat(config: FormatConfig): (line: string) => string {
+  if (isJsonLog(config)) return (line) => line;
   const { isTTY } = process.stderr;
-  if ((LOG_FORMAT ?? (isTTY ? 'pretty' : 'json')) === 'json') return (line) => line;
   const pretty = prettyFactory({
     colorize: isTTY && process.stderr.hasColors(),
     translateTime: 'SYS:HH:MM:ss.l',

@@ -5,10 +5,10 @@ import { migrate } from '../database/migrate.ts';
 import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
 import { startTracing } from '../tracing/tracing.ts';
-import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { describeDemo } from './demo.ts';
 import { listenMonitor } from './monitor.ts';
+import { serverAction } from './server-action.ts';
 import { Shutdown } from './shutdown.ts';
 
 interface Options {
@@ -31,7 +31,7 @@ export function define(command: Command): void {
     .option('--migrate', 'migrate the database to the current schema first')
     .option('--demo', 'load the demo customer first, and print a login and a key')
     .option('--with-worker', 'process jobs in this process too, like `work`')
-    .action(commandAction(serve, describe));
+    .action(serverAction(serve, describe));
 }
 
 /**

@@ -4,9 +4,9 @@ import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
 import { startTracing } from '../tracing/tracing.ts';
-import { commandAction } from './command.ts';
 import { openServices, requireSchema } from './database.ts';
 import { listenMonitor } from './monitor.ts';
+import { serverAction } from './server-action.ts';
 import { Shutdown } from './shutdown.ts';
 
 interface Working {
@@ -19,7 +19,7 @@ interface Working {
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
-    .action(commandAction(work, () => 'Working'));
+    .action(serverAction(work, () => 'Working'));
 }
 
 /**

@@ -1,9 +1,11 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { text } from 'node:stream/consumers';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { createDatabase } from '../setup/database.ts';
@@ -47,6 +49,34 @@ test('serve on an occupied port ends although it already serves metrics on a por
   const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port), METRICS_PORT: '0' });
   server.close();
   expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
+});
+
+/** Starts a command, ends it when it has written to stdout, and returns the lines of its output. */
+async function outputOf(verb: string, environment: Record<string, string>): Promise<string[]> {
+  const child = spawn(process.execPath, ['src/cli.ts', verb], {
+    env: { DATABASE_URL: url, PORT: '0', ...environment },
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const output = [text(child.stdout), text(child.stderr)];
+  await once(child.stdout, 'data');
+  child.kill('SIGTERM');
+  return (await Promise.all(output)).join('').trimEnd().split('\n');
+}
+
+describe.each([
+  ['serve', /^Serving on http:/],
+  ['work', /^Working$/],
+])('%s says when it has started', (verb, message) => {
+  test('in a line of JSON if the log is JSON', async () => {
+    const lines = await outputOf(verb, {});
+    expect(lines.map((line) => JSON.parse(line) as object)).toContainEqual(
+      expect.objectContaining({ [verb === 'serve' ? 'url' : 'working']: expect.anything() }),
+    );
+  });
+
+  test('in plain text if the log is for people', async () => {
+    expect(await outputOf(verb, { LOG_FORMAT: 'pretty' })).toContainEqual(expect.stringMatching(message));
+  });
 });
 
 describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do', (verb) => {
