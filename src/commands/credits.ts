@@ -6,7 +6,7 @@ import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts'
 import { requireCustomer } from '../queries/customers.ts';
 import { pools, type Credits, type Pool } from '../schemas/credits.ts';
 import { commandAction, asInteger, asText, asUuid } from './command.ts';
-import { withDatabase } from './database.ts';
+import { addressOf, openServices, withDatabase, type DatabaseAddress } from './database.ts';
 import { table } from './table.ts';
 
 /** Defines the subcommands of the command `credits`: `show`, `grant`, `adjust` and `check`. */
@@ -32,7 +32,7 @@ export function define(command: Command): void {
       const report = await check();
       await commandAction(async () => report, describe)(options);
       if (report.faults.length > 0)
-        throw new Error(`The credits do not match the ledger: ${report.faults.length} faults`);
+        throw new Error(`The credits do not match the ledger: ${counted(report.faults.length, 'fault')}`);
     });
 }
 
@@ -103,16 +103,24 @@ const print = ({ credits }: Moved): string =>
   });
 
 interface Report {
+  database: DatabaseAddress;
   customers: number;
   faults: CreditFault[];
 }
 
-const check = (): Promise<Report> => withDatabase(checkAll);
+async function check(): Promise<Report> {
+  const services = await openServices();
+  try {
+    return { database: addressOf(services.url), ...(await checkAll(services.db)) };
+  } finally {
+    await services.close();
+  }
+}
 
 const batchSize = 1_000;
 
-async function checkAll(db: Database): Promise<Report> {
-  const report: Report = { customers: 0, faults: [] };
+async function checkAll(db: Database): Promise<Omit<Report, 'database'>> {
+  const report: Omit<Report, 'database'> = { customers: 0, faults: [] };
   for (let after = lowestId; ;) {
     const customers = await db.search((sql) => listCustomersAfter(sql, after, batchSize));
     if (customers.length === 0) return report;
@@ -122,7 +130,12 @@ async function checkAll(db: Database): Promise<Report> {
   }
 }
 
-const describe = ({ customers, faults }: Report): string =>
+const describe = ({ database: { name, host, port }, customers, faults }: Report): string =>
+  `Checked database ${name} on ${host}, port ${port}\n${describeFaults(customers, faults)}`;
+
+const describeFaults = (customers: number, faults: CreditFault[]): string =>
   faults.length === 0
-    ? `The credits of ${customers === 1 ? '1 customer' : `${customers} customers`} match the ledger`
+    ? `The credits of ${counted(customers, 'customer')} match the ledger`
     : table(faults, { CUSTOMER: (one) => one.customer_id, OF: (one) => one.of, FAULT: (one) => one.fault });
+
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;

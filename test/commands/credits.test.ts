@@ -66,9 +66,14 @@ describe('credits', () => {
     await begin(app, customer, 5);
     await turn(3);
     await begin(app, customer, 5);
-    const { faults, customers } = await json(['credits', 'check']);
+    const { database, faults, customers } = await json(['credits', 'check']);
+    const { hostname, port, pathname, password } = new URL(app.url);
+    expect(database).toEqual({ host: hostname, port, name: pathname.slice(1) });
     expect(faults).toEqual([]);
     expect(customers).toBeGreaterThan(0);
+    const { stdout } = await run(['credits', 'check']);
+    expect(stdout).toContain(`Checked database ${pathname.slice(1)} on ${hostname}, port ${port}\n`);
+    expect(stdout).not.toContain(password);
     expect(await run(['credits', 'check'])).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/match the ledger\n$/),
