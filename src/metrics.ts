@@ -23,7 +23,7 @@ const registers = [processMetrics];
  */
 export const requestDuration = new Histogram({
   name: 'http_server_request_duration_seconds',
-  help: 'Duration of HTTP requests by route, method and status; unknown paths count as one route.',
+  help: 'Duration of HTTP requests by route, method and status; unknown paths and methods that a path does not support count as one route.',
   labelNames: ['http_request_method', 'http_route', 'http_response_status_code'] as const,
   buckets: [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
   registers,

@@ -1,9 +1,13 @@
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { METHODS } from 'node:http';
+import { connect } from 'node:net';
 import { join } from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { grantCredits } from '../src/queries/credits.ts';
-import { appWithoutDatabase } from './contract/declared.ts';
+import { appWithoutDatabase, declaredRoutes } from './contract/declared.ts';
 import { startApp } from './setup/app.ts';
 import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from './setup/prometheus.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
@@ -32,6 +36,32 @@ test('requests are counted by route, method and status, and unknown paths as one
   expect(count('POST', '/api/ext/contacts/list', 200)).toBeGreaterThan(0);
   expect(count('GET', 'unknown', 404)).toBe(2);
   for (const secret of [key, id, '/nowhere']) expect(text).not.toContain(secret);
+});
+
+test('anonymous callers can create few series: each route counts with the methods that it supports', async () => {
+  const { documented, hidden } = await declaredRoutes();
+  const supported = new Set(documented.map(({ method, url: route }) => `${method} ${route}`));
+  for (const { method, url: route, isRefusal } of hidden) if (!isRefusal) supported.add(`${method} ${route}`);
+  const server = appWithoutDatabase();
+  const own = METHODS.filter((method) => method !== 'CONNECT');
+  const malformed = { 'transfer-encoding': 'gzip' };
+  for (const path of new Set([...documented, ...hidden].map((route) => route.url.replace(':id', 'x'))))
+    for (const method of own as 'GET'[]) {
+      await server.inject({ method, url: path });
+      await server.inject({ method, url: path, headers: malformed });
+    }
+  for (const method of own as 'GET'[]) for (const path of ['/%zz', '/none']) await server.inject({ method, url: path });
+  await server.close();
+  const series = (await read()).matchAll(
+    /^http_\w+_count\{http_request_method="(.+)",http_route="(.+)",http_r\w+="(.+)"\}/gm,
+  );
+  const labels = [...series].map(([, method, route, status]) => ({ method: method!, route: route!, status: status! }));
+  const ofRoutes = labels.filter(({ route }) => route !== 'unknown').map(({ method, route }) => `${method} ${route}`);
+  const methods = new Set([...supported].map((name) => name.split(' ')[0]!));
+  expect(new Set(ofRoutes).difference(supported)).toEqual(new Set());
+  expect(supported.difference(new Set(ofRoutes))).toEqual(new Set());
+  const others = labels.filter(({ route }) => route === 'unknown').map(({ method }) => method);
+  expect(new Set(others).difference(methods)).toEqual(new Set(['OPTIONS', '_OTHER']));
 });
 
 test('every gate shows its slots, and rejected operations are counted', async () => {

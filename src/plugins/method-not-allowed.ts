@@ -3,6 +3,13 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError } from '../errors.ts';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the route only answers 405, for methods that its path does not support. */
+    isRefusal?: true;
+  }
+}
+
 /** Returns a set with the paths of all routes that are added after this call. The set grows with each new route. */
 export function watchPaths(app: FastifyInstance): Set<string> {
   const paths = new Set<string>();
@@ -35,7 +42,7 @@ function refuse(app: FastifyInstance, url: string, methods: string[]): void {
   app.route({
     method: methods.filter((method) => !supported.includes(method)),
     url,
-    config: { access: { public: true } },
+    config: { access: { public: true }, isRefusal: true },
     schema: { hide: true },
     exposeHeadRoute: false,
     onRequest: async (_request, reply: FastifyReply) => {

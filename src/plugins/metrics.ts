@@ -1,4 +1,3 @@
-import { METHODS } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { measureProcess, requestDuration } from '../metrics.ts';
@@ -25,10 +24,17 @@ export default fp(
   { name: 'metrics', dependencies: ['services'] },
 );
 
-function measure(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
-  const { method, routeOptions } = request;
+/** The methods that routes of the service support. */
+const methods = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/**
+ * Records the duration of a request. A series exists forever, so callers must not be able to create many: methods that
+ * no route supports count as `_OTHER`, and a route counts only with the methods that it supports.
+ */
+function measure({ method, routeOptions }: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const { url = 'unknown', config } = routeOptions;
   requestDuration
-    .labels(METHODS.includes(method) ? method : '_OTHER', routeOptions.url ?? 'unknown', String(reply.statusCode))
+    .labels(methods.has(method) ? method : '_OTHER', config.isRefusal ? 'unknown' : url, String(reply.statusCode))
     .observe(reply.elapsedTime / 1000);
   done();
 }

@@ -17,6 +17,8 @@ export interface DeclaredRoute {
   method: string;
   url: string;
   access: Access;
+  /** Whether the route only answers 405. */
+  isRefusal: boolean;
   /** The rate limit policies that count the route's requests. */
   policies: Policy[];
   /** Maximum size of a body (bytes). */
@@ -80,6 +82,7 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
     url,
     bodyLimit,
     access: config.access!,
+    isRefusal: config.isRefusal === true,
     policies: policiesOf(config),
     params: schema?.params as Json | undefined,
     body: schema?.body as Json | undefined,
