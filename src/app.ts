@@ -55,9 +55,7 @@ import stages from './routes/stages.ts';
  * @param given configuration, database and catalog; closing the server does not close them
  */
 export function buildApp(given: Services): FastifyInstance {
-  const app = fastify(options(given.config));
-  // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
-  for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
+  const app = createServer(given.config);
   const paths = watchPaths(app);
 
   void app.register(services, given);
@@ -80,7 +78,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(overload);
 
   void app.register(health);
-  void app.register(metrics, { isExposed: given.config.METRICS_PORT === undefined });
+  void app.register(metrics, { isMeasured: true, isExposed: given.config.METRICS_PORT === undefined });
   void app.register(sessions, { prefix: '/api/auth' });
   void app.register(apiKeys, { prefix: '/api/api-key' });
   void app.register(customer, { prefix: '/api/ext' });
@@ -103,18 +101,36 @@ export function buildApp(given: Services): FastifyInstance {
 
 /**
  * Builds a second HTTP server, for operators: health checks and metrics of this process. It does not listen on a port
- * yet.
+ * yet. It obeys the same rules of HTTP as the API. Its requests are not measured, so that they do not count as requests
+ * of the API.
  */
 export function buildMonitor(given: Services): FastifyInstance {
-  const app = fastify(options(given.config));
+  const app = createServer(given.config);
+  const paths = watchPaths(app);
+
   void app.register(services, given);
   void app.register(errorHandler);
+  void app.register(connections);
   void app.register(requestLog);
   void app.register(gracefulClose);
+  void app.register(httpRules);
   void app.register(requester);
+  void app.register(jsonBody);
+  void app.register(validation);
   void app.register(rateLimits);
+
   void app.register(health);
-  void app.register(metrics, { isExposed: true });
+  void app.register(metrics, { isMeasured: false, isExposed: true });
+
+  void app.register(refuseOtherMethods, { paths });
+  return app;
+}
+
+/** Creates an HTTP server without plugins and routes. */
+function createServer(config: Config) {
+  const app = fastify(options(config));
+  // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
+  for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
   return app;
 }
 

@@ -4,11 +4,11 @@ import { readFile } from 'node:fs/promises';
 import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { text as textOf } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { grantCredits } from '../src/queries/credits.ts';
-import { appWithoutDatabase, declaredRoutes } from './contract/declared.ts';
+import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from './contract/declared.ts';
 import { startApp } from './setup/app.ts';
+import { inject } from './setup/factories.ts';
 import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from './setup/prometheus.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 
@@ -120,6 +120,52 @@ describe('with METRICS_PORT', () => {
     expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_build_info');
     for (const path of ['/healthz', '/readyz']) expect((await fetch(monitor + path)).status).toBe(200);
     expect((await fetch(`${monitor}/api/ext/contacts/list`, { method: 'POST' })).status).toBe(404);
+  });
+
+  test('that port answers as the API does to other methods, paths and bodies, and counts nothing as a request of it', async () => {
+    const monitor = monitorWithoutDatabase();
+    const series = async () =>
+      (await monitor.inject('/metrics')).body.match(/^http_server_request_duration_seconds_count.*$/gm);
+    const before = await series();
+    const answers: Record<string, number> = {};
+    for (const [method, path] of [
+      ['QUERY', '/metrics'],
+      ['POST', '/metrics'],
+      ['DELETE', '/readyz'],
+      ['POST', '/none'],
+      ['GET', '/healthz'],
+      ['GET', '/%zz'],
+    ] as const) {
+      const answer = await inject(monitor, method, path, '{');
+      answers[`${method} ${path}`] = answer.status;
+      expect(answer.body).toMatchObject({ statusCode: answer.status, code: expect.any(String) });
+    }
+    expect(answers).toEqual({
+      'QUERY /metrics': 405,
+      'POST /metrics': 405,
+      'DELETE /readyz': 405,
+      'POST /none': 404,
+      'GET /healthz': 400,
+      'GET /%zz': 400,
+    });
+    expect(await series()).toEqual(before);
+    await monitor.close();
+  });
+
+  test('that port limits connections as the API does', async () => {
+    const monitor = monitorWithoutDatabase({ MAX_CONNECTIONS: '2', CONNECTION_SILENCE_MS: '400' });
+    const { port } = new URL(await monitor.listen({ host: '127.0.0.1', port: 0 }));
+    const send = (...headers: string[]) => {
+      const socket = connect(Number(port), '127.0.0.1').on('error', () => undefined);
+      socket.write(['GET /healthz HTTP/1.1', 'host: a', ...headers, '', ''].join('\r\n'));
+      return { socket, closed: new Promise((resolve) => socket.once('close', resolve)) };
+    };
+    const idle = send();
+    await once(idle.socket, 'data');
+    const silent = send('content-type: application/json', 'content-length: 9');
+    await idle.closed; // its place was needed
+    await silent.closed;
+    await monitor.close();
   });
 
   test('a worker serves them too', async () => {

@@ -4,17 +4,19 @@ import { measureProcess, requestDuration } from '../metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** Whether this app serves `GET /metrics`. If false, it still measures its requests. */
+  /** Whether the requests of this app are measured. */
+  isMeasured: boolean;
+  /** Whether this app serves `GET /metrics`. */
   isExposed: boolean;
 }
 
 const config = { access: { public: true }, isProbe: true } as const;
 
-/** Measures the duration of every request, and serves all metrics of the service at `/metrics` if `isExposed`. */
+/** Measures the duration of every request if `isMeasured`, and serves all metrics at `/metrics` if `isExposed`. */
 export default fp(
-  async (app, { isExposed }: Options) => {
+  async (app, { isMeasured, isExposed }: Options) => {
     measureProcess();
-    app.addHook('onResponse', measure);
+    if (isMeasured) app.addHook('onResponse', measure);
     if (!isExposed) return;
     const metrics = new ServiceMetrics(app);
     app.get('/metrics', { config, schema: { hide: true } }, async (_request, reply) =>

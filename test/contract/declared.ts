@@ -1,5 +1,5 @@
 import type { FastifyContextConfig, FastifyInstance, FastifySchema } from 'fastify';
-import { buildApp } from '../../src/app.ts';
+import { buildApp, buildMonitor } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import type { SharedDatabase } from '../../src/database/db.ts';
@@ -45,10 +45,17 @@ const noDatabase: SharedDatabase = {
 };
 
 /** Builds the real app without a database, for tests of what is decided before any record is read. Not ready yet. */
-export const appWithoutDatabase = (environment: Record<string, string> = {}): FastifyInstance => {
+export const appWithoutDatabase = (environment: Record<string, string> = {}): FastifyInstance =>
+  buildApp(servicesWithoutDatabase(environment));
+
+/** Builds the server of `METRICS_PORT` without a database. Not ready yet. */
+export const monitorWithoutDatabase = (environment: Record<string, string> = {}): FastifyInstance =>
+  buildMonitor(servicesWithoutDatabase(environment));
+
+function servicesWithoutDatabase(environment: Record<string, string>) {
   const config = parseConfig({ LOG_LEVEL: 'trace', OVERLOAD_MS: '0', ...environment });
-  return buildApp({ config, db: noDatabase, catalog: openCatalog(config, noDatabase) });
-};
+  return { config, db: noDatabase, catalog: openCatalog(config, noDatabase) };
+}
 
 /** Returns every route of the app, read from the app itself, so that new routes are included. */
 export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; hidden: DeclaredRoute[] }> {
