@@ -13,8 +13,9 @@ declare module 'fastify' {
 
 /**
  * Records a span for each request, from the arrival of its headers to the end of the response. Continues the trace of
- * the caller's header `traceparent`. The span names the route, never the path: a path can contain any text of the
- * caller. Adds `trace_id` to the log lines of the request. Probes are not traced. Does nothing while tracing is off.
+ * the caller's header `traceparent`, but ignores `tracestate`. The span names the route, never the path: a path can
+ * contain any text of the caller. Adds `trace_id` to the log lines of the request. Probes are not traced. Does nothing
+ * while tracing is off.
  */
 export default fp(
   async (app) => {

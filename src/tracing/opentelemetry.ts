@@ -8,6 +8,7 @@ import {
   SpanKind,
   SpanStatusCode,
   trace,
+  type Context,
   type Link,
   type Span,
   type Tracer,
@@ -57,16 +58,27 @@ async function openExporter(config: Config): Promise<SpanExporter> {
 }
 
 /**
- * Returns a function that logs that spans could not be sent. It logs at most once a minute. Of the collector's answer,
- * it logs only the error code.
+ * Returns a function that logs that spans could not be sent, and why. It logs at most once a minute. Of the collector's
+ * answer, it logs only the status.
  */
 function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   let warnedAt = -Infinity;
   return (error) => {
     if (performance.now() - warnedAt < warningIntervalMs) return;
     warnedAt = performance.now();
-    log.warn({ reason: codeOf(error) }, 'the collector does not accept traces; spans are lost');
+    log.warn({ reason: exportFaultOf(error) }, 'the collector does not accept traces; spans are lost');
   };
+}
+
+/**
+ * Returns why spans could not be sent: the collector's HTTP status, an error code such as `ECONNREFUSED`, or a message
+ * such as `Request timed out`. Only an error with a status has a message from the collector, and that is left out.
+ */
+function exportFaultOf(error: unknown): string {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  if (typeof code === 'number') return `HTTP status ${code}`;
+  if (message === 'Export failed with retryable status') return 'HTTP status 429, 502, 503 or 504';
+  return typeof code === 'string' ? code : String(message);
 }
 
 /** Key in OpenTelemetry's context for the name of the lane (group of database connections) in which statements run. */
@@ -105,9 +117,16 @@ function currentTrace(): TraceContext {
 
 /** Returns a link to the span that a stored trace context names; none if it is missing or malformed. */
 function linksTo(cause: NewSpan['cause']): Link[] {
-  const found = trace.getSpanContext(propagation.extract(ROOT_CONTEXT, cause ?? {}));
+  const found = trace.getSpanContext(contextOf(cause?.traceparent));
   return found ? [{ context: found }] : [];
 }
+
+/**
+ * Returns the context of the span that a header `traceparent` names; the root context if it is missing or malformed. The
+ * header `tracestate` is not used, because it can contain any text of the caller, which would reach the collector.
+ */
+const contextOf = (traceparent: string | string[] | undefined): Context =>
+  propagation.extract(ROOT_CONTEXT, { traceparent });
 
 async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
   try {
@@ -132,7 +151,7 @@ function codeOf(error: unknown): string {
 }
 
 function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders): RequestSpan {
-  const caller = propagation.extract(ROOT_CONTEXT, headers);
+  const caller = contextOf(headers['traceparent']);
   const span = tracer.startSpan(name, { kind: SpanKind.SERVER }, caller);
   const running = trace.setSpan(caller, span);
   return {

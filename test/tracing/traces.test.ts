@@ -6,8 +6,11 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { parseConfig } from '../../src/config.ts';
+import { openTracing } from '../../src/tracing/opentelemetry.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
@@ -189,6 +192,19 @@ describe('with a collector', () => {
     expect(collector.bodies[0]!.toString('latin1')).toContain('POST /api/ext/contacts/list');
   });
 
+  test('it never gets the text of a header tracestate', async () => {
+    const collector = await startCollector();
+    const environment = toCollector(collector.url, { OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf' });
+    const [server, worker] = await Promise.all([startServerProcess(app.url, environment), work(environment)]);
+    const customer = await payingCustomer();
+    const started = await verify(server, customer, { ...caller, tracestate: 'vendor=hunter2' });
+    await untilCompleted(customer, started.body.id);
+    expect(await Promise.all([server.stop(), worker.stop()])).toEqual([0, 0]);
+    const sent = Buffer.concat(collector.bodies).toString('latin1');
+    expect(sent).toContain('POST /api/ext/service-handler/verify-email');
+    expect(sent).not.toContain('hunter2');
+  });
+
   test('a job that was started while tracing was off has no link', async () => {
     const collector = await startCollector();
     const customer = await payingCustomer();
@@ -247,6 +263,38 @@ test.concurrent.each(faultyCollectors)(
     expect(performance.now() - stoppedAt).toBeLessThan(15_000);
   },
 );
+
+const silent = (status: number, message = '') =>
+  startCollector((response) => response.writeHead(status, message).end());
+
+const faults: [fault: string, start: () => Promise<string>, reason: string][] = [
+  ['is down', closedPort, 'ECONNREFUSED'],
+  ['never answers', async () => (await startCollector(() => undefined)).url, 'Request timed out'],
+  ['rejects everything', async () => (await silent(413, 'hunter2')).url, 'HTTP status 413'],
+  ['asks for patience', async () => (await silent(503)).url, 'HTTP status 429, 502, 503 or 504'],
+  ['does not speak HTTP', async () => (await notHttp()).url, 'HPE_INVALID_CONSTANT'],
+  [
+    'answers too much',
+    async () => (await startCollector((response) => response.end(Buffer.alloc(5_000_000)))).url,
+    'OTLP export response body exceeded size limit of 4194304 bytes',
+  ],
+];
+
+/** Starts a collector that answers with text that is not HTTP. */
+const notHttp = () => startCollector((response) => response.socket!.end('hunter2'));
+
+test.each(faults)('the log says why spans are lost if the collector %s', async (_fault, start, reason) => {
+  vi.stubEnv('OTEL_BSP_SCHEDULE_DELAY', '1');
+  vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '500'); // so that nothing is tried again
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: 'warn' }, { write: (line) => void lines.push(JSON.parse(line) as (typeof lines)[0]) });
+  const tracing = await openTracing(parseConfig(toCollector(await start())), log);
+  await tracing.inSpan({ name: 'work' }, async () => undefined);
+  await expect.poll(() => lines, { timeout: 20_000 }).toHaveLength(1);
+  await tracing.stop();
+  expect(lines[0]).toMatchObject({ msg: 'the collector does not accept traces; spans are lost', reason });
+});
 
 test('without a collector nothing of the OpenTelemetry SDK is loaded', async () => {
   const watch = `
