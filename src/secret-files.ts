@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 type Environment = Record<string, string | undefined>;
 
 /**
  * Reads secrets from files, as Docker and Kubernetes provide them: if `NAME_FILE` is set, `NAME` gets the content of that
- * file, without a line break at its end. An empty variable counts as not set.
+ * file, without a line break at its end. An empty variable counts as not set. Only regular files of at most 64 KiB are
+ * read (and symbolic links to them), because reading a pipe or a device might never end.
  * @param secrets names of the variables that can come from a file
  * @returns the environment with these secrets, and one message per fault
  */
@@ -31,12 +32,44 @@ interface Secret {
 
 const bothGiven = (name: string): Secret => ({ fault: `${name} is set too; set only one of them` });
 
+/** Maximum size of a secret file (bytes). */
+const maxBytes = 64 * 1024;
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 function readSecret(path: string): Secret {
+  let bytes: Buffer | undefined;
   try {
-    const text = readFileSync(path, 'utf8').replace(/\r?\n$/, '');
-    return text === '' ? { fault: 'the file is empty' } : { text };
+    bytes = readRegularFile(path);
   } catch (error) {
     return { fault: `the file cannot be read (${(error as NodeJS.ErrnoException).code})` };
+  }
+  if (!bytes) return { fault: 'must be a regular file, not a pipe or a device' };
+  if (bytes.length > maxBytes) return { fault: `the file is larger than ${maxBytes / 1024} KiB` };
+  if (bytes.includes(0)) return { fault: 'the file contains a NUL character' };
+  try {
+    const text = decoder.decode(bytes).replace(/\r?\n$/, '');
+    return text === '' ? { fault: 'the file is empty' } : { text };
+  } catch {
+    return { fault: 'the file is not valid UTF-8' };
+  }
+}
+
+/**
+ * Returns the content of a file, cut off beyond `maxBytes` + 1. Returns undefined for a pipe, a device or a socket. Never
+ * waits.
+ */
+function readRegularFile(path: string): Buffer | undefined {
+  // O_NONBLOCK: otherwise opening a pipe waits for its writer.
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
+  try {
+    const stats = fstatSync(fd);
+    if (!stats.isFile() && !stats.isDirectory()) return undefined; // reading a directory throws EISDIR
+    const bytes = Buffer.alloc(maxBytes + 1);
+    let length = 0;
+    for (let count = -1; count !== 0; length += count) count = readSync(fd, bytes, length, bytes.length - length, null);
+    return bytes.subarray(0, length);
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -1,5 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -75,7 +76,7 @@ describe('secrets', () => {
   });
   afterAll(() => rm(folder, { recursive: true }));
 
-  async function fileWith(text: string): Promise<string> {
+  async function fileWith(text: string | Buffer): Promise<string> {
     const path = join(folder, randomUUID());
     await writeFile(path, text);
     return path;
@@ -106,6 +107,27 @@ describe('secrets', () => {
       'ELASTICSEARCH_API_KEY_FILE: ELASTICSEARCH_API_KEY is set too; set only one of them',
       'REDIS_URL_FILE: the file is empty',
     ]);
+  });
+
+  test('are read through symbolic links, as Kubernetes provides them', async () => {
+    const link = join(folder, randomUUID());
+    await symlink(await fileWith('a2V5\n'), link);
+    expect(parseConfig({ ELASTICSEARCH_API_KEY_FILE: link })).toMatchObject({ ELASTICSEARCH_API_KEY: 'a2V5' });
+  });
+
+  test('in files that never end, or are too large or no text, are reported at once', async () => {
+    const pipe = join(folder, randomUUID());
+    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
+    const fault = (path: string) => faultsOf({ ELASTICSEARCH_API_KEY_FILE: path })[0];
+    const largest = 'x'.repeat(64 * 1024);
+    expect(fault(pipe)).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
+    expect(fault('/dev/zero')).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
+    expect(fault(await fileWith(`${largest}x`))).toBe('ELASTICSEARCH_API_KEY_FILE: the file is larger than 64 KiB');
+    expect(fault(await fileWith(largest))).toBeUndefined();
+    expect(fault(await fileWith('a\0b'))).toBe('ELASTICSEARCH_API_KEY_FILE: the file contains a NUL character');
+    expect(fault(await fileWith(Buffer.from([0x61, 0xff])))).toBe(
+      'ELASTICSEARCH_API_KEY_FILE: the file is not valid UTF-8',
+    );
   });
 
   test('in files are checked like other values, and not shown', async () => {
