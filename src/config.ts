@@ -3,6 +3,7 @@ import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { parseRanges, rangeSyntax } from './network/ip-addresses.ts';
 import { readSecretFiles, withPassword } from './secret-files.ts';
+import { isHeader, isRatio, isResourceAttribute } from './tracing/settings.ts';
 
 const port = (description: string, value: number) =>
   Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
@@ -19,6 +20,8 @@ const perMinute = (description: string, value: number) =>
     default: value,
     description: `${description} per minute; 0 turns this limit off`,
   });
+const optionalInteger = (description: string, minimum: number, maximum: number) =>
+  Type.Optional(Type.Integer({ minimum, maximum, description }));
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 /** A URL that can contain a password. As for all variables with `secret`, `NAME_FILE` can name a file that has it. */
 const secretUrl = (description: string, pattern: string) =>
@@ -220,11 +223,11 @@ export const ConfigSchema = Type.Object({
     '^rediss?://[^\\s]+$',
   ),
   REDIS_PASSWORD: secretText('password of the server in `REDIS_URL`'),
-  OTEL_EXPORTER_OTLP_ENDPOINT: url(
+  OTEL_EXPORTER_OTLP_ENDPOINT: secretUrl(
     'OpenTelemetry collector that gets traces, at `/v1/traces` below this URL; if not set, tracing is off',
     '^https?://[^\\s]+$',
   ),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url(
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: secretUrl(
     'full URL that gets traces, instead of `OTEL_EXPORTER_OTLP_ENDPOINT`',
     '^https?://[^\\s]+$',
   ),
@@ -232,11 +235,43 @@ export const ConfigSchema = Type.Object({
     default: 'http/protobuf',
     description: 'encoding of the traces',
   }),
-  OTEL_EXPORTER_OTLP_HEADERS: Type.Optional(
+  OTEL_EXPORTER_OTLP_HEADERS: secretText(
+    'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
+  ),
+  OTEL_TRACES_SAMPLER: Type.Optional(
+    Type.Union(
+      (
+        [
+          'always_on',
+          'always_off',
+          'traceidratio',
+          'parentbased_always_on',
+          'parentbased_always_off',
+          'parentbased_traceidratio',
+        ] as const
+      ).map((sampler) => Type.Literal(sampler)),
+      { description: 'which traces are recorded; default: `parentbased_always_on`' },
+    ),
+  ),
+  OTEL_TRACES_SAMPLER_ARG: Type.Optional(
+    Type.String({ description: 'share of the traces that a `…traceidratio` sampler records, from 0 to 1; default: 1' }),
+  ),
+  OTEL_RESOURCE_ATTRIBUTES: Type.Optional(
     Type.String({
-      pattern: '^[^=,\\s]+=[^,]*(,[^=,\\s]+=[^,]*)*$',
-      description: 'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
+      description: 'properties of this process in traces, `name=value`, comma-separated; write `,`, `=` and `%` as %XX',
     }),
+  ),
+  OTEL_BSP_MAX_QUEUE_SIZE: optionalInteger('spans that wait in memory for the collector; default: 2048', 1, 1_000_000),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: optionalInteger('spans in one request to the collector; default: 512', 1, 1_000_000),
+  OTEL_BSP_SCHEDULE_DELAY: optionalInteger(
+    'time between two requests to the collector (ms); default: 5000',
+    0,
+    3_600_000,
+  ),
+  OTEL_BSP_EXPORT_TIMEOUT: optionalInteger(
+    'longest time for one request to the collector (ms); default: 30000',
+    1,
+    3_600_000,
   ),
   OTEL_SERVICE_NAME: Type.String({
     minLength: 1,
@@ -340,6 +375,15 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
   OTEL_EXPORTER_OTLP_ENDPOINT: (value) => (URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318']),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: (value) =>
     URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
+  OTEL_EXPORTER_OTLP_HEADERS: (value) =>
+    elementFaults(value, isHeader, 'a header `name=value`; write `%`, `,`, `;` and characters outside ASCII as %XX'),
+  OTEL_TRACES_SAMPLER_ARG: (value) => (isRatio(value) ? [] : ['must be a number from 0 to 1']),
+  OTEL_RESOURCE_ATTRIBUTES: (value) =>
+    elementFaults(
+      value,
+      isResourceAttribute,
+      'an attribute `name=value` with at most 255 characters each; write `,`, `=` and `%` as %XX',
+    ),
   TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
   CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
   VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
@@ -371,9 +415,10 @@ function databaseUrlFaults(value: string): string[] {
       ];
 }
 
+/** Returns whether a URL is valid percent-encoding of text without NUL characters. */
 function isPercentEncoded(url: string): boolean {
   try {
-    return decodeURIComponent(url) !== '';
+    return !decodeURIComponent(url).includes('\0');
   } catch {
     return false;
   }

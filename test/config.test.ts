@@ -41,6 +41,29 @@ describe('lists and URLs are checked at the start', () => {
     ['MIGRATION_DATABASE_URL', 'postgres://user:pass@:x/sales', 'must be a URL such as postgres://'],
     ['ELASTICSEARCH_URL', 'http://a:9200,http://b:port', 'element 2 must be a URL'],
     ['PUBLIC_URL', 'https://:0', 'must be a URL'],
+    ['DATABASE_URL', 'postgres://user:a%00b@db/sales', 'must be a URL such as postgres://'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b,c', 'element 2 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a b=c', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=%zz', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b%0d%0ac', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b;c', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=日', 'element 1 must be a header'],
+    ['OTEL_TRACES_SAMPLER', 'jaeger_remote', 'must be one of always_on, always_off'],
+    ['OTEL_TRACES_SAMPLER_ARG', '1.1', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', '-0.1', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', 'NaN', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', '10%', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', ' ', 'must be a number from 0 to 1'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c', 'element 2 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b=c', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', '=b', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=%', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', `a=${'x'.repeat(256)}`, 'element 1 must be an attribute'],
+    ['OTEL_BSP_MAX_QUEUE_SIZE', '-1', 'must be a whole number from 1'],
+    ['OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 'NaN', 'must be a whole number from 1'],
+    ['OTEL_BSP_SCHEDULE_DELAY', '-5', 'must be a whole number from 0'],
+    ['OTEL_BSP_EXPORT_TIMEOUT', '0', 'must be a whole number from 1'],
   ];
   test.each(wrong)('%s=%s is rejected', (name, value, text) => {
     const faults = faultsOf({ [name]: value });
@@ -56,6 +79,11 @@ describe('lists and URLs are checked at the start', () => {
     ['DATABASE_URL', 'postgres://user:a%23b@db1:5432,db2:5433/sales?sslmode=require'],
     ['ELASTICSEARCH_URL', 'http://elastic:secret@a:9200,https://b'],
     ['TRUST_PROXY', '10.0.0.0/8,loopback'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'x-tenant=a%20b%3B, authorization=Basic YTpi=='],
+    ['OTEL_TRACES_SAMPLER', 'parentbased_traceidratio'],
+    ['OTEL_TRACES_SAMPLER_ARG', '.25'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'deployment.environment=a%2Cb, k8s.pod.name = ,'],
+    ['OTEL_BSP_SCHEDULE_DELAY', '0'],
   ];
   test.each(right)('%s=%s is accepted', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([]);
@@ -88,6 +116,9 @@ describe('secrets', () => {
     ['ELASTICSEARCH_URL', 'http://elastic:secret@search:9200'],
     ['ELASTICSEARCH_API_KEY', 'a2V5'],
     ['REDIS_URL', 'redis://:secret@redis'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'https://user:secret@collector'],
+    ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'https://user:secret@collector/v1/traces'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'authorization=Bearer secret'],
   ])('%s can come from a file, with or without a line break at its end', async (name, value) => {
     for (const end of ['', '\n', '\r\n'])
       expect(parseConfig({ [`${name}_FILE`]: await fileWith(value + end) })).toMatchObject({ [name]: value });
