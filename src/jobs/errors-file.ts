@@ -2,10 +2,10 @@ import type { Database } from '../database/db.ts';
 import { conflict } from '../errors.ts';
 import { errorsHeader } from '../files/errors-file.ts';
 import { FileRefused } from '../files/file-refused.ts';
-import { readLayout, type CsvLayout } from '../files/layout.ts';
+import { readHeader, type CsvLayout } from '../files/layout.ts';
 import { readErrors } from '../queries/import-errors.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../queries/imports.ts';
-import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+import { partsOf, storedFileOf } from './import-source.ts';
 
 /**
  * Starts to read the errors file of an import: a CSV file with its failed records. Between two parts it holds no
@@ -30,7 +30,7 @@ async function layoutOf(db: Database, customerId: string, found: ImportState): P
   const none: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
   if (found.status !== 'UPLOADED' && found.status !== 'PENDING') return none;
   try {
-    return await readLayout(importFileOf(found), partsOf(db, customerId, storedFileOf(found), 0));
+    return { ...(await readHeader(partsOf(db, customerId, storedFileOf(found), 0))), columns: [] };
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     return none;

@@ -53,7 +53,7 @@ async function send(
   return {
     status: answer.statusCode,
     headers: answer.headers,
-    body: answer.payload === '' ? undefined : answer.json(),
+    body: String(answer.headers['content-type']).includes('json') ? answer.json() : undefined,
   };
 }
 
