@@ -1,12 +1,12 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Database, Transaction } from '../database/db.ts';
+import { addressOf, type Database, type DatabaseAddress, type Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';
 import { requireCustomer } from '../queries/customers.ts';
 import { pools, type Credits, type Pool } from '../schemas/credits.ts';
 import { commandAction, asInteger, asText, asUuid } from './command.ts';
-import { addressOf, openServices, withDatabase, type DatabaseAddress } from './database.ts';
+import { openServices, withDatabase } from './database.ts';
 import { table } from './table.ts';
 
 /** Defines the subcommands of the command `credits`: `show`, `grant`, `adjust` and `check`. */

@@ -1,4 +1,3 @@
-import postgres from 'postgres';
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../config.ts';
@@ -49,19 +48,6 @@ async function openServer(config: Config): Promise<Server> {
   const { openEmbeddedPostgres } = await import('../embedded-postgres/server.ts');
   const server = await openEmbeddedPostgres(DATA_DIR);
   return { url: server.serviceUrl, ownerUrl: server.ownerUrl, close: () => server.close() };
-}
-
-/** Which database a URL names. Several hosts and ports are separated by commas. */
-export interface DatabaseAddress {
-  host: string;
-  port: string;
-  name: string;
-}
-
-/** Returns which database a URL names, without user and password. The URL can name several hosts. */
-export function addressOf(url: string): DatabaseAddress {
-  const { host, port, database } = postgres(url).options;
-  return { host: host.join(), port: port.join(), name: database };
 }
 
 /**

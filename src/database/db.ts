@@ -66,6 +66,19 @@ export interface SharedDatabase extends Database {
   close(): Promise<void>;
 }
 
+/** Which database a URL names. Several hosts and ports are separated by commas. */
+export interface DatabaseAddress {
+  host: string;
+  port: string;
+  name: string;
+}
+
+/** Returns which database a URL names, without user and password. The URL can name several hosts. */
+export function addressOf(url: string): DatabaseAddress {
+  const { host, port, database } = postgres(url).options;
+  return { host: host.join(), port: port.join(), name: database };
+}
+
 /** The PostgreSQL role that runs all statements of the service, whatever user logs in. Migration 0001 creates it. */
 const serviceRole = 'sales_data_api';
 
