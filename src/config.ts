@@ -44,7 +44,7 @@ export const ConfigSchema = Type.Object({
       minimum: 0,
       maximum: 65535,
       description:
-        'port for `/metrics`, `/healthz` and `/readyz`; if not set, `serve` has them on `PORT`, and `work` does not listen',
+        'second port, for `/metrics`, `/healthz` and `/readyz`; `serve` then has no `/metrics` on `PORT`, but still the other two; if not set, `work` does not listen',
     }),
   ),
   PUBLIC_URL: url('URL at which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
