@@ -1,5 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +13,9 @@ export const noHaproxy = spawnSync('haproxy', ['-v'], { stdio: 'ignore' }).statu
 /** Suffix for the name of a test group that needs HAProxy; empty if it is installed. */
 export const needHaproxy = noHaproxy ? '(needs haproxy: apt-get install haproxy)' : '';
 
-const supplied = join(import.meta.dirname, '..', '..', 'deploy', 'haproxy.cfg');
+/** Returns the text of `deploy/haproxy.cfg`. */
+export const suppliedHaproxy = (): string =>
+  readFileSync(join(import.meta.dirname, '..', '..', 'deploy', 'haproxy.cfg'), 'utf8');
 
 /** A running HAProxy. */
 export interface Haproxy {
@@ -30,7 +33,7 @@ export async function startHaproxy(targets: string[], edit = (cfg: string): stri
   const folder = await mkdtemp(join(tmpdir(), 'haproxy-'));
   const [port, healthPort, socket] = [await freePort(), await freePort(), join(folder, 'socket')];
   const servers = targets.map((target) => `  server ${target} ${target}`).join('\n');
-  const cfg = edit(await readFile(supplied, 'utf8'))
+  const cfg = edit(suppliedHaproxy())
     .replace(/^ {2}server-template .*$/m, servers)
     .replace('bind :8080', `bind 127.0.0.1:${port}`)
     .replace('bind 127.0.0.1:8404', `bind 127.0.0.1:${healthPort}`)

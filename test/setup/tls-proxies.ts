@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { blockOf } from './handbook.ts';
+import { suppliedHaproxy } from './haproxy.ts';
 import { nginxMain, suppliedNginx } from './nginx.ts';
 import { freePort } from './free-port.ts';
 
@@ -35,11 +36,17 @@ const proxies = {
     },
   },
   haproxy: {
-    set: ({ configuration, both }, port, target) => ({
-      configuration: blockOf('haproxy')
-        .replace('bind :443', `bind 127.0.0.1:${port}`)
-        .replace(/crt \S+/, `crt ${both}`)
-        .replaceAll(/192\.0\.2\.1[12]:3000/g, target),
+    set: ({ folder, configuration, both }, port, target) => ({
+      configuration: suppliedHaproxy()
+        .replace(
+          /^ *bind :8080\n/m,
+          blockOf('haproxy')
+            .replace('bind :443', `bind 127.0.0.1:${port}`)
+            .replace(/crt \S+/, `crt ${both}`),
+        )
+        .replace(/^ {2}server-template .*$/m, `  server one ${target}\n  server two ${target}`)
+        .replace(/^resolvers (?:.+\n)+/m, '')
+        .replace(/^ *bind 127\.0\.0\.1:8404\n/m, `  bind unix@${folder}/health\n`),
       command: ['haproxy', '-db', '-q', '-f', configuration],
     }),
   },
