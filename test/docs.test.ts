@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseConfig } from '../src/config.ts';
 import { startApp, type TestApp } from './setup/app.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
 
@@ -49,6 +50,18 @@ test('every test that SECURITY.md names exists', () => {
   const named = readFileSync(join(root, 'SECURITY.md'), 'utf8').match(/test\/[\w/.-]+\.ts/g) ?? [];
   expect(named.length).toBeGreaterThan(20);
   expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+});
+
+test.each([
+  ['sales-data-api.service', 'serve'],
+  ['sales-data-api-worker.service', 'work'],
+])('%s sends SIGTERM to node and leaves it the time to stop', (file, verb) => {
+  const unit = readFileSync(join(import.meta.dirname, '..', 'deploy', 'systemd', file), 'utf8');
+  expect(unit).toContain(`\nExecStart=/usr/bin/env node src/cli.ts ${verb}\n`);
+  expect(unit).toContain('\nKillSignal=SIGTERM\n');
+  const { SHUTDOWN_MS } = parseConfig({});
+  const graceMs = 5_000; // as compose.yaml sets it
+  expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)![1]) * 1000).toBeGreaterThan(graceMs + SHUTDOWN_MS + 15_000);
 });
 
 test('every link within the documentation leads to a file and a heading', () => {

@@ -54,7 +54,7 @@ describe.skipIf(isMissing)(`a dump, taken under load ${needBackupPrograms || nee
     const count = async (which: { all_contacts?: true }) => countPeople(load, api.url, which);
     const netNew = (await count({ all_contacts: true })) - (await countUnlocks(restored, customerId));
     expect(await count({}), 'the index knows unlocks that do not exist any more').toBeLessThan(netNew);
-    await followHandbook(['addresses', 'after-restore-search'], restored, search);
+    await followHandbook(['command', 'addresses', 'after-restore-search'], restored, search);
     expect(await count({})).toBe(netNew);
     await api.stop();
     const after = load.acknowledged.filter(({ sentAt }) => sentAt > dumpedAt);

@@ -31,7 +31,12 @@ export interface Production {
  * jobs.
  */
 export async function startProduction(server: Server, search: Record<string, string> = {}): Promise<Production> {
-  const shown = await followHandbook(['roles', 'addresses', 'first-customer'], server, {}, '$CUSTOMER $KEY');
+  const shown = await followHandbook(
+    ['command', 'roles', 'secrets', 'addresses', 'first-customer'],
+    server,
+    {},
+    '$CUSTOMER $KEY',
+  );
   const [customerId, key] = shown.split(' ') as [string, string];
   const grant = ['credits', 'grant', '--customer', customerId, '--pool', 'subscription', '--amount', '1000000'];
   await commandLine({ server, search }, ...grant);
@@ -109,7 +114,7 @@ export async function expectSound(
     { role: 'sales_service', login: true },
   ]);
   expect(await commandLine({ server: restored, search }, 'migrate')).toMatchObject({ applied: [] });
-  await followHandbook(['addresses', 'after-restore'], restored);
+  await followHandbook(['command', 'addresses', 'after-restore'], restored);
   expect(await countUnfinishedJobs(restored), 'jobs that were running').toBeGreaterThan(0);
   expect(await schedulesOf(restored)).toEqual(await schedulesOf(server));
 

@@ -29,6 +29,9 @@ const passwords = {
   ADMIN_PASSWORD: secret(),
 };
 
+/** The folder of the handbook's password files. */
+const secrets = join(tmpdir(), `backup-secrets-${secret()}`);
+
 const opened: { clusters: Cluster[]; connections: postgres.Sql[]; folders: string[] } = {
   clusters: [],
   connections: [],
@@ -39,7 +42,7 @@ const opened: { clusters: Cluster[]; connections: postgres.Sql[]; folders: strin
 afterAll(async () => {
   await Promise.all(opened.connections.map((sql) => sql.end({ timeout: 1 })));
   for (const cluster of opened.clusters) await killServer(cluster);
-  for (const folder of opened.folders) await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  for (const folder of [...opened.folders, secrets]) await rm(folder, { recursive: true, force: true, maxRetries: 5 });
 });
 
 /** A PostgreSQL server of its own, as operators run it. */
@@ -103,7 +106,7 @@ async function reach(cluster: Cluster): Promise<Server> {
   };
   return {
     cluster,
-    environment: { PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: 'postgres', ...passwords },
+    environment: { PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: 'postgres', SECRETS: secrets, ...passwords },
     superuser: connect('postgres', passwords.PGPASSWORD, 'postgres'),
     owner: connect('sales_owner', passwords.OWNER_PASSWORD, 'sales_data_api'),
     url: url('sales_service', passwords.SERVICE_PASSWORD, 'sales_data_api'),
