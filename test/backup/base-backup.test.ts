@@ -26,6 +26,7 @@ describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken und
     BACKUPS = await newFolder(server.cluster.user);
     await followAsServer(['backup-login', 'archive'], server, { BACKUPS });
     await restart(server);
+    await followAsServer(['archive-check'], server);
     production = await startProduction(server);
     await production.load.more(20);
     const importing = commandLine(production, 'catalog', 'import', production.largeFile);

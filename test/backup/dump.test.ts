@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
@@ -23,6 +24,7 @@ describe.skipIf(isMissing)(`a dump, taken under load ${needBackupPrograms || nee
   let restored: Server;
   let before: Production['load']['acknowledged'];
   let dumpedAt: number;
+  let dumpMode: number;
 
   beforeAll(async () => {
     search = await ownCatalog();
@@ -36,6 +38,7 @@ describe.skipIf(isMissing)(`a dump, taken under load ${needBackupPrograms || nee
     before = [...load.acknowledged];
     const DUMP = await followAsServer(['dump'], server, { ...asBackup, BACKUPS }, '$DUMP');
     dumpedAt = performance.now();
+    dumpMode = (await stat(DUMP)).mode & 0o777;
     go();
     await load.more(40);
     await load.stop();
@@ -49,6 +52,7 @@ describe.skipIf(isMissing)(`a dump, taken under load ${needBackupPrograms || nee
   afterAll(() => dropCatalog(search));
 
   test('is complete after a restore, and a reindex repairs a search index that is newer', async () => {
+    expect(dumpMode, 'nobody else may read the dump').toBe(0o600);
     const { load, customerId } = production;
     const api = await startServerProcess(restored.url, search);
     const count = async (which: { all_contacts?: true }) => countPeople(load, api.url, which);
