@@ -21,11 +21,13 @@ export function logFormat(config: FormatConfig): (line: string) => string {
 }
 
 /**
- * Replaces the control characters in a line of JSON, except line breaks and tabs. Text from outside must not control the
- * terminal.
+ * Replaces the control characters in a line of JSON, except line breaks and tabs, and the characters that change the
+ * direction of text. Text from outside must not control the terminal, and must not make a line look like another.
  */
 const withoutControls = (json: string): string =>
-  json.replaceAll(/\\u00[01][0-9a-f]|\\.|[\u007f-\u009f]/g, (found) => (isHarmless.test(found) ? found : '\ufffd'));
+  json.replaceAll(/\\u00[01][0-9a-f]|\\.|[\u007f-\u009f\p{Bidi_Control}]/gu, (found) =>
+    isHarmless.test(found) ? found : '\ufffd',
+  );
 
 /** Matches an escape sequence of JSON that does not stand for a control character, or for a line break or a tab. */
 const isHarmless = /^\\["\\/ntu]$/;
