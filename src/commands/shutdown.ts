@@ -58,7 +58,8 @@ export class Shutdown {
 
   /**
    * Stops everything when the process gets a signal; at SIGTERM the servers get their grace time first. Then running
-   * requests and jobs have SHUTDOWN_MS to end, and the database 15 s more to close.
+   * requests and jobs have SHUTDOWN_MS to end, and the database 15 s more to close. A second signal ends the process at
+   * once with exit code 1.
    */
   runAtSignal(log: FastifyBaseLogger): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
@@ -66,6 +67,7 @@ export class Shutdown {
       delay: this.#graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
       logger: false as const,
       skip: ['beforeExit' as const],
+      onSecondSignal: (signal?: string) => log.warn({ signal }, 'stopping at once after a second signal'),
     };
     closeWithGrace(options, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');

@@ -39,6 +39,13 @@ describe('serve, with SHUTDOWN_GRACE_MS', () => {
     await expect(get(`${server.url}/healthz`)).rejects.toThrow('ECONNREFUSED');
   });
 
+  test('ends at once with exit code 1 after a second signal', async () => {
+    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
+    void server.stop();
+    await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503 });
+    expect(await server.stop()).toBe(1);
+  });
+
   test('stops at once after SIGINT, as a terminal sends it', async () => {
     const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
     expect(await server.stop('SIGINT')).toBe(0);
