@@ -165,6 +165,8 @@ describe('with METRICS_PORT', () => {
     const silent = send('content-type: application/json', 'content-length: 9');
     await idle.closed; // its place was needed
     await silent.closed;
+    expect(idle.socket.bytesRead).toBeGreaterThan(0);
+    expect(silent.socket.bytesRead).toBe(0);
     await monitor.close();
   });
 
