@@ -110,12 +110,18 @@ function readJson(text: string): unknown {
   return value;
 }
 
-/** Splits the text of a cell at `;`. Removes white space around the parts, and empty parts. */
-const parts = (text: string): string[] =>
-  text
-    .split(';')
-    .map((part) => part.trim())
-    .filter((part) => part !== '');
+/** Maximum number of parts of a cell. No field takes so many, and reading them would block the event loop. */
+const maxParts = 1_000;
+
+/**
+ * Splits the text of a cell at `;`. Removes white space around the parts, and empty parts.
+ * @throws InvalidCell if there are too many parts
+ */
+function parts(text: string): string[] {
+  const all = text.split(';', maxParts + 1);
+  if (all.length > maxParts) throw new InvalidCell(`has more than ${maxParts} values`);
+  return all.map((part) => part.trim()).filter((part) => part !== '');
+}
 
 /** Writes phone numbers as text that people can read. Writes JSON if that text would not give the same numbers. */
 function writePhones(phones: PhoneNumber[]): string {

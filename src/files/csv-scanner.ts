@@ -16,6 +16,24 @@ export type Separator = (typeof separators)[number];
 const emptyCell: Cell = { text: '', isQuoted: false };
 const [newline, carriageReturn] = [0x0a, 0x0d];
 
+/** Blank lines with their line breaks. A CR at the end of the text is left out, because an LF may follow it. */
+const blankLines = /\s*(?:\n|\r(?=[^\n]))/y;
+
+/**
+ * Counts line breaks: LF, CR LF and CR.
+ * @param isAfterCr whether the text follows a CR. An LF at its start then belongs to the line break before
+ */
+function countLineBreaks(text: string, isAfterCr = false): number {
+  let count = 0;
+  let last = isAfterCr ? carriageReturn : 0;
+  for (let i = 0; i < text.length; i += 1) {
+    const character = text.charCodeAt(i);
+    if (character === carriageReturn || (character === newline && last !== carriageReturn)) count += 1;
+    last = character;
+  }
+  return count;
+}
+
 /**
  * Cuts the text of a CSV file into records and cells (RFC 4180). The text may arrive in pieces of any size. A record
  * ends with LF, CR LF or CR. A quote in a cell that does not begin with a quote is an ordinary character.
@@ -67,6 +85,11 @@ export class CsvScanner implements RecordScanner {
     const counter = new ByteCounter(text);
     let start = 0;
     for (let at = 0; at < text.length;) {
+      if (at === start && this.#isAtStart) {
+        at = this.#skipBlankLines(text, at, counter);
+        start = at;
+        if (at === text.length) break;
+      }
       at = this.#step(text, at);
       if (this.#state !== 'end of record') continue;
       this.#count(counter.between(start, at));
@@ -86,6 +109,24 @@ export class CsvScanner implements RecordScanner {
     if (this.#state !== 'after CR') this.#endCell();
     const record = this.#endRecord();
     if (record) yield record;
+  }
+
+  /** Whether nothing of the record has been scanned. */
+  get #isAtStart(): boolean {
+    return this.#state === 'start of cell' && this.#bytes === 0;
+  }
+
+  /** Skips blank lines. A file of many millions of them would otherwise take long. */
+  #skipBlankLines(text: string, at: number, counter: ByteCounter): number {
+    blankLines.lastIndex = at;
+    const [blank = ''] = blankLines.exec(text) ?? [];
+    if (blank === '') return at;
+    const { bytes, line } = this.#start;
+    this.#start = {
+      bytes: bytes + counter.between(at, at + blank.length),
+      line: line + countLineBreaks(blank),
+    };
+    return at + blank.length;
   }
 
   /** Scans the text from an index, at most to the end of the cell. Returns the index where it stopped. */
@@ -149,7 +190,8 @@ export class CsvScanner implements RecordScanner {
     const quote = text.indexOf('"', at);
     const piece = text.slice(at, quote < 0 ? undefined : quote);
     this.#append(piece);
-    this.#countBreaks(piece);
+    this.#breaks += countLineBreaks(piece, this.#endsWithCr);
+    this.#endsWithCr = piece === '' ? this.#endsWithCr : piece.endsWith('\r');
     if (quote < 0) return text.length;
     this.#state = 'after quote';
     return quote + 1;
@@ -169,14 +211,6 @@ export class CsvScanner implements RecordScanner {
       this.#fault ??= 'has text after a closing quote';
     }
     return this.#readPlainText(text, at);
-  }
-
-  #countBreaks(quoted: string): void {
-    for (let i = 0; i < quoted.length; i += 1) {
-      const character = quoted.charCodeAt(i);
-      if (character === newline ? !this.#endsWithCr : character === carriageReturn) this.#breaks += 1;
-      this.#endsWithCr = character === carriageReturn;
-    }
   }
 
   #append(text: string): void {

@@ -130,9 +130,10 @@ class ItemReader {
     const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(raw.fault);
     const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;
     if (all.length === 0) return item;
+    const error = validationFailed(all);
+    if (all.length <= maxBatchFaults.ofItem) return error;
     // The message counts all faults.
-    const { message } = validationFailed(all);
-    return new DomainError('validation_failed', message, { faults: all.slice(0, maxBatchFaults.ofItem) });
+    return new DomainError(error.code, error.message, { faults: all.slice(0, maxBatchFaults.ofItem) });
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Fault } from '../errors.ts';
+import { maxFaults, type Fault } from '../errors.ts';
 import { pointerTo } from '../text/json-pointer.ts';
 import { InvalidCell, readCell, type Cell } from './cells.ts';
 import type { FileColumn } from './columns.ts';
@@ -23,7 +23,8 @@ export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json
 
 /**
  * Reads the cells of one CSV record. Returns the item, which is a request body that is not validated yet, and a fault
- * for each cell that cannot be read. The item contains nothing for missing and empty cells.
+ * for each cell that cannot be read. Stops after `maxFaults` + 1 faults. The item contains nothing for missing and empty
+ * cells.
  */
 export function itemOfCells(
   columns: readonly FileColumn[],
@@ -38,6 +39,7 @@ export function itemOfCells(
     } catch (error) {
       if (!(error instanceof InvalidCell)) throw error;
       faults.push({ path: pointerTo(column.item.filter((token) => token !== undefined)), message: error.message });
+      if (faults.length > maxFaults) break;
     }
   }
   return { item: withoutNullCompany(assemble(values)), faults };

@@ -192,6 +192,13 @@ describe('records of a CSV file', () => {
     expect(records[0]!.item).toMatchObject({ message: '30 values are not valid', faults: { length: 10 } });
   });
 
+  test.each([
+    ['phone_numbers', '+1 2;'.repeat(1_000), '/phone_numbers has more than 1000 values'],
+    ['other_emails', ';'.repeat(1_000_000), '/other_emails has more than 1000 values'],
+  ])('fail with too many values in a cell of %s', async (header, cell, fault) => {
+    expect(itemsOf(await read(contacts, `${header}\n${cell}`))).toEqual([fault]);
+  });
+
   test('ignore the fields that only the service writes', async () => {
     const content = 'id,score,created_at,first_name,external_id\n1,2,3,Ada,x';
     const item = { first_name: 'Ada', external_id: 'x' };
@@ -266,7 +273,7 @@ describe('a file is refused', () => {
   });
 });
 
-describe('256 MiB without a line break take little memory', () => {
+describe('256 MiB without a record, or of one, take little memory', () => {
   const aRecord = { records: [expect.any(Object)] };
 
   test.each<[string, ImportFile, string, string, object]>([
@@ -280,6 +287,8 @@ describe('256 MiB without a line break take little memory', () => {
       { records: [], refused: 'the file has a quote that is not closed (line 2)' },
     ],
     ['white space', contacts, ' ', ' ', { records: [] }],
+    ['blank lines', contacts, '\r', '\n', { records: [] }],
+    ['blank lines of NDJSON', lines, '\n', '\n', { records: [] }],
     ['NDJSON', lines, '[', '[', aRecord],
   ])('%s', async (_what, file, start, repeated, outcome) => {
     const layout = await readLayout(file, chunksOf(Buffer.from('first_name\n'), [100]));
