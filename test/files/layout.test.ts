@@ -20,6 +20,14 @@ describe('the header line', () => {
       expect((await read(lenient, line + end)).layout).toMatchObject({ separator, headers });
   });
 
+  test.each([
+    ['first_name\r\nAda', 12, 2],
+    ['\ufeff\n\r\n"first\r\nname"\rAda', 20, 5],
+    ['\ufeffé\nAda', 6, 2],
+  ])('of %j ends where the records start', async (content, bytes, line) => {
+    expect((await read(lenient, content)).layout!.start).toEqual({ bytes, line });
+  });
+
   test('names fields itself, or by the mapping', async () => {
     const mapping = { Mail: 'work_email', first_name: null, Plan: 'custom_fields.plan', Old: 'company' };
     const content = 'Mail,first_name,Plan,last_name,score\na@x.example,Ada,7,Lovelace,9';

@@ -9,13 +9,13 @@ export const contacts: ImportFile = { object: 'contacts', mode: 'create', format
 export const lenient: ImportFile = { ...contacts, ignoreUnknown: true };
 export const lines: ImportFile = { ...contacts, format: 'ndjson' };
 
-/** Yields the bytes in chunks of these sizes, again and again. */
+/** Yields the bytes in chunks of these sizes, again and again. Overwrites each chunk, as a reused buffer would be. */
 export async function* chunksOf(bytes: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
   for (let [at, i] = [0, 0]; at < bytes.length; i += 1) {
-    const size = sizes[i % sizes.length]!;
-    // A copy with other bytes around it, as from a buffer that is used again.
-    yield Buffer.from(bytes.subarray(at, at + size));
-    at += size;
+    const chunk = Buffer.from(bytes.subarray(at, at + sizes[i % sizes.length]!));
+    at += chunk.length;
+    yield chunk;
+    chunk.fill(0xff);
   }
 }
 
