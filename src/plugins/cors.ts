@@ -16,7 +16,7 @@ export default fp(
     });
     const options = {
       origin: origins,
-      methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
+      methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
       exposedHeaders: [
         'etag',
         'idempotency-replayed',

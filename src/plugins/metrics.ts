@@ -27,7 +27,7 @@ export default fp(
 );
 
 /** The methods that routes of the service support. */
-const methods = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE', 'OPTIONS']);
+const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
  * Records the duration of a request. A series exists forever, so callers must not be able to create many: methods that
