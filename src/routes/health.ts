@@ -3,23 +3,38 @@ import { checkSchema } from '../database/migrations.ts';
 import { hasWorkersForJobs } from '../queries/backlog.ts';
 import { Enum } from '../schemas/wire.ts';
 
-const Readiness = Type.Object({
-  // `stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.
-  status: Enum(['ready', 'not ready', 'stopping']),
-  checks: Type.Object({
-    postgres: Enum(['up', 'down']),
-    // `ahead` is ready if the newer release's migrations say that this release can run on their result.
-    schema: Enum(['current', 'behind', 'ahead', 'unknown']),
-    // Without the catalog, everything except /prospect/* works, so the service counts as ready.
-    catalog: Enum(['up', 'degraded']),
-    // Without the shared server, each process counts rate limits alone.
-    rate_limits: Enum(['up', 'degraded']),
-    // A job has waited for a minute, and no worker process was seen for a minute. Calls still work.
-    workers: Enum(['up', 'degraded']),
-    // The last write failed because the disk of the database is full. Reads still work.
-    storage: Enum(['up', 'degraded']),
-  }),
-});
+const Readiness = Type.Object(
+  {
+    status: Enum(['ready', 'not ready', 'stopping'], {
+      description:
+        '`stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.',
+    }),
+    checks: Type.Object(
+      {
+        postgres: Enum(['up', 'down'], { description: 'Whether the database can be reached.' }),
+        schema: Enum(['current', 'behind', 'ahead', 'unknown'], {
+          description:
+            'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
+        }),
+        catalog: Enum(['up', 'degraded'], {
+          description: '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
+        }),
+        rate_limits: Enum(['up', 'degraded'], {
+          description: '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
+        }),
+        workers: Enum(['up', 'degraded'], {
+          description:
+            '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
+        }),
+        storage: Enum(['up', 'degraded'], {
+          description: '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
+        }),
+      },
+      { description: 'The state of what the service needs.' },
+    ),
+  },
+  { title: 'Readiness' },
+);
 
 const config = { access: { public: true }, isProbe: true } as const;
 
@@ -32,7 +47,9 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       schema: {
         summary: 'Is the process alive?',
         tags: ['health'],
-        response: { 200: Type.Object({ status: Type.Literal('ok') }) },
+        response: {
+          200: Type.Object({ status: Type.Literal('ok', { description: 'Always `ok`.' }) }, { title: 'Health' }),
+        },
       },
     },
     async () => ({ status: 'ok' as const }),

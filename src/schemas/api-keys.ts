@@ -1,15 +1,22 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { scopes } from './scopes.ts';
-import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
+import { Enum, Instant, Nullable, Strict, success, Uuid } from './wire.ts';
 
 /** Lifetimes that an API key can have (days). */
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
 const KeyName = () =>
-  Type.String({ format: 'key-name', minLength: 1, maxLength: 1024, description: '1–120 characters after trimming' });
+  Type.String({
+    format: 'key-name',
+    minLength: 1,
+    maxLength: 1024,
+    description:
+      'What the key is for, to tell keys apart: 1–120 characters, not counting white space around them, which is removed.',
+    examples: ['Nightly import'],
+  });
 const Expiration = () =>
-  Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'days until the key expires' });
+  Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'Days until the key expires.' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
 /** Request body for generating an API key. A key without `permissions` gets all scopes. */
@@ -17,7 +24,7 @@ export const KeyRequest = Strict(
   {
     name: KeyName(),
     expiration: Expiration(),
-    permissions: Type.Optional(Permissions({ description: 'default: all scopes' })),
+    permissions: Type.Optional(Permissions({ description: 'The scopes of the key. By default it has all.' })),
   },
   { examples: [{ name: 'Nightly import', expiration: 90, permissions: ['contacts:read', 'contacts:create'] }] },
 );
@@ -35,17 +42,24 @@ export const keyStatuses = ['active', 'expired', 'revoked'] as const;
 /** An API key without its secret, as the list of keys shows it. */
 export const ApiKey = Type.Object(
   {
-    id: Uuid(),
-    name: Type.String(),
-    start: Type.String({ description: 'the prefix and the first four characters', examples: ['sda_7fQ2'] }),
-    permissions: Type.Array(Enum(scopes)),
-    status: Enum(keyStatuses),
-    expires_at: Instant(),
-    created_at: Instant(),
-    updated_at: Instant(),
-    last_used_at: Nullable(Instant({ description: 'accurate to about a minute' })),
-    revoked_at: Nullable(Instant()),
-    created_by: Uuid({ description: 'the user who generated the key' }),
+    id: Uuid({ description: 'Id of the key. It is not the key itself.' }),
+    name: Type.String({ description: 'What the key is for.', examples: ['Nightly import'] }),
+    start: Type.String({
+      description: 'The beginning of the key, to recognise it: the prefix and the first four characters.',
+      examples: ['sda_7fQ2'],
+    }),
+    permissions: Type.Array(Enum(scopes), { description: 'The scopes of the key.' }),
+    status: Enum(keyStatuses, {
+      description: '`active`: accepted; `expired` and `revoked`: refused with 401, for ever.',
+    }),
+    expires_at: Instant({ description: 'When the key expires, or expired.' }),
+    created_at: Instant({ description: 'When the key was created.' }),
+    updated_at: Instant({ description: 'When the key was created, rotated or revoked last.' }),
+    last_used_at: Nullable(
+      Instant({ description: 'When a request last used the key, accurate to about a minute. Null: never.' }),
+    ),
+    revoked_at: Nullable(Instant({ description: 'When the key was revoked. Null: it was not.' })),
+    created_by: Uuid({ description: 'The user who created the key.' }),
   },
   { title: 'ApiKey' },
 );
@@ -54,12 +68,16 @@ export type ApiKey = Static<typeof ApiKey>;
 /** Response after an API key was generated or updated. Only this response contains the secret `key`. */
 export const IssuedKey = Type.Object(
   {
-    success: Type.Literal(true),
-    message: Type.String(),
-    data: Type.Composite([
-      Type.Pick(ApiKey, ['id', 'name', 'start', 'permissions', 'status', 'expires_at', 'created_at']),
-      Type.Object({ key: Type.String({ description: 'shown only in this response' }) }),
-    ]),
+    ...success,
+    data: Type.Composite(
+      [
+        Type.Pick(ApiKey, ['id', 'name', 'start', 'permissions', 'status', 'expires_at', 'created_at']),
+        Type.Object({
+          key: Type.String({ description: 'The key itself. Only this response shows it: store it now.' }),
+        }),
+      ],
+      { description: 'The key.' },
+    ),
   },
   { title: 'IssuedKey' },
 );

@@ -1,17 +1,19 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CompanyFilters, CompanyOrder, PaginateOrContinue } from './filters.ts';
-import { verificationStatuses } from './verification.ts';
+import { VerificationStatus } from './verification.ts';
 import {
   Country,
+  CreatedAt,
   CustomFields,
   CustomFieldsPatch,
-  Enum,
   ExternalId,
   Instant,
   Name,
   Nullable,
   Paginate,
+  Score,
   Text,
+  UpdatedAt,
   Url,
   Uuid,
 } from './wire.ts';
@@ -19,19 +21,26 @@ import {
 /** Fields of a company that callers can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
-  type: Text(64, { minLength: 1, examples: ['customer'] }),
-  company_name: Name({ examples: ['Analytical Engines Ltd'] }),
-  size: Text(64, { examples: ['11-50'] }),
-  industry: Text(),
-  social2_url: Nullable(Url()),
-  profnet_url: Nullable(Url()),
-  social1_url: Nullable(Url()),
-  location_locality: Nullable(Text()),
-  location_metro: Nullable(Text()),
-  location_region: Nullable(Text()),
-  location_street_address: Nullable(Text()),
-  location_address_line_2: Nullable(Text()),
-  location_postal_code: Nullable(Text()),
+  type: Text(64, {
+    minLength: 1,
+    description: 'What the company is to you, in your own words: `customer`, `partner` …',
+    examples: ['customer'],
+  }),
+  company_name: Name({
+    description: 'Name of the company: 1–255 characters. Several companies may have the same name.',
+    examples: ['Analytical Engines Ltd'],
+  }),
+  size: Text(64, { description: 'Number of employees, as free text.', examples: ['11-50'] }),
+  industry: Text(255, { description: 'Industry, as free text.', examples: ['Computing'] }),
+  social2_url: Nullable(Url({ description: 'Page of the company in another social network.' })),
+  profnet_url: Nullable(Url({ description: 'Page of the company in the professional network.' })),
+  social1_url: Nullable(Url({ description: 'Page of the company in a social network.' })),
+  location_locality: Nullable(Text(255, { description: 'Town or city.', examples: ['London'] })),
+  location_metro: Nullable(Text(255, { description: 'Metropolitan area.', examples: ['Greater London'] })),
+  location_region: Nullable(Text(255, { description: 'State, county or province.', examples: ['England'] })),
+  location_street_address: Nullable(Text(255, { description: 'Street and number.' })),
+  location_address_line_2: Nullable(Text(255, { description: 'Second line of the address, such as a floor.' })),
+  location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
   location_country: Country(),
   custom_fields: CustomFields(),
 };
@@ -42,14 +51,16 @@ export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 /** A company, as responses show it. */
 export const Company = Type.Object(
   {
-    id: Uuid(),
+    id: Uuid({ description: 'Id of the company.' }),
     ...writable,
-    type: Type.String({ description: 'empty for a company that was created from the name in a contact' }),
-    last_verified: Instant(),
-    verification_status: Enum(verificationStatuses),
-    score: Type.Integer({ minimum: 0, maximum: 100 }),
-    created_at: Instant(),
-    updated_at: Instant(),
+    type: Type.String({
+      description: 'What the company is to you. `""` for a company that was created from the name in a contact.',
+    }),
+    last_verified: Instant({ description: 'When the company was last verified; if never, when it was created.' }),
+    verification_status: VerificationStatus(),
+    score: Score(),
+    created_at: CreatedAt(),
+    updated_at: UpdatedAt(),
   },
   { title: 'Company' },
 );

@@ -1,51 +1,58 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { ContactFilters, ContactOrder, PaginateOrContinue } from './filters.ts';
-import { verificationStatuses } from './verification.ts';
+import { VerificationStatus } from './verification.ts';
 import {
   Country,
+  CreatedAt,
   CustomFields,
   CustomFieldsPatch,
   Email,
-  Enum,
   ExternalId,
   Ids,
   Instant,
   Name,
   Nullable,
   Paginate,
+  Score,
   Strict,
   Text,
+  UpdatedAt,
   Url,
   Uuid,
 } from './wire.ts';
 
 const PhoneNumber = Strict(
-  { country_code: Text(255, { examples: ['+44'] }), number: Text(255, { examples: ['20 7946 0000'] }) },
+  {
+    country_code: Text(255, { description: 'International prefix with `+`; `""` if unknown.', examples: ['+44'] }),
+    number: Text(255, { description: 'The number without the prefix, as free text.', examples: ['20 7946 0000'] }),
+  },
   { title: 'PhoneNumber' },
 );
 
 /** Fields of a contact that callers can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
-  first_name: Name({ examples: ['Ada'] }),
-  middle_name: Nullable(Text()),
-  last_name: Name({ examples: ['Lovelace'] }),
-  gender: Nullable(Text()),
-  birth_year: Nullable(Type.Integer({ minimum: 1, maximum: 9999 })),
-  profnet_url: Nullable(Url()),
-  social1_url: Nullable(Url()),
-  social2_url: Nullable(Url()),
-  work_email: Email(),
-  personal_email: Nullable(Email()),
-  other_emails: Nullable(Type.Array(Email(), { maxItems: 20 })),
-  industry: Text(),
-  job_title: Text(255, { examples: ['Analyst'] }),
-  location_locality: Text(),
+  first_name: Name({ description: 'First name: 1–255 characters.', examples: ['Ada'] }),
+  middle_name: Nullable(Text(255, { description: 'Middle name.', examples: ['King'] })),
+  last_name: Name({ description: 'Last name: 1–255 characters.', examples: ['Lovelace'] }),
+  gender: Nullable(Text(255, { description: 'Gender, as free text.', examples: ['female'] })),
+  birth_year: Nullable(Type.Integer({ minimum: 1, maximum: 9999, description: 'Year of birth.', examples: [1815] })),
+  profnet_url: Nullable(Url({ description: 'Profile in the professional network.' })),
+  social1_url: Nullable(Url({ description: 'Profile in a social network.' })),
+  social2_url: Nullable(Url({ description: 'Profile in another social network.' })),
+  work_email: Email({
+    description: 'E-mail address at work. Several contacts may have the same. Verifications are about this address.',
+  }),
+  personal_email: Nullable(Email({ description: 'Private e-mail address.' })),
+  other_emails: Nullable(Type.Array(Email(), { maxItems: 20, description: 'Further e-mail addresses, at most 20.' })),
+  industry: Text(255, { description: 'Industry that the person works in, as free text.', examples: ['Computing'] }),
+  job_title: Text(255, { description: 'Job title.', examples: ['Analyst'] }),
+  location_locality: Text(255, { description: 'Town or city.', examples: ['London'] }),
   location_country: Country(),
-  location_region: Text(),
-  location_postal_code: Nullable(Text()),
-  phone_numbers: Type.Array(PhoneNumber, { maxItems: 20 }),
-  mobile_phone: Nullable(Text()),
+  location_region: Text(255, { description: 'State, county or province.', examples: ['England'] }),
+  location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
+  phone_numbers: Type.Array(PhoneNumber, { maxItems: 20, description: 'Phone numbers, at most 20. `[]`: none.' }),
+  mobile_phone: Nullable(Text(255, { description: 'Mobile phone number, as free text.' })),
   custom_fields: CustomFields(),
 };
 
@@ -53,25 +60,41 @@ const writable = {
  * Fields of a contact as responses show them. Here, names and e-mail address can be `""`, because a contact created
  * from a prospect may lack them.
  */
-const answered = { ...writable, first_name: Text(), last_name: Text(), work_email: Text(254) };
+const answered = {
+  ...writable,
+  first_name: Text(255, { description: 'First name. `""` if the prospect had none.', examples: ['Ada'] }),
+  last_name: Text(255, { description: 'Last name. `""` if the prospect had none.', examples: ['Lovelace'] }),
+  work_email: Text(254, {
+    description: 'E-mail address at work. `""` if the prospect had none.',
+    examples: ['ada.lovelace@example.com'],
+  }),
+};
 
 /** The company of a contact. If the contact has no company, `id` is null and the texts are empty. */
 const ContactCompany = Type.Object(
-  { id: Nullable(Uuid()), company_name: Type.String(), industry: Type.String() },
-  { title: 'ContactCompany' },
+  {
+    id: Nullable(Uuid({ description: 'Id of the company. Null: the contact has no company.' })),
+    company_name: Type.String({ description: 'Name of the company; `""` without a company.' }),
+    industry: Type.String({ description: 'Industry of the company; `""` without a company.' }),
+  },
+  { title: 'ContactCompany', description: 'The company that the contact works for. It is always an object.' },
 );
 
 const contactProperties = {
-  id: Uuid(),
+  id: Uuid({ description: 'Id of the contact.' }),
   ...answered,
   company: ContactCompany,
-  score: Type.Integer({ minimum: 0, maximum: 100 }),
-  verification_status: Enum(verificationStatuses),
-  last_verified: Instant(),
-  crm_synced_at: Nullable(Instant()),
-  assigned_to: Nullable(Uuid()),
-  created_at: Instant(),
-  updated_at: Instant(),
+  score: Score(),
+  verification_status: VerificationStatus(),
+  last_verified: Instant({
+    description: 'When `work_email` was last verified; if never, when the contact was created.',
+  }),
+  crm_synced_at: Nullable(
+    Instant({ description: 'When a job with `sync_crm` last wrote to this contact. Null: none did.' }),
+  ),
+  assigned_to: Nullable(Uuid({ description: 'The responsible user. Null: nobody.' })),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
 };
 
 /** A contact in the list of contacts. */
@@ -82,7 +105,13 @@ export type Contact = Static<typeof Contact>;
  * A single contact, as responses show it. `list_ids` are the ids of the lists to which users added the contact by hand.
  */
 export const ContactDetail = Type.Object(
-  { ...contactProperties, list_ids: Type.Array(Uuid()) },
+  {
+    ...contactProperties,
+    list_ids: Type.Array(Uuid(), {
+      description:
+        'The lists to which the contact was added by hand. Lists that it is in by their rules are not shown here.',
+    }),
+  },
   { title: 'ContactDetail' },
 );
 export type ContactDetail = Static<typeof ContactDetail>;
@@ -93,11 +122,23 @@ export type ContactDetail = Static<typeof ContactDetail>;
  */
 const CompanyReference = Strict(
   {
-    id: Type.Optional(Uuid()),
-    name: Type.Optional(Name({ examples: ['Analytical Engines Ltd'] })),
-    industry: Type.Optional(Text()),
+    id: Type.Optional(Uuid({ description: 'An existing company. Not together with `name`.' })),
+    name: Type.Optional(
+      Name({
+        description:
+          'Name of the company. The oldest company with this name is used, whatever its case and accents; if there is none, it is created.',
+        examples: ['Analytical Engines Ltd'],
+      }),
+    ),
+    industry: Type.Optional(
+      Text(255, {
+        description: 'Industry of a company that is created. Only together with `name`.',
+        examples: ['Computing'],
+      }),
+    ),
   },
   {
+    description: 'The company that the contact works for: by `id`, or by `name`. `{}`: none.',
     dependentRequired: { industry: ['name'] },
     not: {
       type: 'object',
@@ -110,9 +151,12 @@ const CompanyReference = Strict(
 export type CompanyReference = Static<typeof CompanyReference>;
 
 const references = {
-  assigned_to: Uuid({ description: 'a user of the customer' }),
+  assigned_to: Uuid({ description: 'The responsible user: an id from `GET /api/ext/customer/users`.' }),
   company: CompanyReference,
-  list_ids: Ids({ description: 'existing lists; on PATCH they replace the memberships added by hand' }),
+  list_ids: Ids({
+    description:
+      'Existing lists to which the contact is added by hand. In a PATCH they replace the lists that it was added to; `[]`: no list.',
+  }),
 };
 
 const { assigned_to } = references;

@@ -16,27 +16,45 @@ export type Pool = (typeof pools)[number];
 export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
-const Balance = Type.Object({
-  balance: Type.Integer({ description: 'credits that can be spent' }),
-  reserved: Type.Integer({ description: 'credits reserved for unfinished jobs' }),
-});
+const Balance = (description: string) =>
+  Type.Object(
+    {
+      balance: Type.Integer({ description: 'Credits that can be spent.' }),
+      reserved: Type.Integer({ description: 'Credits reserved for unfinished jobs. They cannot be spent.' }),
+    },
+    { description },
+  );
 
 /** How many credits a customer has in each of the two pools. */
-export const Credits = Type.Object({ subscription: Balance, verification: Balance }, { title: 'Credits' });
+export const Credits = Type.Object(
+  {
+    subscription: Balance('Credits that pay for unlocking prospects.'),
+    verification: Balance('Credits that pay for verifying e-mail addresses.'),
+  },
+  { title: 'Credits' },
+);
 export type Credits = Static<typeof Credits>;
 
 /** An entry of the credit ledger. The ledger records every change of a customer's credits. */
 export const LedgerEntry = Type.Object(
   {
-    id: Uuid(),
-    pool: Enum(pools),
-    kind: Enum(entryKinds),
-    amount: Type.Integer({ description: 'greater than 0, except for `adjust`, which may be negative' }),
-    balance_after: Type.Integer(),
-    reserved_after: Type.Integer(),
-    job_id: Nullable(Uuid()),
-    note: Nullable(Type.String()),
-    created_at: Instant(),
+    id: Uuid({ description: 'Id of the entry.' }),
+    pool: Enum(pools, {
+      description: 'Which credits: `subscription` pays for unlocking, `verification` for verifying.',
+    }),
+    kind: Enum(entryKinds, {
+      description:
+        '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
+        'and what it did not spend came back; `adjust`: a correction.',
+    }),
+    amount: Type.Integer({
+      description: 'Number of credits. Greater than 0, except for `adjust`, which may be negative.',
+    }),
+    balance_after: Type.Integer({ description: 'Credits that could be spent after this entry.' }),
+    reserved_after: Type.Integer({ description: 'Credits reserved for jobs after this entry.' }),
+    job_id: Nullable(Uuid({ description: 'The job that caused the entry. Null: no job did.' })),
+    note: Nullable(Type.String({ description: 'A remark for people.' })),
+    created_at: Instant({ description: 'When the entry was written.' }),
   },
   { title: 'LedgerEntry' },
 );

@@ -1,38 +1,54 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Nullable, Uuid } from './wire.ts';
 
-const Price = (options: object = {}) => Type.String({ pattern: '^\\d+\\.\\d{2}$', examples: ['0.00'], ...options });
+const Price = (description: string) =>
+  Type.String({
+    pattern: '^\\d+\\.\\d{2}$',
+    description: `${description}, as text with two decimals.`,
+    examples: ['0.00'],
+  });
 
 /**
  * The customer account to which an API key belongs, with users and subscription. Prices are strings with two decimals.
  */
 export const CustomerSummary = Type.Object(
   {
-    customer: Type.Object({
-      id: Uuid(),
-      business_name: Type.String(),
-      status: Type.String({ examples: ['OK'] }),
-      country: Nullable(Type.String()),
-      city: Nullable(Type.String()),
-    }),
-    users_count: Type.Integer({ description: 'all users' }),
-    subscription: Type.Object({
-      id: Uuid(),
-      status: Type.String({ examples: ['active'] }),
-      balance: Type.Integer({ description: 'credits that can be spent' }),
-      price: Price(),
-      periodicity: Type.String({ examples: ['monthly'] }),
-      // Lower case, as the contract has it. All other currencies are upper case.
-      currency: Type.String({ examples: ['usd'] }),
-      tier: Type.Object({
-        id: Uuid(),
-        title: Type.String({ examples: ['Free'] }),
-        tier: Type.Integer(),
-        is_free: Type.Boolean(),
-        price: Price(),
-      }),
-      active_seats: Type.Integer({ description: 'users that are not deactivated' }),
-    }),
+    customer: Type.Object(
+      {
+        id: Uuid({ description: 'Id of the customer.' }),
+        business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
+        status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
+        country: Nullable(Type.String({ description: 'Country of the company.' })),
+        city: Nullable(Type.String({ description: 'City of the company.' })),
+      },
+      { description: 'The customer that the API key belongs to.' },
+    ),
+    users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
+    subscription: Type.Object(
+      {
+        id: Uuid({ description: 'Id of the subscription.' }),
+        status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
+        balance: Type.Integer({
+          description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
+        }),
+        price: Price('Price of a period'),
+        periodicity: Type.String({ description: 'How long a period is.', examples: ['monthly'] }),
+        // Lower case, as the contract has it. All other currencies are upper case.
+        currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
+        tier: Type.Object(
+          {
+            id: Uuid({ description: 'Id of the tier.' }),
+            title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
+            tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
+            is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),
+            price: Price('Price of the tier'),
+          },
+          { description: 'What was subscribed to.' },
+        ),
+        active_seats: Type.Integer({ description: 'Number of users that are not deactivated.' }),
+      },
+      { description: 'The subscription of the customer.' },
+    ),
   },
   { title: 'CustomerSummary' },
 );

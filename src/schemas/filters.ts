@@ -1,6 +1,6 @@
 import { Type, type TUnsafe } from '@sinclair/typebox';
 import { lengthOf } from '../text/code-points.ts';
-import { defaultLimit, Strict } from './wire.ts';
+import { Cursor, Paginate, Strict } from './wire.ts';
 
 /**
  * Types of filter fields. The type decides which operators and values a condition accepts. An `exact` field holds text
@@ -176,17 +176,10 @@ export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
 /** Schema of `paginate`: either a page number, or the cursor from the response with the previous page. */
-export const PaginateOrContinue = Strict({
-  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, description: 'counts from 1; default 1' })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
-  cursor: Type.Optional(
-    Type.String({
-      maxLength: 4096,
-      description:
-        'the header `x-next-cursor` of the page before, instead of `page`, with the same `filters` and `order_by`',
-    }),
-  ),
-});
+export const PaginateOrContinue = Strict(
+  { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
+  { description: Paginate.description },
+);
 
 function describeFilters(fields: FilterFields): string {
   const names = (type: FieldType): string =>

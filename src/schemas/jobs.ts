@@ -4,7 +4,7 @@ import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
 import type { Scope } from './scopes.ts';
 import { Verification } from './verification.ts';
-import { Enum, Instant, Nullable, Paginate, Strict, Uuid } from './wire.ts';
+import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './wire.ts';
 
 /** Types of the jobs that customers can start. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
@@ -38,28 +38,37 @@ export const skipReasons = ['already_unlocked', 'duplicate', 'cancelled'] as con
 export const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
+const JobStatus = Enum(jobStatuses, {
+  description:
+    'PENDING → PROCESSING → COMPLETED, FAILED or CANCELLED. The last three are final. A job is COMPLETED even if some of its ' +
+    'items failed.',
+});
+
 /** A job with its progress and its cost. */
 export const Job = Type.Object(
   {
-    id: Uuid(),
-    type: Enum(jobTypes),
-    status: Enum(jobStatuses),
-    sync_crm: Type.Boolean(),
-    total: Type.Integer({ description: 'number of items, as known when the job began' }),
-    processed: Type.Integer({ description: 'succeeded + failed + skipped' }),
-    succeeded: Type.Integer(),
-    failed: Type.Integer(),
-    skipped: Type.Integer(),
-    credits: Type.Object({
-      pool: Enum(pools),
-      reserved: Type.Integer({ description: 'credits reserved at the start' }),
-      charged: Type.Integer(),
-      refunded: Type.Integer({ description: 'credits released at the end; then reserved = charged + refunded' }),
-    }),
-    error: Nullable(Type.String({ description: 'why the job failed' })),
-    created_at: Instant(),
-    started_at: Nullable(Instant()),
-    finished_at: Nullable(Instant()),
+    id: Uuid({ description: 'Id of the job.' }),
+    type: Enum(jobTypes, { description: 'Which call started the job.' }),
+    status: JobStatus,
+    sync_crm: Type.Boolean({ description: 'Whether results are written to contacts.' }),
+    total: Type.Integer({ description: 'Number of items, as known when the job began.' }),
+    processed: Type.Integer({ description: 'Items that have a result: succeeded + failed + skipped.' }),
+    succeeded: Type.Integer({ description: 'Items that were delivered.' }),
+    failed: Type.Integer({ description: 'Items that could not be delivered, such as unknown ids. They cost nothing.' }),
+    skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
+    credits: Type.Object(
+      {
+        pool: Enum(pools, { description: 'The pool of credits that pays.' }),
+        reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
+        charged: Type.Integer({ description: 'Credits spent for items until now.' }),
+        refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
+      },
+      { description: 'What the job costs.' },
+    ),
+    error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
+    created_at: Instant({ description: 'When the job was started by the call.' }),
+    started_at: Nullable(Instant({ description: 'When a worker began. Null: none did yet.' })),
+    finished_at: Nullable(Instant({ description: 'When the job ended. Null: it has not.' })),
   },
   { title: 'ServiceJob' },
 );
@@ -68,29 +77,40 @@ export type Job = Static<typeof Job>;
 /** One item of a job: a prospect or an e-mail address, with its outcome. */
 export const JobItem = Type.Object(
   {
-    item: Type.String({ description: 'the id of a prospect, or an e-mail address' }),
-    contact_id: Nullable(Uuid()),
-    status: Enum(itemStatuses),
-    reason: Nullable(Enum([...skipReasons, ...failReasons])),
-    charged: Type.Integer(),
-    result: Type.Union([Prospect, Verification, Type.Null()], {
-      description: 'the unlocked prospect, or the verification',
+    item: Type.String({ description: 'The id of a prospect, or an e-mail address.' }),
+    contact_id: Nullable(Uuid({ description: 'The contact that the item belongs to or became. Null: none.' })),
+    status: Enum(itemStatuses, {
+      description:
+        '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
     }),
-    finished_at: Instant(),
+    reason: Nullable(
+      Enum([...skipReasons, ...failReasons], {
+        description: 'Why the item failed or was skipped. Null: it succeeded.',
+      }),
+    ),
+    charged: Type.Integer({ description: 'Credits that the item cost.' }),
+    result: Type.Union([Prospect, Verification, Type.Null()], {
+      title: 'ServiceJobResult',
+      description: 'Of a succeeded item: the unlocked prospect, or the verification of the address. Otherwise null.',
+    }),
+    finished_at: Instant({ description: 'When the item got its result.' }),
   },
   { title: 'ServiceJobItem' },
 );
 export type JobItem = Static<typeof JobItem>;
 
 /** Response after a job was started: its id and status. */
-export const JobStarted = Type.Object({ id: Uuid(), status: Enum(jobStatuses) }, { title: 'ServiceHandler' });
+export const JobStarted = Type.Object(
+  { id: Uuid({ description: 'Id of the job, to follow it.' }), status: JobStatus },
+  { title: 'ServiceHandler' },
+);
 export type JobStarted = Static<typeof JobStarted>;
 
 const sync = (description: string) => Type.Optional(Type.Boolean({ default: false, description }));
 
-const dryRun = Type.Optional(Type.Boolean({ default: false, description: 'only return an estimate; unlock nothing' }));
+const dryRun = Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; unlock nothing.' }));
 
-const syncProspects = sync('create or update contacts and companies from the unlocked prospects');
+const syncProspects = sync('Create or update contacts and companies from the unlocked prospects.');
 
 const { filters, order_by } = ProspectQuery.properties;
 
@@ -99,7 +119,7 @@ export const UnlockContacts = Strict(
   {
     filters,
     order_by,
-    total_records: Type.Integer({ minimum: 1, maximum: 10_000 }),
+    total_records: Type.Integer({ minimum: 1, maximum: 10_000, description: 'How many prospects to unlock at most.' }),
     sync_crm: syncProspects,
     dry_run: dryRun,
   },
@@ -123,7 +143,7 @@ export const UnlockSelectedContacts = Strict(
     ids: Type.Array(Uuid(), {
       minItems: 1,
       maxItems: 1000,
-      description: 'ids of prospects; an unknown id fails its own item only',
+      description: 'Ids of prospects. An unknown id makes only its own item fail.',
     }),
     sync_crm: syncProspects,
     dry_run: dryRun,
@@ -140,9 +160,9 @@ const EmailToVerify = Strict(
     email: Type.String({
       minLength: 1,
       maxLength: 254,
-      description: 'any text; text that is not an e-mail address gets the status `invalid`',
+      description: 'Any text. Text that is not an e-mail address gets the status `invalid`, and is charged.',
     }),
-    contact_id: Type.Optional(Uuid({ description: 'the contact that the address belongs to' })),
+    contact_id: Type.Optional(Uuid({ description: 'An existing contact that the address belongs to.' })),
   },
   { title: 'EmailToVerify' },
 );
@@ -150,8 +170,12 @@ const EmailToVerify = Strict(
 /** Request body for verifying e-mail addresses. */
 export const VerifyEmail = Strict(
   {
-    emails: Type.Array(EmailToVerify, { minItems: 1, maxItems: 1000 }),
-    sync_crm: sync('write the status to the contacts with this `work_email`'),
+    emails: Type.Array(EmailToVerify, {
+      minItems: 1,
+      maxItems: 1000,
+      description: 'The addresses. One that is given twice is verified and charged once.',
+    }),
+    sync_crm: sync('Write the status to the contacts with this `work_email`.'),
   },
   { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },
 );
@@ -161,25 +185,30 @@ export type VerifyEmail = Static<typeof VerifyEmail>;
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
-      description: 'matching prospects that are not unlocked yet; for given ids, those that exist',
+      description: 'Matching prospects that are not unlocked yet. For given ids: those that exist.',
     }),
-    cost: Type.Integer({ description: 'credits that the start would reserve' }),
-    available: Type.Integer({ description: 'credits that can be spent' }),
+    cost: Type.Integer({ description: 'Credits that the start would reserve.' }),
+    available: Type.Integer({ description: 'Credits that can be spent.' }),
   },
   { title: 'UnlockEstimate' },
 );
 export type Estimate = Static<typeof Estimate>;
 
 /** Response after the verification of a list was started, with the id of the job. */
-export const ListVerification = Type.Object(
-  { success: Type.Literal(true), message: Type.String(), data: JobStarted },
-  { title: 'ContactListVerification' },
-);
+export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
 
 /** Request body of the job list: filters and page. */
 export const JobQuery = Strict(
   {
-    filters: Type.Optional(Strict({ status: Type.Optional(Enum(jobStatuses)), type: Type.Optional(Enum(jobTypes)) })),
+    filters: Type.Optional(
+      Strict(
+        {
+          status: Type.Optional(Enum(jobStatuses, { description: 'Only jobs with this status.' })),
+          type: Type.Optional(Enum(jobTypes, { description: 'Only jobs of this type.' })),
+        },
+        { description: 'Which jobs. A job must match both.' },
+      ),
+    ),
     paginate: Type.Optional(Paginate),
   },
   { title: 'ServiceJobQuery', examples: [{ filters: { status: 'PROCESSING' } }] },

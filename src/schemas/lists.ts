@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Ids, Instant, Name, Paginate, Strict, Text, Uuid } from './wire.ts';
+import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, success, Text, UpdatedAt, Uuid } from './wire.ts';
 
 /**
  * Operators in the rules of a contact list. `not_equals`, `not_contains` and `not_in` also match contacts whose field
@@ -30,15 +30,20 @@ export type RuleOperator = (typeof ruleOperators)[number];
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
 const ruleProperties = {
-  field: Text(128, { description: 'a field that contacts can be filtered by', examples: ['job_title'] }),
-  operator: Enum(ruleOperators),
+  field: Text(128, {
+    description: 'A field that contacts can be filtered by, except `list_id` and `search`; also `custom_fields.<key>`.',
+    examples: ['job_title'],
+  }),
+  operator: Enum(ruleOperators, {
+    description: 'How to compare. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.',
+  }),
   value: Text(ruleLimits.values * (ruleLimits.characters + 2), {
     description:
-      'parsed as the type of the field; `in` and `not_in` take several values, separated by commas; `is_empty` and `is_not_empty` ignore it',
+      'Read as the type of the field. `in` and `not_in` take several values, separated by commas. `is_empty` and `is_not_empty` ignore it.',
     examples: ['engineer'],
   }),
   logic_operator: Enum(['AND', 'OR'] as const, {
-    description: 'joins the rule to the rule before; AND binds tighter than OR',
+    description: 'Joins the rule to the rule before it; AND by default. AND binds tighter than OR.',
   }),
 };
 
@@ -58,25 +63,32 @@ export type RuleGiven = Static<typeof RuleGiven>;
 const RulesGiven = Type.Array(RuleGiven, {
   maxItems: ruleLimits.rules,
   'x-rules': 'contacts',
-  description: `a customer can have at most ${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them`,
+  description:
+    `Contacts that match the rules are members of the list. At most ${ruleLimits.rules}; a customer can have ` +
+    `${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them.`,
 });
 
 /** A list of contacts, as responses show it. */
 export const List = Type.Object(
   {
-    id: Uuid(),
-    name: Name({ examples: ['Engineers in Bristol'] }),
-    description: Text(5000),
-    owner_id: Uuid(),
-    owner_name: Type.String(),
-    source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
-      description: '`RULES` while the list has rules, otherwise how it was created',
+    id: Uuid({ description: 'Id of the list.' }),
+    name: Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
+    description: Text(5000, {
+      description: 'What the list is for. By default `""`.',
+      examples: ['For the spring campaign'],
     }),
-    collaborators: Type.Array(Uuid()),
-    rules: Type.Array(Rule),
-    contacts_count: Type.Integer(),
-    created_at: Instant(),
-    updated_at: Instant(),
+    owner_id: Uuid({ description: 'The user who created the list, or who created the API key that did.' }),
+    owner_name: Type.String({ description: 'Name of that user.' }),
+    source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
+      description: '`RULES` while the list has rules, otherwise how it was created.',
+    }),
+    collaborators: Type.Array(Uuid(), { description: 'Other users of the list. Empty for now.' }),
+    rules: Type.Array(Rule, {
+      description: 'Contacts that match these rules are members. `[]`: members by hand only.',
+    }),
+    contacts_count: Type.Integer({ description: 'Exact number of members, by hand and by rules.' }),
+    created_at: CreatedAt(),
+    updated_at: UpdatedAt(),
   },
   { title: 'ContactList' },
 );
@@ -116,17 +128,23 @@ export type ListPatch = Static<typeof ListPatch>;
  * this body, not inside `paginate`.
  */
 export const ListQuery = Strict(
-  { ...Paginate.properties, cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 2048 })) },
+  { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },
   { title: 'ContactListQuery', examples: [{ page: 1, limit: 25 }] },
 );
 export type ListQuery = Static<typeof ListQuery>;
 
 /** Response after a list was created. The API contract allows only these two fields. */
-export const ListCreated = Type.Object({ id: Uuid(), name: Type.String() }, { title: 'ContactListCreated' });
+export const ListCreated = Type.Object(
+  { id: Uuid({ description: 'Id of the new list.' }), name: Type.String({ description: 'Its name, trimmed.' }) },
+  { title: 'ContactListCreated' },
+);
 
 /** Request body for copying a list: the id of the existing list and the name of the copy. */
 export const ListDuplicate = Strict(
-  { list_id: Uuid(), new_name: name },
+  {
+    list_id: Uuid({ description: 'The list to copy.' }),
+    new_name: { ...name, description: 'Name of the copy: 1–255 characters.' },
+  },
   {
     title: 'ContactListDuplicate',
     examples: [{ list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', new_name: 'Engineers in Bath' }],
@@ -135,7 +153,10 @@ export const ListDuplicate = Strict(
 
 /** Request body for adding contacts to a list by hand, or for removing them. */
 export const MembersByHand = Strict(
-  { list_id: Uuid(), contact_ids: Ids({ description: 'existing contacts' }) },
+  {
+    list_id: Uuid({ description: 'The list.' }),
+    contact_ids: Ids({ description: 'Existing contacts, at most 1,000.' }),
+  },
   {
     title: 'ContactListMembers',
     examples: [
@@ -147,15 +168,26 @@ export const MembersByHand = Strict(
 /** Response after contacts were added to a list: how many were added, and how many were members already. */
 export const MembersAdded = Type.Object(
   {
-    success: Type.Literal(true),
-    message: Type.String(),
-    data: Type.Object({ added: Type.Integer(), already_members: Type.Integer() }),
+    ...success,
+    data: Type.Object(
+      {
+        added: Type.Integer({ description: 'Contacts that are new in the list.' }),
+        already_members: Type.Integer({ description: 'Contacts that had been added before.' }),
+      },
+      { description: 'How many contacts were added.' },
+    ),
   },
   { title: 'ContactListMembersAdded' },
 );
 
 /** Response after contacts were removed from a list: how many were removed. */
 export const MembersRemoved = Type.Object(
-  { success: Type.Literal(true), message: Type.String(), data: Type.Object({ removed: Type.Integer() }) },
+  {
+    ...success,
+    data: Type.Object(
+      { removed: Type.Integer({ description: 'Contacts that had been added by hand, and no longer are.' }) },
+      { description: 'How many contacts were removed.' },
+    ),
+  },
   { title: 'ContactListMembersRemoved' },
 );

@@ -1,35 +1,50 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, Uuid } from './wire.ts';
+import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './wire.ts';
 
 /** Priorities of an opportunity (a possible sale). The API contract really spells HIGHT; do not correct it. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
-const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [3] });
+const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
+const AgreedPrice = () => Price({ description: 'Agreed price of one unit, with at most 4 decimals.' });
 
 /** A line of an opportunity in a request: a product's id with the agreed price and quantity. */
-const Line = Strict({ id: Uuid(), price: Price(), quantity: Quantity() }, { title: 'OpportunityLine' });
+const Line = Strict(
+  { id: Uuid({ description: 'An existing product.' }), price: AgreedPrice(), quantity: Quantity() },
+  { title: 'OpportunityLine' },
+);
 export type Line = Static<typeof Line>;
 
 /** A line of an opportunity, as responses show it. It keeps the product's name even after the product is deleted. */
 const Detail = Type.Object(
-  { product_id: Uuid(), name: Type.String(), price: Price(), quantity: Quantity(), total: Type.Number() },
+  {
+    product_id: Uuid({ description: 'The product. It may have been deleted since.' }),
+    name: Type.String({ description: 'Name of the product.' }),
+    price: AgreedPrice(),
+    quantity: Quantity(),
+    total: Type.Number({ description: 'price × quantity, exact.' }),
+  },
   { title: 'OpportunityDetail' },
 );
 
 /** Fields of an opportunity that callers can write. Responses contain these fields too. */
 const writable = {
-  name: Name({ examples: ['Two engines for the Admiralty'] }),
-  description: Text(5_000),
-  priority: Enum(priorities),
-  stage_id: Uuid({ description: 'a stage of one of the pipelines' }),
-  contacts_ids: Ids({ description: 'existing contacts; on PATCH they replace the current contacts' }),
-  user_id_assigned: Uuid({ description: 'the responsible user' }),
-  estimated_closing_date: Instant(),
-  close_date: Instant(),
+  name: Name({
+    description: 'Name of the opportunity: 1–255 characters.',
+    examples: ['Two engines for the Admiralty'],
+  }),
+  description: Text(5_000, { description: 'What it is about. By default `""`.' }),
+  priority: Enum(priorities, { description: 'How urgent it is. The spelling `HIGHT` is the literal value.' }),
+  stage_id: Uuid({ description: 'A stage of one of the pipelines, as `POST /api/ext/stages/list` shows them.' }),
+  contacts_ids: Ids({ description: 'Existing contacts, at most 1,000. In a PATCH they replace the current ones.' }),
+  user_id_assigned: Uuid({ description: 'The responsible user: an id from `GET /api/ext/customer/users`.' }),
+  estimated_closing_date: Instant({ description: 'When it will probably be decided.' }),
+  close_date: Instant({ description: 'When it has to be decided, or was.' }),
 };
 
-const companyId = Uuid({ description: 'an existing company' });
-const sourceId = Uuid({ description: 'stored and returned without a check' });
+const companyId = Uuid({ description: 'An existing company.' });
+const sourceId = Uuid({
+  description: 'An id of your own, such as that of a campaign. Stored and returned without a check.',
+});
 
 const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
@@ -41,15 +56,15 @@ export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 /** An opportunity, as responses show it. */
 export const Opportunity = Type.Object(
   {
-    id: Uuid(),
+    id: Uuid({ description: 'Id of the opportunity.' }),
     ...writable,
-    price: Type.Number({ description: 'the sum of the lines, less than 10^11' }),
+    price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
     // The contract does not allow null here, but no other value can honestly mean "no company".
-    company_id: Nullable(Uuid()),
-    source_id: Nullable(Uuid()),
-    details: Type.Array(Detail, { description: 'the lines, in the order added' }),
-    created_at: Instant(),
-    updated_at: Instant(),
+    company_id: Nullable(Uuid({ description: 'The company. Null: none.' })),
+    source_id: Nullable(Uuid({ description: 'An id of your own, as given. Null: none.' })),
+    details: Type.Array(Detail, { description: 'The products with price and quantity, in the order added.' }),
+    created_at: CreatedAt(),
+    updated_at: UpdatedAt(),
   },
   { title: 'Opportunity' },
 );
@@ -61,7 +76,14 @@ const { description, ...required } = writable;
 /** Request body for a new opportunity. */
 export const OpportunityCreate = Type.Composite(
   [
-    Type.Object({ ...required, products: Type.Array(Line, { ...lines, 'x-distinct-ids': true }) }),
+    Type.Object({
+      ...required,
+      products: Type.Array(Line, {
+        ...lines,
+        'x-distinct-ids': true,
+        description: 'The products that are offered, each once. `[]`: none yet.',
+      }),
+    }),
     Type.Partial(Type.Object({ description, company_id: companyId, source_id: sourceId })),
   ],
   {
@@ -86,13 +108,28 @@ export type OpportunityCreate = Static<typeof OpportunityCreate>;
 /** Changes to the lines of an opportunity. Either all or none are applied. Each product may occur only once. */
 const LinesPatch = Strict(
   {
-    add: Type.Optional(Type.Array(Line, lines)),
-    remove: Type.Optional(Type.Array(Uuid(), lines)),
+    add: Type.Optional(
+      Type.Array(Line, { ...lines, description: 'Products to add. One that is there already is 409.' }),
+    ),
+    remove: Type.Optional(
+      Type.Array(Uuid(), { ...lines, description: 'Products to remove. One that is not there is 404.' }),
+    ),
     update: Type.Optional(
-      Type.Array(Strict({ id: Uuid(), price: Type.Optional(Price()), quantity: Type.Optional(Quantity()) }), lines),
+      Type.Array(
+        Strict({
+          id: Uuid({ description: 'A product of the opportunity.' }),
+          price: Type.Optional(AgreedPrice()),
+          quantity: Type.Optional(Quantity()),
+        }),
+        { ...lines, description: 'Products whose price or quantity changes. One that is not there is 404.' },
+      ),
     ),
   },
-  { title: 'OpportunityLinesPatch', 'x-distinct-ids': true },
+  {
+    title: 'OpportunityLinesPatch',
+    description: 'Changes to the products. Either all or none are applied. Each product may occur only once.',
+    'x-distinct-ids': true,
+  },
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 

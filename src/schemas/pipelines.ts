@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Paginate, Strict, Uuid } from './wire.ts';
+import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './wire.ts';
 
 /** Possible statuses of a stage. All opportunities in a stage have its status. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
@@ -10,12 +10,16 @@ export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
 const stageProperties = {
-  id: Uuid(),
-  name: Type.String({ examples: ['Qualified'] }),
-  order: Type.Integer({ examples: [2] }),
-  pipeline_id: Uuid(),
-  probability_percentage: Type.Integer({ minimum: 0, maximum: 100 }),
-  status: Enum(stageStatuses),
+  id: Uuid({ description: 'Id of the stage.' }),
+  name: Type.String({ description: 'Name of the stage.', examples: ['Qualified'] }),
+  order: Type.Integer({ description: 'Position in the pipeline. Stages are sorted by it.', examples: [2] }),
+  pipeline_id: Uuid({ description: 'The pipeline that the stage belongs to.' }),
+  probability_percentage: Type.Integer({
+    minimum: 0,
+    maximum: 100,
+    description: 'How likely an opportunity in this stage is to be won, in per cent.',
+  }),
+  status: Enum(stageStatuses, { description: 'Whether opportunities in this stage are open, won or lost.' }),
 };
 
 /** A stage of a pipeline, as responses show it. */
@@ -24,14 +28,17 @@ export type Stage = Static<typeof Stage>;
 
 /** A stage in the list of stages, with the number of opportunities in it. */
 export const StageListItem = Type.Object(
-  { ...stageProperties, total_opportunities: Type.Integer({ minimum: 0 }) },
+  {
+    ...stageProperties,
+    total_opportunities: Type.Integer({ minimum: 0, description: 'Number of opportunities in the stage.' }),
+  },
   { title: 'StageListItem' },
 );
 export type StageListItem = Static<typeof StageListItem>;
 
 /** Request body of the list of stages: the pipeline and the page. */
 export const StageQuery = Strict(
-  { pipeline_id: Uuid(), paginate: Type.Optional(Paginate) },
+  { pipeline_id: Uuid({ description: 'The pipeline whose stages are listed.' }), paginate: Type.Optional(Paginate) },
   {
     title: 'StageQuery',
     examples: [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],
@@ -40,11 +47,11 @@ export const StageQuery = Strict(
 export type StageQuery = Static<typeof StageQuery>;
 
 const listed = {
-  id: Uuid(),
-  name: Type.String({ examples: ['Sales'] }),
-  description: Type.String(),
-  currency: Type.String({ examples: ['USD'] }),
-  active: Type.Boolean(),
+  id: Uuid({ description: 'Id of the pipeline.' }),
+  name: Type.String({ description: 'Name of the pipeline.', examples: ['Sales'] }),
+  description: Type.String({ description: 'What the pipeline is for.' }),
+  currency: Type.String({ description: 'ISO 4217 currency code.', examples: ['USD'] }),
+  active: Type.Boolean({ description: 'Whether the pipeline is in use.' }),
 };
 
 /** A pipeline in the list of pipelines. The API contract allows only these fields. */
@@ -55,10 +62,12 @@ export type PipelineListItem = Static<typeof PipelineListItem>;
 export const Pipeline = Type.Object(
   {
     ...listed,
-    visibility: Enum(visibilities),
-    stages: Type.Array(Stage),
-    created_at: Instant(),
-    updated_at: Instant(),
+    visibility: Enum(visibilities, {
+      description: 'Who sees the pipeline in the application. API keys see every one.',
+    }),
+    stages: Type.Array(Stage, { description: 'The stages, sorted by `order`.' }),
+    created_at: CreatedAt(),
+    updated_at: UpdatedAt(),
   },
   { title: 'Pipeline' },
 );

@@ -1,23 +1,25 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Currency, Instant, Name, Price, Text, Uuid } from './wire.ts';
+import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './wire.ts';
 
 /** Fields of a product that callers can write. Responses contain these fields too. */
 const writable = {
-  name: Name({ examples: ['Difference Engine No. 2'] }),
-  currency: Currency(),
-  price: Price(),
-  unit: Text(64, { minLength: 1, examples: ['piece'] }),
-  active: Type.Boolean(),
+  name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
+  currency: Currency({
+    description: 'ISO 4217 currency code. Requests may use any case. By default the currency of the subscription.',
+  }),
+  price: Price({ description: 'List price of one unit, with at most 4 decimals.' }),
+  unit: Text(64, { minLength: 1, description: 'What is counted, as free text.', examples: ['piece'] }),
+  active: Type.Boolean({ description: 'Whether the product is offered. By default true.' }),
 };
 
 /** Names of the product fields that callers can write. The database columns have the same names. */
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {
-  id: Uuid(),
+  id: Uuid({ description: 'Id of the product.' }),
   ...writable,
-  created_at: Instant(),
-  updated_at: Instant(),
+  created_at: CreatedAt(),
+  updated_at: UpdatedAt(),
 };
 
 /** A single product, as responses show it. */
@@ -28,8 +30,8 @@ export type Product = Static<typeof Product>;
 export const ProductListItem = Type.Object(
   {
     ...productProperties,
-    opportunities_count: Type.Integer({ minimum: 0, description: 'opportunities that use it' }),
-    pipelines_count: Type.Integer({ minimum: 0, description: 'pipelines that contain those opportunities' }),
+    opportunities_count: Type.Integer({ minimum: 0, description: 'Number of opportunities that use it.' }),
+    pipelines_count: Type.Integer({ minimum: 0, description: 'Number of pipelines that contain those opportunities.' }),
   },
   { title: 'ProductListItem' },
 );

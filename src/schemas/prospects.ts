@@ -1,7 +1,20 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
-import { verificationStatuses } from './verification.ts';
-import { defaultLimit, Enum, Instant, Metadata, Nullable, Strict, Text, Url, Uuid } from './wire.ts';
+import { verificationStatuses, VerificationStatus } from './verification.ts';
+import {
+  Cursor,
+  defaultLimit,
+  Enum,
+  Instant,
+  Metadata,
+  Nullable,
+  PageNumber,
+  Score,
+  Strict,
+  Text,
+  Url,
+  Uuid,
+} from './wire.ts';
 
 /** Filter fields of prospects that must equal the filter's value as a whole. Case and accents are ignored. */
 export const exactFields = [
@@ -42,25 +55,33 @@ export type TextField = (typeof textFields)[number];
  */
 export const Prospect = Type.Object(
   {
-    _id: Uuid(),
-    first_name: Type.String(),
-    last_name: Type.String(),
-    job_title: Type.String(),
-    job_company_name: Type.String(),
-    job_company_industry: Type.String(),
-    work_email: Type.String({ examples: ['a•••@example.com'] }),
-    emails: Type.Array(Type.String()),
-    mobile_phone: Nullable(Type.String({ examples: ['•••••••••••00'] })),
-    location_locality: Type.String(),
-    location_region: Type.String(),
-    location_country: Type.String(),
-    location_postal_code: Nullable(Type.String()),
-    social1_url: Nullable(Url()),
-    profnet_url: Nullable(Url()),
-    social2_url: Nullable(Url()),
-    verification_status: Enum(verificationStatuses),
-    score: Type.Integer({ minimum: 0, maximum: 100 }),
-    date_verified: Instant(),
+    _id: Uuid({ description: 'Id of the prospect, to unlock it.' }),
+    first_name: Type.String({ description: 'First name.', examples: ['Ada'] }),
+    last_name: Type.String({ description: 'Last name.', examples: ['Lovelace'] }),
+    job_title: Type.String({ description: 'Job title.', examples: ['Sales Manager'] }),
+    job_company_name: Type.String({ description: 'Name of the company that the person works for.' }),
+    job_company_industry: Type.String({ description: 'Industry of that company.' }),
+    work_email: Type.String({
+      description: 'E-mail address at work. Masked until the prospect is unlocked. `""`: none.',
+      examples: ['a•••@example.com'],
+    }),
+    emails: Type.Array(Type.String(), { description: 'All e-mail addresses. Masked until the prospect is unlocked.' }),
+    mobile_phone: Nullable(
+      Type.String({
+        description: 'Mobile phone number. Masked, except for the last two digits, until the prospect is unlocked.',
+        examples: ['•••••••••••00'],
+      }),
+    ),
+    location_locality: Type.String({ description: 'Town or city.' }),
+    location_region: Type.String({ description: 'State, county or province.' }),
+    location_country: Type.String({ description: 'Name of the country, not its code.', examples: ['Germany'] }),
+    location_postal_code: Nullable(Type.String({ description: 'Postal code.' })),
+    social1_url: Nullable(Url({ description: 'Profile in a social network.' })),
+    profnet_url: Nullable(Url({ description: 'Profile in the professional network.' })),
+    social2_url: Nullable(Url({ description: 'Profile in another social network.' })),
+    verification_status: VerificationStatus(),
+    score: Score(),
+    date_verified: Instant({ description: 'When the data was last verified.' }),
   },
   { title: 'ProspectContact' },
 );
@@ -89,29 +110,48 @@ export const prospectOrderFields = {
   customFields: false,
 } as const satisfies FilterFields;
 
-const Values = () =>
-  Type.Array(Text(256), { maxItems: 100, description: 'matches any of these values; [] is ignored' });
+const Values = (match: string) =>
+  Type.Array(Text(256), { maxItems: 100, description: `Matches any of these values. ${match} \`[]\` is ignored.` });
+const Exact = () => Values('Compared as a whole, without regard to case and accents.');
+const Words = () => Values('Each of its words must occur, in any order, without regard to case and accents.');
 
 const described = {
-  first_name: Values(),
-  last_name: Values(),
-  job_title: Values(),
-  job_company_name: Values(),
-  job_company_industry: Values(),
-  location_locality: Values(),
-  location_region: Values(),
-  location_country: Values(),
-  location_postal_code: Values(),
-  date_verified: Strict({ gte: Type.Optional(Nullable(Instant())), lte: Type.Optional(Nullable(Instant())) }),
+  first_name: Exact(),
+  last_name: Exact(),
+  job_title: Words(),
+  job_company_name: Words(),
+  job_company_industry: Words(),
+  location_locality: Exact(),
+  location_region: Exact(),
+  location_country: Exact(),
+  location_postal_code: Exact(),
+  date_verified: Strict(
+    {
+      gte: Type.Optional(Nullable(Instant({ description: 'Not before. Null: no bound.' }))),
+      lte: Type.Optional(Nullable(Instant({ description: 'Not after. Null: no bound.' }))),
+    },
+    { description: 'When the data was last verified.' },
+  ),
 };
 
-const Percentage = () => Type.Integer({ minimum: 0, maximum: 100 });
+const Percentage = (description: string) => Type.Integer({ minimum: 0, maximum: 100, description });
 
 const additive = {
-  verification_status: Type.Array(Enum(verificationStatuses), { maxItems: 100 }),
-  score: Strict({ gte: Type.Optional(Nullable(Percentage())), lte: Type.Optional(Nullable(Percentage())) }),
-  has_email: Type.Boolean(),
-  has_phone: Type.Boolean(),
+  verification_status: Type.Array(Enum(verificationStatuses), {
+    maxItems: 100,
+    description: 'Matches any of these statuses. `[]` is ignored.',
+  }),
+  score: Strict(
+    {
+      gte: Type.Optional(Nullable(Percentage('At least. Null: no bound.'))),
+      lte: Type.Optional(Nullable(Percentage('At most. Null: no bound.'))),
+    },
+    { description: 'The score, from 0 to 100.' },
+  ),
+  has_email: Type.Boolean({ description: 'true: only prospects with an e-mail address; false: only those without.' }),
+  has_phone: Type.Boolean({
+    description: 'true: only prospects with a mobile phone number; false: only those without.',
+  }),
 };
 
 /**
@@ -120,6 +160,7 @@ const additive = {
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
+  description: 'Which prospects. They must match every field that is given.',
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
@@ -129,36 +170,47 @@ export type ProspectFilters = Static<typeof ProspectFilters>;
  */
 export const FiltersApplied = Type.Composite(
   [
-    Type.Object({ ...described, date_verified: Type.Object({ gte: Nullable(Instant()), lte: Nullable(Instant()) }) }),
+    Type.Object({
+      ...described,
+      date_verified: Type.Object(
+        {
+          gte: Nullable(Instant({ description: 'Not before. Null: no bound.' })),
+          lte: Nullable(Instant({ description: 'Not after. Null: no bound.' })),
+        },
+        { description: 'When the data was last verified.' },
+      ),
+    }),
     Type.Partial(Type.Object(additive)),
   ],
-  { title: 'FiltersApplied' },
+  {
+    title: 'FiltersApplied',
+    description: 'The filters as the service understood them. They can be sent back as `filters`.',
+  },
 );
 export type FiltersApplied = Static<typeof FiltersApplied>;
 
 // The contract allows only these four values, unlike all other endpoints.
-const Limit = Type.Unsafe<10 | 25 | 50 | 100>({ type: 'integer', enum: [10, 25, 50, 100], default: defaultLimit });
-const Page = Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 });
-
-const PageByNumber = Strict({ page: Type.Optional(Page), limit: Type.Optional(Limit) });
-const PageOrCursor = Strict({
-  page: Type.Optional(Page),
-  limit: Type.Optional(Limit),
-  cursor: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 4096,
-      description: 'the header `x-next-cursor` of the page before, instead of `page`',
-    }),
-  ),
+const Limit = Type.Unsafe<10 | 25 | 50 | 100>({
+  type: 'integer',
+  enum: [10, 25, 50, 100],
+  default: defaultLimit,
+  description: 'Number of prospects on a page: 10, 25, 50 or 100.',
 });
+const Page = PageNumber({
+  description: 'Number of the page; the first is 1. page × limit must not exceed 10,000: use the cursor to go deeper.',
+});
+
+const page = { page: Type.Optional(Page), limit: Type.Optional(Limit) };
+const paging = { description: 'Which page of the result, and how long it is.' };
+const PageByNumber = Strict(page, paging);
+const PageOrCursor = Strict({ ...page, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 4096 })) }, paging);
 
 const what = {
   filters: Type.Optional(ProspectFilters),
   all_contacts: Type.Optional(
     Type.Boolean({
       default: false,
-      description: 'true: the whole catalog; false: without the prospects that the customer has unlocked',
+      description: 'true: the whole catalog; false: without the prospects that you have unlocked.',
     }),
   ),
   order_by: Type.Optional(
@@ -200,11 +252,13 @@ export type ProspectMetadata = Static<typeof ProspectMetadata>;
 /** Request body for suggesting filter values: the field, and the beginning of a word in its values. */
 export const SuggestionQuery = Strict(
   {
-    source: Enum([...textFields, 'all'] as const),
+    source: Enum([...textFields, 'all'] as const, {
+      description: 'The field whose values are suggested; `all`: any of them.',
+    }),
     search: Type.Optional(
       Text(100, {
         default: '',
-        description: 'beginning of a word of the value; if empty, the most frequent values are returned',
+        description: 'Beginning of a word of the value. If it is empty, the most frequent values are returned.',
       }),
     ),
   },
@@ -214,7 +268,10 @@ export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
 /** A filter value that the server suggests. Prospects with this value exist; the spelling is the most frequent one. */
 export const Suggestion = Type.Object(
-  { type: Enum(textFields), value: Type.String() },
+  {
+    type: Enum(textFields, { description: 'The field that has the value.' }),
+    value: Type.String({ description: 'The value, in its most frequent spelling.', examples: ['Sales Manager'] }),
+  },
   { title: 'ProspectSuggestion' },
 );
 export type Suggestion = Static<typeof Suggestion>;

@@ -1,15 +1,15 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { NewPassword, roles } from './users.ts';
-import { Email, Enum, Instant, Name, Strict, Uuid } from './wire.ts';
+import { NewPassword, Role } from './users.ts';
+import { Email, Instant, Name, Strict, Uuid } from './wire.ts';
 
 /**
  * Schema of a password in a login request. The rules for new passwords do not apply, because an old password may have
  * been set under other rules.
  */
-const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024 });
+const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024, description: 'The current password.' });
 
 export const Login = Strict(
-  { email: Email(), password: ClaimedPassword() },
+  { email: Email({ description: 'E-mail address of the user.' }), password: ClaimedPassword() },
   { examples: [{ email: 'ada.lovelace@example.com', password: 'correct horse battery' }] },
 );
 export type Login = Static<typeof Login>;
@@ -17,9 +17,20 @@ export type Login = Static<typeof Login>;
 /** Response of a login. The client sends `token` with later requests, as `Authorization: Bearer <token>`. */
 export const Session = Type.Object(
   {
-    token: Type.String({ description: 'shown only in this response' }),
-    expires_at: Instant(),
-    user: Type.Object({ id: Uuid(), name: Name(), email: Email(), customer_id: Uuid(), role: Enum(roles) }),
+    token: Type.String({
+      description: 'The session token, for `Authorization: Bearer <token>`. Only this response shows it.',
+    }),
+    expires_at: Instant({ description: 'When the session ends: 12 hours after the login.' }),
+    user: Type.Object(
+      {
+        id: Uuid({ description: 'Id of the user.' }),
+        name: Name({ description: 'Name of the user.' }),
+        email: Email({ description: 'E-mail address of the user.' }),
+        customer_id: Uuid({ description: 'The customer that the user belongs to.' }),
+        role: Role(),
+      },
+      { description: 'The user who logged in.' },
+    ),
   },
   { title: 'Session' },
 );

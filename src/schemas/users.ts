@@ -5,18 +5,27 @@ import { Email, Enum, Name, Uuid } from './wire.ts';
 export const roles = ['admin', 'member'] as const;
 export type Role = (typeof roles)[number];
 
+/** Schema of a user's role. */
+export const Role = () => Enum(roles, { description: 'An `admin` can manage API keys; a `member` cannot.' });
+
 /** A user of a customer. In other records, the fields `assigned_to` and `user_id_assigned` hold a user's id. */
 export const User = Type.Object(
   {
-    id: Uuid(),
-    name: Name(),
-    email: Email(),
-    role: Enum(roles),
-    active: Type.Boolean({ description: 'false after the user is deactivated' }),
+    id: Uuid({ description: 'Id of the user, for `assigned_to` and `user_id_assigned`.' }),
+    name: Name({ description: 'Name of the user.' }),
+    email: Email({ description: 'E-mail address of the user, with which the user logs in.' }),
+    role: Role(),
+    active: Type.Boolean({ description: 'False after the user is deactivated.' }),
   },
   { title: 'User' },
 );
 export type User = Static<typeof User>;
 
 /** Schema of a new password: 12–128 characters. */
-export const NewPassword = () => Type.String({ minLength: 12, maxLength: 128, examples: ['correct horse battery'] });
+export const NewPassword = () =>
+  Type.String({
+    minLength: 12,
+    maxLength: 128,
+    description: 'The new password: 12–128 characters.',
+    examples: ['correct horse battery'],
+  });

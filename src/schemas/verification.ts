@@ -1,4 +1,4 @@
-import { Type, type Static } from '@sinclair/typebox';
+import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Enum } from './wire.ts';
 
 /** Possible verification statuses of an e-mail address of a contact, company or prospect. */
@@ -12,6 +12,13 @@ export const verificationStatuses = [
   'unknown',
 ] as const;
 
+/** Schema of the verification status of a contact, company or prospect. */
+export const VerificationStatus = () => Enum(verificationStatuses, { description: statusText });
+
+const statusText =
+  'What the last verification found. `unverified`: not checked yet; `verified`: accepts mail; `invalid`: does not; `accept_all`: its server accepts every ' +
+  'address; `disposable`: a throw-away mailbox; `do_not_mail`: a role account such as info@; `unknown`: no clear answer.';
+
 /**
  * Possible outcomes of one check of an e-mail address. `unknown` means that the mail server or DNS resolver gave no
  * clear answer.
@@ -21,36 +28,43 @@ const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });
 const Detail = (description: string) => Type.Optional(Type.String({ description }));
 
+const Check = <P extends TProperties>(description: string, properties: P) => Type.Object(properties, { description });
+
 /** The outcomes of the single checks that verify one e-mail address. */
-const Checks = Type.Object({
-  syntax: Type.Object({
-    status: Outcome('RFC 5321, with RFC 6531 for other scripts'),
-    reason: Detail('what is wrong'),
-  }),
-  disposable: Type.Object({
-    status: Outcome('failed: the domain, or a parent domain, offers disposable mailboxes'),
-    domain: Detail('the domain on the list of disposable domains'),
-  }),
-  role: Type.Object({
-    status: Outcome('failed: the address belongs to a role or team, not to a person'),
-    account: Detail('the account name on the list of role accounts'),
-  }),
-  mx: Type.Object({
-    status: Outcome('failed: the domain accepts no mail; unknown: the resolver gave no answer'),
-    host: Detail('the first mail server of the domain; the domain itself if it has no MX record (RFC 5321, 5.1)'),
-    reason: Detail('null_mx (RFC 7505), no_domain, no_records, address_literal, or the error of the resolver'),
-  }),
-  smtp: Type.Object({
-    status: Outcome(
-      'whether the mail server accepts mail for the address; accept_all: it accepts any address; not_checked: it was not asked',
-      'accept_all',
-    ),
-    host: Detail('the last mail server asked'),
-    code: Type.Optional(Type.Integer({ description: 'its reply code' })),
-    enhanced_code: Detail('its enhanced status code (RFC 3463)'),
-    reason: Detail('why the outcome is unknown'),
-  }),
-});
+const Checks = Type.Object(
+  {
+    syntax: Check('Whether the text is an e-mail address.', {
+      status: Outcome('RFC 5321, with RFC 6531 for other scripts.'),
+      reason: Detail('What is wrong.'),
+    }),
+    disposable: Check('Whether the domain is known for throw-away mailboxes.', {
+      status: Outcome('`failed`: the domain, or a parent domain, offers disposable mailboxes.'),
+      domain: Detail('The domain on the list of disposable domains.'),
+    }),
+    role: Check('Whether the address belongs to a role, such as `info` or `sales`.', {
+      status: Outcome('`failed`: the address belongs to a role or team, not to a person.'),
+      account: Detail('The account name on the list of role accounts.'),
+    }),
+    mx: Check('Whether the domain accepts mail.', {
+      status: Outcome('`failed`: the domain accepts no mail; `unknown`: the resolver gave no answer.'),
+      host: Detail('The first mail server of the domain; the domain itself if it has no MX record (RFC 5321, 5.1).'),
+      reason: Detail(
+        '`null_mx` (RFC 7505), `no_domain`, `no_records`, `address_literal`, or the error of the resolver.',
+      ),
+    }),
+    smtp: Check('Whether the mail server accepts mail for the address.', {
+      status: Outcome(
+        '`accept_all`: the server accepts every address, so nothing is known of this one; `not_checked`: it was not asked.',
+        'accept_all',
+      ),
+      host: Detail('The last mail server asked.'),
+      code: Type.Optional(Type.Integer({ description: 'Its reply code.' })),
+      enhanced_code: Detail('Its enhanced status code (RFC 3463).'),
+      reason: Detail('Why the outcome is unknown.'),
+    }),
+  },
+  { description: 'The outcome of every check. Checks that come after the deciding one are `not_checked`.' },
+);
 
 /** The result of the verification of an e-mail address. */
 export const Verification = Type.Object(

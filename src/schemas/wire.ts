@@ -30,13 +30,27 @@ export const Uuid = (options: object = {}) =>
 export const Instant = (options: object = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...options });
 
+/** Schema of the time at which a record was created. */
+export const CreatedAt = () => Instant({ description: 'When the record was created.' });
+
+/** Schema of the time at which a record was changed last. */
+export const UpdatedAt = () => Instant({ description: 'When the record was last changed.' });
+
+/** Schema of a score from 0 to 100. */
+export const Score = () =>
+  Type.Integer({
+    minimum: 0,
+    maximum: 100,
+    description: 'Rating of the data in the prospect catalog, from 0 to 100. 0 if there is none.',
+  });
+
 /** Schema of a name: 1–255 characters after trimming. Names are stored trimmed. */
 export const Name = (options: object = {}) =>
   Type.String({
     format: 'name',
     minLength: 1,
     maxLength: 1024,
-    description: '1–255 characters after trimming',
+    description: '1–255 characters, not counting white space around them, which is removed.',
     ...options,
   });
 
@@ -49,32 +63,60 @@ export const ExternalId = () =>
     Type.String({
       minLength: 1,
       maxLength: 255,
-      description: "the caller's own id of the record, compared exactly; no other record of this kind may have it",
+      description:
+        "The caller's own id of the record, for example from another system. Compared exactly. No other record of this " +
+        'kind may have it. Null: none.',
       examples: ['crm-4711'],
     }),
   );
 
 /** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>
-  Type.String({ format: 'email', maxLength: 254, examples: ['ada.lovelace@example.com'], ...options });
+  Type.String({
+    format: 'email',
+    maxLength: 254,
+    description: 'An e-mail address.',
+    examples: ['ada.lovelace@example.com'],
+    ...options,
+  });
 
 /** Schema of a web address. Only its length is checked. It is stored as given. */
-export const Url = (options: object = {}) => Type.String({ maxLength: 2048, ...options });
+export const Url = (options: object = {}) =>
+  Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...options });
 
 /**
  * Schema of a country code: ISO 3166-1 alpha-2, or empty if unknown. Requests may use any case; responses use upper
  * case.
  */
 export const Country = (options: object = {}) =>
-  Type.String({ format: 'country', maxLength: 2, examples: ['GB'], ...options });
+  Type.String({
+    format: 'country',
+    maxLength: 2,
+    description: 'ISO 3166-1 alpha-2 country code, or `""` if unknown. Requests may use any case.',
+    examples: ['GB'],
+    ...options,
+  });
 
 /** Schema of a currency code: ISO 4217. Requests may use any case; responses use upper case. */
 export const Currency = (options: object = {}) =>
-  Type.String({ format: 'currency', maxLength: 3, examples: ['EUR'], ...options });
+  Type.String({
+    format: 'currency',
+    maxLength: 3,
+    description: 'ISO 4217 currency code. Requests may use any case.',
+    examples: ['EUR'],
+    ...options,
+  });
 
 /** Schema of an amount of money with at most 4 decimals. Up to the maximum, a JSON number holds each amount exactly. */
 export const Price = (options: object = {}) =>
-  Type.Number({ minimum: 0, maximum: 999_999_999.9999, 'x-max-decimals': 4, examples: [1249.9], ...options });
+  Type.Number({
+    minimum: 0,
+    maximum: 999_999_999.9999,
+    'x-max-decimals': 4,
+    description: 'An amount of money with at most 4 decimals.',
+    examples: [1249.9],
+    ...options,
+  });
 
 /** Schema of an array of ids. If an id is repeated, only its first occurrence counts. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
@@ -83,6 +125,7 @@ export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
+    description: `${customFieldsText} A PATCH changes only the keys that it names.`,
     ...options,
   });
 
@@ -93,11 +136,16 @@ export const CustomFields = (options: object = {}) =>
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
+    description: `${customFieldsText} Keys that are not sent do not change; \`null\` removes a key.`,
     ...options,
   });
 
 /** Limits for the custom fields of one record: number of keys, and bytes as JSON. */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
+
+const customFieldsText =
+  'Values of your own, by name: strings, numbers and booleans. ' +
+  `At most ${customFieldsLimits.keys} keys of 1–64 characters, together at most ${customFieldsLimits.bytes / 1024} KiB of JSON.`;
 
 const customFields = (types: string[]) => ({
   type: 'object',
@@ -109,16 +157,41 @@ const customFields = (types: string[]) => ({
 });
 
 /** Path parameters of a route for one record: its id. */
-export const IdParams = Strict({ id: Uuid() });
+export const IdParams = Strict({ id: Uuid({ description: 'Id of the record.' }) });
 
 /** Number of rows on a page if the request has no limit. */
 export const defaultLimit = 25;
 
+/**
+ * Schema of a page number. Pages count from 1. It has no `default`, because some generated clients send defaults, and a
+ * page number is not allowed beside a cursor.
+ */
+export const PageNumber = (options: object = {}) =>
+  Type.Integer({
+    minimum: 1,
+    maximum: 2_147_483_647,
+    description: 'Number of the page; the first, and the default, is 1. A page past the end is empty.',
+    ...options,
+  });
+
+/** Schema of the number of records on a page. */
+export const PageLimit = () =>
+  Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
+
+/** Schema of the cursor from the response with the previous page. */
+export const Cursor = (options: object = {}) =>
+  Type.String({
+    description:
+      'Continues a list: the value of the header `x-next-cursor` of the previous page. Replaces `page`. Filters and order ' +
+      'must be those of the previous page.',
+    ...options,
+  });
+
 /** Schema of `paginate` with a page number: `page` counts from 1, `limit` is the number of rows (default 25). */
-export const Paginate = Strict({
-  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647, default: 1 })),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
-});
+export const Paginate = Strict(
+  { page: Type.Optional(PageNumber()), limit: Type.Optional(PageLimit()) },
+  { description: 'Which page of the result, and how long it is.' },
+);
 export type Paginate = Static<typeof Paginate>;
 
 /** Request body of a list without filters: only the page. */
@@ -130,23 +203,35 @@ export const PageQuery = Strict(
 /** Response of a count: the number of records, and the number of pages they fill. */
 export const Metadata = Type.Object(
   {
-    pagination: Type.Object({
-      current_page: Type.Integer(),
-      total_records: Type.Integer(),
-      total_pages: Type.Integer(),
-    }),
+    pagination: Type.Object(
+      {
+        current_page: Type.Integer({ description: 'The page number of the request.' }),
+        total_records: Type.Integer({ description: 'How many records match.' }),
+        total_pages: Type.Integer({ description: 'How many pages they fill. 0 if nothing matches.' }),
+      },
+      { description: 'How many records match, and how many pages they fill.' },
+    ),
   },
   { title: 'Metadata' },
 );
 
 export type Metadata = Static<typeof Metadata>;
 
+/** The fields `success` and `message`, with which the responses of actions begin. */
+export const success = {
+  success: Type.Literal(true, { description: 'Always true. Failures are error responses.' }),
+  message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
+};
+
 /** Response of an action that returns no data: only `success` and a message. */
-export const Done = Type.Object({ success: Type.Literal(true), message: Type.String() }, { title: 'DefaultResponse' });
+export const Done = Type.Object(success, { title: 'DefaultResponse' });
 
 /** Response of an action on one record: `success`, a message and the record's id. */
 export const DoneWithId = Type.Object(
-  { success: Type.Literal(true), message: Type.String(), data: Type.Object({ id: Uuid() }) },
+  {
+    ...success,
+    data: Type.Object({ id: Uuid({ description: 'Id of the record.' }) }, { description: 'The record, by its id.' }),
+  },
   { title: 'DefaultResponseWithId' },
 );
 
@@ -161,7 +246,15 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
 export const NoBody = Strict({});
 
 /** Response body of the statuses 401 and 403. The API contract allows exactly these two fields. */
-export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.String() }, { title: 'Refusal' });
+export const Refusal = Type.Object(
+  {
+    statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
+    message: Type.String({
+      description: 'A fixed text. It is the same for every cause, so that nobody learns whether a key exists.',
+    }),
+  },
+  { title: 'Refusal' },
+);
 
 /**
  * Response body of all errors except 401 and 403. `code` is for programs, `message` for people. `errors` lists each
@@ -169,11 +262,19 @@ export const Refusal = Type.Object({ statusCode: Type.Integer(), message: Type.S
  */
 export const ErrorBody = Type.Object(
   {
-    statusCode: Type.Integer(),
-    error: Type.String({ examples: ['Bad Request'] }),
-    code: Type.String({ examples: ['validation_failed'] }),
-    message: Type.String(),
-    errors: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
+    statusCode: Type.Integer({ description: 'The HTTP status.' }),
+    error: Type.String({ description: 'The name of the HTTP status.' }),
+    code: Type.String({ description: 'The kind of error, for programs.' }),
+    message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in the request body.' }),
+          message: Type.String({ description: 'What is wrong with the value.' }),
+        }),
+        { description: 'Every invalid value of the request body, at most 100. Absent if the error is about no value.' },
+      ),
+    ),
   },
   { title: 'Error' },
 );
@@ -183,9 +284,9 @@ export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
     Type.Object({
-      required: Type.Integer({ description: 'credits that the call needs' }),
-      available: Type.Integer({ description: 'credits that can be spent' }),
-      pool: Type.String({ examples: ['subscription'] }),
+      required: Type.Integer({ description: 'Credits that the call needs.' }),
+      available: Type.Integer({ description: 'Credits that can be spent.' }),
+      pool: Type.String({ description: 'The pool of credits that is too small.', examples: ['subscription'] }),
     }),
   ],
   { title: 'InsufficientCredits' },
