@@ -1,17 +1,11 @@
 import { maxFaults, type Fault } from '../errors.ts';
 import type { TimeSlice } from '../event-loop.ts';
 import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
-import { ruleLimits, ruleOperators, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
+import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { lengthOf } from '../text/code-points.ts';
 import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
 import { readValue } from './values.ts';
-
-/**
- * Filter fields that the rules of a contact list cannot use. For example, the members of a list must not depend on
- * another list.
- */
-const excluded = new Set(['list_id', 'search']);
 
 /**
  * Parses the rules of a contact list into a filter that selects its members. Rules joined by AND are evaluated before
@@ -105,9 +99,9 @@ interface Condition {
 const nothing = any([]);
 
 function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, report: Report): Filter {
-  const type = excluded.has(field) ? undefined : fieldType(fields, field);
+  const type = unruled.includes(field) ? undefined : fieldType(fields, field);
   if (!type) {
-    const names = Object.keys(fields.types).filter((name) => !excluded.has(name));
+    const names = Object.keys(fields.types).filter((name) => !unruled.includes(name));
     report('field', `unknown field ${quote(field)}; allowed are ${[...names, 'custom_fields.<key>'].join(', ')}`);
     return nothing;
   }

@@ -22,7 +22,7 @@ declare module 'fastify' {
 }
 
 /** The HTTP status of each error code. No other file assigns statuses to errors. */
-const statuses: Record<ErrorCode, number> = {
+export const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
   insufficient_credits: 402,

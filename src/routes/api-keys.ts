@@ -33,7 +33,11 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'Create an API key; only this response contains its value',
+        operationId: 'generateApiKey',
+        summary: 'Create an API key',
+        description:
+          'Creates an API key. Only this response shows its value: store it now. Keys expire after 7, 30, 90 or 365 ' +
+          'days.',
         tags,
         body: KeyRequest,
         response: { 201: IssuedKey },
@@ -57,7 +61,11 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: "List the customer's API keys, newest first",
+        operationId: 'listApiKeys',
+        summary: 'List API keys',
+        description:
+          'Returns all API keys of the customer, newest first, expired and revoked ones too. The keys themselves ' +
+          'are never shown.',
         tags,
         response: { 200: Type.Array(ApiKey) },
       },
@@ -70,7 +78,12 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'Rotate an API key: the previous value stops working at once',
+        operationId: 'rotateApiKey',
+        summary: 'Rotate an API key',
+        description:
+          'Gives an API key a new value; the previous one stops working at once. Its lifetime starts anew. Name, ' +
+          'lifetime and scopes can be changed with it; what is not sent stays. A revoked or expired key is 409. If ' +
+          'two rotations of a key come at once, one of them is 409.',
         tags,
         params: IdParams,
         body: KeyChange,
@@ -95,7 +108,16 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     '/revoke/:id',
     {
       config,
-      schema: { summary: 'Revoke an API key permanently', tags, params: IdParams, response: { 200: Done } },
+      schema: {
+        operationId: 'revokeApiKey',
+        summary: 'Revoke an API key',
+        description:
+          'Revokes an API key for good: it stops working at once. Revoking a revoked key changes nothing and ' +
+          'succeeds.',
+        tags,
+        params: IdParams,
+        response: { 200: Done },
+      },
     },
     async (request) => {
       const { customerId } = request.caller;

@@ -23,7 +23,17 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company/list',
     {
       config: { access: { scope: 'companies:read' } },
-      schema: { summary: 'List companies', tags, body: CompanyQuery, response: { 200: Type.Array(Company) } },
+      schema: {
+        operationId: 'listCompanies',
+        summary: 'List companies',
+        description:
+          'Returns one page of the companies that match `filters`, newest first unless `order_by` says otherwise. ' +
+          'Without `filters` every company matches. A full page has the header `x-next-cursor`; send its value as ' +
+          '`paginate.cursor` for the next page.',
+        tags,
+        body: CompanyQuery,
+        response: { 200: Type.Array(Company) },
+      },
     },
     async ({ db, caller, body }, reply) => {
       const page = await listCompanies(db, caller.customerId, body);
@@ -36,7 +46,16 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company/metadata',
     {
       config: { access: { scope: 'companies:read' } },
-      schema: { summary: 'Count companies', tags, body: CompanyCount, response: { 200: Metadata } },
+      schema: {
+        operationId: 'countCompanies',
+        summary: 'Count companies',
+        description:
+          'Returns how many companies match, and how many pages they fill. Takes the same body as the list, so the ' +
+          'same filters count exactly what the pages hold. A cursor is 400.',
+        tags,
+        body: CompanyCount,
+        response: { 200: Metadata },
+      },
     },
     async ({ db, caller, body }) => countCompanies(db, caller.customerId, body),
   );
@@ -45,7 +64,17 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company/export',
     {
       config: { access: { scope: 'companies:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: { summary: 'Export companies', tags, body: CompanyExport, response: { 200: ExportedFile } },
+      schema: {
+        operationId: 'exportCompanies',
+        summary: 'Export companies',
+        description:
+          'Returns every company that the list would page through, in the same order, as one file. The file is sent ' +
+          'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
+          'running at a time; one more is 429.',
+        tags,
+        body: CompanyExport,
+        response: { 200: ExportedFile },
+      },
     },
     async (request, reply) => {
       const { db, caller, body } = request;
@@ -58,7 +87,16 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company',
     {
       config: { access: { scope: 'companies:create' }, idempotent: true },
-      schema: { summary: 'Create a company', tags, body: CompanyCreate, response: { 201: DoneWithId } },
+      schema: {
+        operationId: 'createCompany',
+        summary: 'Create a company',
+        description:
+          'Creates a company. Several companies may have the same name. An `external_id` that another company has ' +
+          'is 409; nothing is created then.',
+        tags,
+        body: CompanyCreate,
+        response: { 201: DoneWithId },
+      },
     },
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
@@ -72,7 +110,16 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company/:id',
     {
       config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true, record: findCompanies },
-      schema: { summary: 'Read a company', tags, params: IdParams, response: { 200: Nullable(Company) } },
+      schema: {
+        operationId: 'getCompany',
+        summary: 'Read a company',
+        description:
+          'Returns one company, with its version in the header `etag`. Unlike other resources, an unknown id is not ' +
+          '404: the response is 200 with `null`.',
+        tags,
+        params: IdParams,
+        response: { 200: Nullable(Company) },
+      },
     },
     async (request, reply) => {
       const company = (await request.record(findCompanies)) ?? null;
@@ -86,7 +133,12 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'companies:update' } },
       schema: {
+        operationId: 'updateCompany',
         summary: 'Update a company',
+        description:
+          'Changes the fields that are sent; others stay. `null` clears a field that can be null; `custom_fields` ' +
+          'is merged key by key. A new name or industry shows in the contacts of the company at once. With ' +
+          '`If-Match` the company is changed only if it still has that version (else 412).',
         tags,
         params: IdParams,
         body: CompanyPatch,
@@ -106,7 +158,16 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     '/company/:id',
     {
       config: { access: { scope: 'companies:delete' } },
-      schema: { summary: 'Delete a company', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+      schema: {
+        operationId: 'deleteCompany',
+        summary: 'Delete a company',
+        description:
+          'Deletes a company for good. Its contacts and opportunities stay, without a company. With `If-Match` it ' +
+          'is deleted only if it still has that version (else 412).',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
     },
     async ({ db, caller, params, headers }) => {
       await db.transaction(async (sql) => {

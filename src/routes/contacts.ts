@@ -30,7 +30,17 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts/list',
     {
       config: { access: { scope: 'contacts:read' } },
-      schema: { summary: 'List contacts', tags, body: ContactQuery, response: { 200: Type.Array(Contact) } },
+      schema: {
+        operationId: 'listContacts',
+        summary: 'List contacts',
+        description:
+          'Returns one page of the contacts that match `filters`, newest first unless `order_by` says otherwise. ' +
+          'Without `filters` every contact matches. A full page has the header `x-next-cursor`; send its value as ' +
+          '`paginate.cursor` for the next page.',
+        tags,
+        body: ContactQuery,
+        response: { 200: Type.Array(Contact) },
+      },
     },
     async ({ db, caller, body }, reply) => {
       const page = await listContacts(db, caller.customerId, body);
@@ -43,7 +53,16 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts/metadata',
     {
       config: { access: { scope: 'contacts:read' } },
-      schema: { summary: 'Count contacts', tags, body: ContactCount, response: { 200: Metadata } },
+      schema: {
+        operationId: 'countContacts',
+        summary: 'Count contacts',
+        description:
+          'Returns how many contacts match, and how many pages they fill. Takes the same body as the list, so the ' +
+          'same filters count exactly what the pages hold. A cursor is 400.',
+        tags,
+        body: ContactCount,
+        response: { 200: Metadata },
+      },
     },
     async ({ db, caller, body }) => countContacts(db, caller.customerId, body),
   );
@@ -52,7 +71,17 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts/export',
     {
       config: { access: { scope: 'contacts:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: { summary: 'Export contacts', tags, body: ContactExport, response: { 200: ExportedFile } },
+      schema: {
+        operationId: 'exportContacts',
+        summary: 'Export contacts',
+        description:
+          'Returns every contact that the list would page through, in the same order, as one file. The file is sent ' +
+          'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
+          'running at a time; one more is 429.',
+        tags,
+        body: ContactExport,
+        response: { 200: ExportedFile },
+      },
     },
     async (request, reply) => {
       const { db, caller, body } = request;
@@ -65,7 +94,17 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts',
     {
       config: { access: { scope: 'contacts:create' }, idempotent: true },
-      schema: { summary: 'Create a contact', tags, body: ContactCreate, response: { 201: DoneWithId, 404: ErrorBody } },
+      schema: {
+        operationId: 'createContact',
+        summary: 'Create a contact',
+        description:
+          'Creates a contact. Several contacts may have the same e-mail address. `company` finds or creates the ' +
+          'company; `list_ids` adds the contact to lists. An unknown id in the body is 404, an `external_id` that ' +
+          'another contact has is 409; nothing is created then.',
+        tags,
+        body: ContactCreate,
+        response: { 201: DoneWithId, 404: ErrorBody },
+      },
     },
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
@@ -78,7 +117,16 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts/:id',
     {
       config: { access: { scope: 'contacts:read' }, etag: true, record: findContacts },
-      schema: { summary: 'Read a contact', tags, params: IdParams, response: { 200: ContactDetail } },
+      schema: {
+        operationId: 'getContact',
+        summary: 'Read a contact',
+        description:
+          'Returns one contact with the lists to which it was added by hand. The header `etag` holds its version. ' +
+          'An id of another customer is 404, like an unknown one.',
+        tags,
+        params: IdParams,
+        response: { 200: ContactDetail },
+      },
     },
     async (request, reply) => {
       const contact = await request.record(findContacts);
@@ -92,7 +140,12 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'contacts:update' } },
       schema: {
+        operationId: 'updateContact',
         summary: 'Update a contact',
+        description:
+          'Changes the fields that are sent; others stay. `null` clears a field that can be null. `custom_fields` ' +
+          'is merged key by key; `list_ids` replaces the lists that the contact was added to by hand. With ' +
+          '`If-Match` the contact is changed only if it still has that version (else 412).',
         tags,
         params: IdParams,
         body: ContactPatch,
@@ -109,7 +162,16 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     '/contacts/:id',
     {
       config: { access: { scope: 'contacts:delete' } },
-      schema: { summary: 'Delete a contact', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+      schema: {
+        operationId: 'deleteContact',
+        summary: 'Delete a contact',
+        description:
+          'Deletes a contact for good, and takes it out of lists and opportunities. With `If-Match` it is deleted ' +
+          'only if it still has that version (else 412).',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
     },
     async ({ db, caller, params, headers }) => {
       await db.transaction((sql) => deleteContact(sql, caller.customerId, params.id, headers['if-match']));

@@ -13,7 +13,18 @@ const tags = ['customer'];
 const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',
-    { config, schema: { summary: 'Read the account summary', tags, response: { 200: CustomerSummary } } },
+    {
+      config,
+      schema: {
+        operationId: 'getCustomerSummary',
+        summary: 'Read the account summary',
+        description:
+          'Returns the customer that the API key belongs to, with its subscription. A good first call: it needs no ' +
+          'input.',
+        tags,
+        response: { 200: CustomerSummary },
+      },
+    },
     (request) => request.db.lookup((sql) => findCustomerSummary(sql, request.caller.customerId)),
   );
 
@@ -22,7 +33,11 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'List users, newest first; `assigned_to` accepts their ids',
+        operationId: 'listUsers',
+        summary: 'List users',
+        description:
+          'Returns all users of the customer, newest first. `assigned_to` of contacts and `user_id_assigned` of ' +
+          'opportunities take their ids.',
         tags,
         response: { 200: Type.Array(User) },
       },
@@ -32,7 +47,18 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/customer/credits',
-    { config, schema: { summary: 'Read the available and the reserved credits', tags, response: { 200: Credits } } },
+    {
+      config,
+      schema: {
+        operationId: 'getCredits',
+        summary: 'Read the credits',
+        description:
+          'Returns the credits of both pools: those that can be spent, and those that are reserved for unfinished ' +
+          'jobs.',
+        tags,
+        response: { 200: Credits },
+      },
+    },
     (request) => request.db.lookup((sql) => findCredits(sql, request.caller.customerId)),
   );
 
@@ -41,7 +67,11 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        summary: 'List the credit ledger entries, newest first',
+        operationId: 'listCreditEntries',
+        summary: 'List the entries of the credit ledger',
+        description:
+          'Returns one page of the credit ledger, newest first. It has an entry for every change of the credits, so ' +
+          'the balance can be recomputed. A full page has the header `x-next-cursor`.',
         tags,
         body: LedgerQuery,
         response: { 200: Type.Array(LedgerEntry) },

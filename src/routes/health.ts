@@ -45,7 +45,9 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
+        operationId: 'getHealth',
         summary: 'Is the process alive?',
+        description: 'Returns 200 while the process can answer. It does not look at the database.',
         tags: ['health'],
         response: {
           200: Type.Object({ status: Type.Literal('ok', { description: 'Always `ok`.' }) }, { title: 'Health' }),
@@ -60,7 +62,11 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
+        operationId: 'getReadiness',
         summary: 'Is the service ready for requests?',
+        description:
+          'Returns 200 if the service can serve requests, otherwise 503, with the state of everything that it ' +
+          'needs. `degraded` parts do not make it unready.',
         tags: ['health'],
         response: { 200: Readiness, 503: Readiness },
       },

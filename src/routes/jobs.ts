@@ -43,7 +43,13 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: unlocking,
       schema: {
+        operationId: 'unlockProspects',
         summary: 'Unlock the prospects that match a filter',
+        description:
+          'Starts a job that unlocks the first `total_records` matching prospects that are not unlocked yet, in the ' +
+          'order of `order_by`. It reserves the credits that this can cost at most; too few are 402, and nothing ' +
+          'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` the unlocked ' +
+          'prospects become contacts.',
         tags,
         body: UnlockContacts,
         response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
@@ -67,7 +73,12 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: unlocking,
       schema: {
+        operationId: 'unlockSelectedProspects',
         summary: 'Unlock prospects by id',
+        description:
+          'Starts a job that unlocks the named prospects. It reserves the credits that this can cost at most; too ' +
+          'few are 402, and nothing starts. Prospects that are unlocked already cost nothing; unknown ids are ' +
+          'failed items. With `dry_run` the response is an estimate, and nothing happens.',
         tags,
         body: UnlockSelectedContacts,
         response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
@@ -98,7 +109,12 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: verifying,
       schema: {
+        operationId: 'verifyEmails',
         summary: 'Verify e-mail addresses',
+        description:
+          'Starts a job that verifies e-mail addresses. It reserves one verification credit for each distinct ' +
+          'address; too few are 402, and nothing starts. An address whose verification ends `unknown` costs ' +
+          'nothing.',
         tags,
         body: VerifyEmail,
         response: { 200: JobStarted, 402: ShortageBody, 404: ErrorBody },
@@ -113,14 +129,36 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
   app.get(
     '/service-handler/:id',
-    { config: reading, schema: { summary: 'Read a job', tags, params: IdParams, response: { 200: Job } } },
+    {
+      config: reading,
+      schema: {
+        operationId: 'getJob',
+        summary: 'Read a job',
+        description:
+          'Returns the progress and the cost of a job. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
+          'A job that this key could not have started is 404.',
+        tags,
+        params: IdParams,
+        response: { 200: Job },
+      },
+    },
     ({ db, caller, params }) =>
       db.lookup((sql) => requireJobView(sql, caller.customerId, params.id, visibleTo(caller))),
   );
 
   app.post(
     '/service-handler/list',
-    { config: reading, schema: { summary: 'List jobs', tags, body: JobQuery, response: { 200: Type.Array(Job) } } },
+    {
+      config: reading,
+      schema: {
+        operationId: 'listJobs',
+        summary: 'List jobs',
+        description: 'Returns one page of the jobs that this key could have started, newest first.',
+        tags,
+        body: JobQuery,
+        response: { 200: Type.Array(Job) },
+      },
+    },
     ({ db, caller, body }) => db.search((sql) => listJobs(sql, caller.customerId, body, visibleTo(caller))),
   );
 
@@ -129,7 +167,11 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: reading,
       schema: {
-        summary: "List the results of a job's items",
+        operationId: 'listJobResults',
+        summary: 'List the results of a job',
+        description:
+          'Returns one page of the results of a job, one for each item that is done. They are there while the job ' +
+          'runs, and for 30 days after it ended. A full page has the header `x-next-cursor`.',
         tags,
         params: IdParams,
         body: JobItemQuery,
@@ -147,7 +189,16 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     '/service-handler/:id/cancel',
     {
       config: reading,
-      schema: { summary: 'Cancel a job', tags, params: IdParams, response: { 200: Job, 409: ErrorBody } },
+      schema: {
+        operationId: 'cancelJob',
+        summary: 'Cancel a job',
+        description:
+          'Ends a job. Results that are there stay and were charged; credits that were not spent come back. A job ' +
+          'that has ended is 409.',
+        tags,
+        params: IdParams,
+        response: { 200: Job, 409: ErrorBody },
+      },
     },
     ({ db, caller, params }) =>
       db.transaction(async (sql) => {

@@ -27,7 +27,17 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     '/list-contact/list',
     {
       config: { access: { scope: 'list_contacts:read' } },
-      schema: { summary: 'List contact lists', tags, body: ListQuery, response: { 200: Type.Array(List) } },
+      schema: {
+        operationId: 'listContactLists',
+        summary: 'List contact lists',
+        description:
+          'Returns one page of the lists, newest first, each with its rules and the exact number of its members. ' +
+          'Here `page` and `limit` stand at the root of the body, not inside `paginate`. To read the members of a ' +
+          'list, list contacts with the filter `list_id`.',
+        tags,
+        body: ListQuery,
+        response: { 200: Type.Array(List) },
+      },
     },
     async ({ db, caller, body }, reply) => {
       const page = await listLists(db, caller.customerId, body);
@@ -40,7 +50,16 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     '/list-contact',
     {
       config: { access: { scope: 'list_contacts:create' }, idempotent: true },
-      schema: { summary: 'Create a contact list', tags, body: ListCreate, response: { 201: ListCreated } },
+      schema: {
+        operationId: 'createContactList',
+        summary: 'Create a contact list',
+        description:
+          'Creates a list. Contacts that match its rules become members at once, and later ones as soon as they ' +
+          'match. Without rules, members are added by hand. Too many lists with rules are 409.',
+        tags,
+        body: ListCreate,
+        response: { 201: ListCreated },
+      },
     },
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
@@ -55,7 +74,16 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     '/list-contact/:id',
     {
       config: { access: { scope: 'list_contacts:read' }, etag: true },
-      schema: { summary: 'Read a contact list', tags, params: IdParams, response: { 200: List } },
+      schema: {
+        operationId: 'getContactList',
+        summary: 'Read a contact list',
+        description:
+          'Returns one list with its rules and the exact number of its members. The header `etag` holds its ' +
+          'version.',
+        tags,
+        params: IdParams,
+        response: { 200: List },
+      },
     },
     async ({ db, caller, params }, reply) => {
       const list = await findList(db, caller.customerId, params.id);
@@ -69,7 +97,12 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contacts:update' } },
       schema: {
+        operationId: 'updateContactList',
         summary: 'Update a contact list',
+        description:
+          'Changes the fields that are sent; others stay. `rules` replaces all rules: contacts that no longer match ' +
+          'leave the list, those that match enter it, and members added by hand stay. With `If-Match` the list is ' +
+          'changed only if it still has that version (else 412).',
         tags,
         params: IdParams,
         body: ListPatch,
@@ -90,7 +123,11 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contacts:delete' } },
       schema: {
+        operationId: 'deleteContactList',
         summary: 'Delete a contact list',
+        description:
+          'Deletes a list for good. Its contacts stay. With `If-Match` it is deleted only if it still has that ' +
+          'version (else 412).',
         tags,
         params: IdParams,
         response: { 200: DoneWithId, 412: ErrorBody },
@@ -110,7 +147,11 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       // The contract requires only the read scope here.
       config: { access: { scope: 'list_contacts:read' }, idempotent: true },
       schema: {
+        operationId: 'duplicateContactList',
         summary: 'Copy a contact list',
+        description:
+          'Creates a list with the rules and the hand-made members of another one. The response has the id of the ' +
+          'copy.',
         tags,
         body: ListDuplicate,
         response: { 200: DoneWithId, 404: ErrorBody },
@@ -131,7 +172,12 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       // The contract requires only the read scope here.
       config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true },
       schema: {
+        operationId: 'verifyContactList',
         summary: "Verify the e-mail addresses of a list's contacts",
+        description:
+          'Starts a job that verifies the `work_email` of every member and writes the result to the contacts. It ' +
+          'reserves one verification credit for each address; too few are 402, and nothing starts. A list with more ' +
+          'than 100,000 members is 409. Follow the job with `GET /api/ext/service-handler/{id}`.',
         tags,
         params: IdParams,
         response: { 200: ListVerification, 402: ShortageBody },
@@ -150,7 +196,11 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contact_details:update' } },
       schema: {
+        operationId: 'addContactsToList',
         summary: 'Add contacts to a list',
+        description:
+          'Adds existing contacts to a list by hand. Contacts that were added before count as `already_members`, ' +
+          'which is no error. An unknown contact is 404, and nothing is added.',
         tags,
         body: MembersByHand,
         response: { 200: MembersAdded, 404: ErrorBody },
@@ -167,7 +217,11 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'list_contact_details:update' } },
       schema: {
+        operationId: 'removeContactsFromList',
         summary: 'Remove contacts from a list',
+        description:
+          'Takes contacts out of a list to which they were added by hand. A contact that matches the rules of the ' +
+          'list stays a member. An unknown contact is 404, and nothing is removed.',
         tags,
         body: MembersByHand,
         response: { 200: MembersRemoved, 404: ErrorBody },

@@ -20,7 +20,15 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     '/opportunities/list',
     {
       config: { access: { scope: 'opportunities:read' } },
-      schema: { summary: 'List opportunities', tags, body: PageQuery, response: { 201: Type.Array(Opportunity) } },
+      schema: {
+        operationId: 'listOpportunities',
+        summary: 'List opportunities',
+        description:
+          'Returns one page of the opportunities, newest first, with their products. The status of success is 201.',
+        tags,
+        body: PageQuery,
+        response: { 201: Type.Array(Opportunity) },
+      },
     },
     async ({ db, caller, body }, reply) => {
       const rows = await db.search((sql) => listOpportunities(sql, caller.customerId, body.paginate));
@@ -33,7 +41,11 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'opportunities:create' }, idempotent: true },
       schema: {
+        operationId: 'createOpportunity',
         summary: 'Create an opportunity',
+        description:
+          'Creates an opportunity in a stage of a pipeline and links it to contacts, a company, products and a ' +
+          'user. Its `price` is the sum of its lines. An unknown id in the body is 404, and nothing is created.',
         tags,
         body: OpportunityCreate,
         response: { 201: DoneWithId, 404: ErrorBody },
@@ -50,7 +62,14 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     '/opportunities/:id',
     {
       config: { access: { scope: 'opportunities:read' }, etag: true, record: findOpportunities },
-      schema: { summary: 'Read an opportunity', tags, params: IdParams, response: { 200: Opportunity } },
+      schema: {
+        operationId: 'getOpportunity',
+        summary: 'Read an opportunity',
+        description: 'Returns one opportunity with its products. The header `etag` holds its version.',
+        tags,
+        params: IdParams,
+        response: { 200: Opportunity },
+      },
     },
     async (request, reply) => {
       const opportunity = await request.record(findOpportunities);
@@ -64,7 +83,13 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'opportunities:update' } },
       schema: {
+        operationId: 'updateOpportunity',
         summary: 'Update an opportunity',
+        description:
+          'Changes the fields that are sent; others stay. `contacts_ids` replaces the contacts; `products` adds, ' +
+          'removes and changes lines, all or none. Adding a product that is there already is 409; changing or ' +
+          'removing one that is not there is 404. With `If-Match` the opportunity is changed only if it still has ' +
+          'that version (else 412).',
         tags,
         params: IdParams,
         body: OpportunityPatch,
@@ -82,7 +107,11 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'opportunities:delete' } },
       schema: {
+        operationId: 'deleteOpportunity',
         summary: 'Delete an opportunity',
+        description:
+          'Deletes an opportunity for good. Its contacts, company and products stay. With `If-Match` it is deleted ' +
+          'only if it still has that version (else 412).',
         tags,
         params: IdParams,
         response: { 200: DoneWithId, 412: ErrorBody },

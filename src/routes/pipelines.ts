@@ -12,7 +12,17 @@ const tags = ['pipelines'];
 const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines',
-    { config, schema: { summary: 'List all pipelines', tags, response: { 200: Type.Array(PipelineListItem) } } },
+    {
+      config,
+      schema: {
+        operationId: 'listPipelines',
+        summary: 'List pipelines',
+        description:
+          'Returns all pipelines of the customer, without their stages. Pipelines cannot be changed by API keys.',
+        tags,
+        response: { 200: Type.Array(PipelineListItem) },
+      },
+    },
     async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
 
@@ -20,7 +30,14 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
     '/pipelines/:id',
     {
       config: { ...config, etag: true, record: findPipelines },
-      schema: { summary: 'Read a pipeline', tags, params: IdParams, response: { 200: Pipeline } },
+      schema: {
+        operationId: 'getPipeline',
+        summary: 'Read a pipeline',
+        description: 'Returns one pipeline with its stages, sorted by `order`. The header `etag` holds its version.',
+        tags,
+        params: IdParams,
+        response: { 200: Pipeline },
+      },
     },
     async (request, reply) => {
       const pipeline = await request.record(findPipelines);

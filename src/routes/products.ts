@@ -14,7 +14,16 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     '/products/list',
     {
       config: { access: { scope: 'products:read' } },
-      schema: { summary: 'List products', tags, body: PageQuery, response: { 201: Type.Array(ProductListItem) } },
+      schema: {
+        operationId: 'listProducts',
+        summary: 'List products',
+        description:
+          'Returns one page of the products, newest first, each with the number of opportunities and pipelines that ' +
+          'use it. The status of success is 201.',
+        tags,
+        body: PageQuery,
+        response: { 201: Type.Array(ProductListItem) },
+      },
     },
     async ({ db, caller, body }, reply) => {
       const rows = await db.search((sql) => listProducts(sql, caller.customerId, body.paginate));
@@ -26,7 +35,14 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     '/products',
     {
       config: { access: { scope: 'products:create' }, idempotent: true },
-      schema: { summary: 'Create a product', tags, body: ProductCreate, response: { 201: DoneWithId } },
+      schema: {
+        operationId: 'createProduct',
+        summary: 'Create a product',
+        description: 'Creates a product. By default it is active and has the currency of the subscription.',
+        tags,
+        body: ProductCreate,
+        response: { 201: DoneWithId },
+      },
     },
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
@@ -39,7 +55,14 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     '/products/:id',
     {
       config: { access: { scope: 'products:read' }, etag: true, record: findProducts },
-      schema: { summary: 'Read a product', tags, params: IdParams, response: { 200: Product } },
+      schema: {
+        operationId: 'getProduct',
+        summary: 'Read a product',
+        description: 'Returns one product. The header `etag` holds its version.',
+        tags,
+        params: IdParams,
+        response: { 200: Product },
+      },
     },
     async (request, reply) => {
       const product = await request.record(findProducts);
@@ -53,7 +76,12 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'products:update' } },
       schema: {
+        operationId: 'updateProduct',
         summary: 'Update a product',
+        description:
+          'Changes the fields that are sent; others stay. A new price does not change opportunities that use the ' +
+          'product: they keep the agreed price. With `If-Match` the product is changed only if it still has that ' +
+          'version (else 412).',
         tags,
         params: IdParams,
         body: ProductPatch,
@@ -70,7 +98,16 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     '/products/:id',
     {
       config: { access: { scope: 'products:delete' } },
-      schema: { summary: 'Delete a product', tags, params: IdParams, response: { 200: DoneWithId, 412: ErrorBody } },
+      schema: {
+        operationId: 'deleteProduct',
+        summary: 'Delete a product',
+        description:
+          'Deletes a product for good. Opportunities keep their lines with its name and price. With `If-Match` it ' +
+          'is deleted only if it still has that version (else 412).',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId, 412: ErrorBody },
+      },
     },
     async ({ db, caller, params, headers }) => {
       await db.transaction((sql) => deleteProduct(sql, caller.customerId, params.id, headers['if-match']));

@@ -24,7 +24,12 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access },
       schema: {
+        operationId: 'suggestProspectFilters',
         summary: 'Suggest filter values',
+        description:
+          'Returns up to 10 values that prospects have in a field, for an input with suggestions: those of which a ' +
+          'word begins with `search`, the most frequent first. The status of success is 201. If the search cluster ' +
+          'is unavailable, the response is 503.',
         tags,
         body: SuggestionQuery,
         response: { 201: Type.Array(Suggestion) },
@@ -37,7 +42,17 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
     '/prospect/metadata',
     {
       config: reading,
-      schema: { summary: 'Count prospects', tags, body: ProspectCount, response: { 201: ProspectMetadata } },
+      schema: {
+        operationId: 'countProspects',
+        summary: 'Count prospects',
+        description:
+          'Returns how many prospects match, and the filters as the service understood them. `total_pages` counts ' +
+          'the pages that can be reached by number: page × limit must not exceed 10,000. The status of success is ' +
+          '201.',
+        tags,
+        body: ProspectCount,
+        response: { 201: ProspectMetadata },
+      },
     },
     async (request, reply) =>
       reply.code(201).send(await countProspects(servicesOf(request), request.caller.customerId, request.body)),
@@ -47,7 +62,18 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
     '/prospect/list',
     {
       config: reading,
-      schema: { summary: 'List prospects', tags, body: ProspectQuery, response: { 201: Type.Array(Prospect) } },
+      schema: {
+        operationId: 'listProspects',
+        summary: 'List prospects',
+        description:
+          'Returns one page of the prospects that match `filters`, by default those that you have not unlocked yet, ' +
+          'highest score first. E-mail addresses and phone numbers are masked until a prospect is unlocked. Reading ' +
+          'costs no credits. By page number the first 10,000 prospects can be reached; the cursor goes on without ' +
+          'end. The status of success is 201.',
+        tags,
+        body: ProspectQuery,
+        response: { 201: Type.Array(Prospect) },
+      },
     },
     async (request, reply) => {
       const page = await listProspects(servicesOf(request), request.caller.customerId, request.body);

@@ -27,7 +27,17 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { public: true } },
       onRequest: refuseGuessers,
-      schema: { summary: 'Log in', tags, body: Login, response: { 200: Session, 401: Refusal, 429: ErrorBody } },
+      schema: {
+        operationId: 'logIn',
+        summary: 'Log in',
+        description:
+          'Opens a session of 12 hours for a user. Its token is for the endpoints under `/api/auth` and ' +
+          '`/api/api-key`; the external API takes API keys only. A wrong e-mail address or password is 401, whether ' +
+          'or not the user exists. Too many failed logins are 429.',
+        tags,
+        body: Login,
+        response: { 200: Session, 401: Refusal, 429: ErrorBody },
+      },
     },
     async ({ db, body, address }, reply) => {
       const session = await attempts.run(address, body.email, () => logIn(db, body, address));
@@ -64,7 +74,16 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
 
   app.post(
     '/logout',
-    { config, schema: { summary: 'Log out: end this session', tags, response: { 204: Type.Null() } } },
+    {
+      config,
+      schema: {
+        operationId: 'logOut',
+        summary: 'Log out',
+        description: 'Ends the session of the token. The token is refused from then on.',
+        tags,
+        response: { 204: Type.Null() },
+      },
+    },
     async (request, reply) => {
       await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
       return reply.code(204).send(null);
@@ -77,7 +96,11 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
       config,
       onRequest: refuseGuessers,
       schema: {
-        summary: "Change the password; ends the user's other sessions",
+        operationId: 'changePassword',
+        summary: 'Change the password',
+        description:
+          "Changes the password of the logged-in user and ends the user's other sessions. A wrong current password " +
+          'is 401, and counts as a failed login.',
         tags,
         body: PasswordChange,
         response: { 204: Type.Null() },

@@ -11,7 +11,11 @@ const stages: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access: { scope: 'stages:read' } },
       schema: {
-        summary: "List a pipeline's stages in their order",
+        operationId: 'listStages',
+        summary: 'List the stages of a pipeline',
+        description:
+          'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
+          'opportunities. Opportunities need the id of a stage. The status of success is 201.',
         tags: ['pipelines'],
         body: StageQuery,
         response: { 201: Type.Array(StageListItem), 404: ErrorBody },

@@ -23,7 +23,7 @@ const writable = {
   external_id: ExternalId(),
   type: Text(64, {
     minLength: 1,
-    description: 'What the company is to you, in your own words: `customer`, `partner` …',
+    description: 'What the company is to you, in your own words, such as `customer` or `partner`.',
     examples: ['customer'],
   }),
   company_name: Name({

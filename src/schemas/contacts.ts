@@ -138,6 +138,7 @@ const CompanyReference = Strict(
     ),
   },
   {
+    title: 'CompanyReference',
     description: 'The company that the contact works for: by `id`, or by `name`. `{}`: none.',
     dependentRequired: { industry: ['name'] },
     not: {

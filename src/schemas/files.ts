@@ -1,5 +1,5 @@
 import { Type, type Static, type TObject, type TUnsafe } from '@sinclair/typebox';
-import { companyFilterFields, ContactFilters, CompanyFilters, contactFilterFields, customKey } from './filters.ts';
+import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
 import { Enum, Strict } from './wire.ts';
@@ -87,18 +87,26 @@ const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
     examples: ['importable', ['id', namesOf(fields)[1]]],
   });
 
+/** The fields by which an export can be ordered, by kind of record. Each has an index. */
+export const exportOrderFields = {
+  contacts: ['created_at', 'updated_at', 'score', 'last_name', 'work_email'],
+  company: ['created_at', 'updated_at', 'score', 'company_name'],
+} as const;
+
 /**
  * Returns the schema of `order_by` for an export: one field that has an index. The custom Ajv keyword
  * `x-order-by-index` validates this field.
  */
-const IndexedOrder = (noun: string): TUnsafe<Record<string, string> | { field: string; direction: string }[]> =>
+const IndexedOrder = (
+  noun: keyof typeof exportOrderFields,
+): TUnsafe<Record<string, string> | { field: string; direction: string }[]> =>
   Type.Unsafe({
     type: ['object', 'array'],
     additionalProperties: true,
     'x-order-by-index': noun,
     description:
-      'As in the list call, but only one field, and one that has an index: created_at, updated_at, score, and of contacts ' +
-      'last_name and work_email, of companies company_name. Newest first by default.',
+      'As in the list call, but only one field, and one that has an index: ' +
+      `${exportOrderFields[noun].join(', ')}. Newest first by default.`,
     examples: [{ updated_at: 'ASC' }],
   });
 
@@ -114,7 +122,7 @@ export const ContactExport = Strict(
   {
     format: Format,
     filters: Type.Optional(ContactFilters),
-    order_by: Type.Optional(IndexedOrder(contactFilterFields.noun)),
+    order_by: Type.Optional(IndexedOrder('contacts')),
     fields: Type.Optional(Fields(contactFileFields)),
   },
   { title: 'ContactExport', examples: [{ format: 'csv', filters: { location_country: 'GB' } }] },
@@ -126,7 +134,7 @@ export const CompanyExport = Strict(
   {
     format: Format,
     filters: Type.Optional(CompanyFilters),
-    order_by: Type.Optional(IndexedOrder(companyFilterFields.noun)),
+    order_by: Type.Optional(IndexedOrder('company')),
     fields: Type.Optional(Fields(companyFileFields)),
   },
   { title: 'CompanyExport', examples: [{ format: 'csv', filters: { industry: 'Computing' } }] },

@@ -164,7 +164,7 @@ export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
     examples: [
       { score: 'DESC' },
       [
-        { field: 'last_name', direction: 'ASC' },
+        { field: 'industry', direction: 'ASC' },
         { field: 'score', direction: 'DESC' },
       ],
     ],

@@ -3,7 +3,7 @@ import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../text/code-points.ts';
 
 // Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
-const countries = new Set(countryCodes.map(([alpha2]) => alpha2).filter((code) => code !== 'XK'));
+const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'));
 
 // The runtime knows the currencies in circulation. ISO 4217 also lists funds, metals, units of account and test codes.
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
@@ -20,6 +20,43 @@ export const formats: Record<string, (text: string) => boolean> = {
   country: (text) => text === '' || (/^[a-z]{2}$/i.test(text) && countries.has(text.toUpperCase())),
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
+
+/**
+ * What the OpenAPI document says about each format, because programs that read it do not know our own formats. The
+ * pattern accepts what the format accepts, except that no pattern knows the lengths of months, and the limits of time
+ * zones at the first and the last year. Long patterns have a title: they become a component.
+ */
+export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
+  uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
+  email: { format: 'email', pattern: (fullFormats.email as RegExp).source.replaceAll('a-z', 'A-Za-z') },
+  'date-time': {
+    format: 'date-time',
+    pattern:
+      '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$',
+  },
+  name: { pattern: trimmedPattern(255) },
+  'key-name': { pattern: trimmedPattern(120) },
+  country: { title: 'CountryCode', pattern: `^(|${codesPattern([...countries])})$` },
+  currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
+};
+
+/** Returns a pattern for texts of 1 to `most` code points, not counting white space around them. */
+function trimmedPattern(most: number): string {
+  return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
+}
+
+/** Returns a pattern for some codes of capital letters, in upper or lower case: `[Dd][Ee]|[Ff][IiRr]`. */
+function codesPattern(codes: readonly string[]): string {
+  const lastLetters = new Map<string, string>();
+  for (const code of codes.toSorted()) {
+    const beginning = code.slice(0, -1);
+    lastLetters.set(beginning, (lastLetters.get(beginning) ?? '') + code.slice(-1));
+  }
+  const eitherCase = (letters: string) => `[${letters}${letters.toLowerCase()}]`;
+  return [...lastLetters]
+    .map(([beginning, last]) => [...beginning].map(eitherCase).join('') + eitherCase(last))
+    .join('|');
+}
 
 /** Returns true if a text has between `least` and `max` code points. */
 function isLengthBetween(text: string, least: number, max: number): boolean {

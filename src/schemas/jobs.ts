@@ -102,7 +102,7 @@ export type JobItem = Static<typeof JobItem>;
 /** Response after a job was started: its id and status. */
 export const JobStarted = Type.Object(
   { id: Uuid({ description: 'Id of the job, to follow it.' }), status: JobStatus },
-  { title: 'ServiceHandler' },
+  { title: 'ServiceHandler', description: 'The job that was started.' },
 );
 export type JobStarted = Static<typeof JobStarted>;
 

@@ -29,6 +29,12 @@ export type RuleOperator = (typeof ruleOperators)[number];
  */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
+/**
+ * Filter fields that the rules of a contact list cannot use. For example, the members of a list must not depend on
+ * another list.
+ */
+export const unruled: readonly string[] = ['list_id', 'search'];
+
 const ruleProperties = {
   field: Text(128, {
     description: 'A field that contacts can be filtered by, except `list_id` and `search`; also `custom_fields.<key>`.',

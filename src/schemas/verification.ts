@@ -76,7 +76,7 @@ export const Verification = Type.Object(
           'The first check that decides sets the status. The order is: not an address: invalid; disposable domain: ' +
           'disposable; role account: do_not_mail; domain accepts no mail: invalid; mailbox rejected: invalid; every mailbox ' +
           'accepted: accept_all; no answer: unknown; all passed: verified. If mail servers are not asked ' +
-          '(`checks.smtp.status` is `not_checked`), `verified` means that the domain accepts mail, not that the mailbox exists',
+          '(`checks.smtp.status` is `not_checked`), `verified` means that the domain accepts mail, not that the mailbox exists.',
       },
     ),
     checks: Checks,

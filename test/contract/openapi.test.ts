@@ -3,22 +3,28 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
+import { nameComponents } from '../../src/plugins/openapi/components.ts';
 import { formats } from '../../src/schemas/formats.ts';
 import { appWithoutDatabase, declaredRoutes, scopesOf, type Json } from './declared.ts';
 
 interface Operation {
   operationId: string;
   summary: string;
+  description: string;
   tags: string[];
   security: Record<string, string[]>[];
-  responses: Record<string, { description: string }>;
+  'x-required-scopes'?: string[];
+  'x-scopes-needed'?: 'one' | 'all';
+  responses: Record<string, { description: string } | { $ref: string }>;
   requestBody?: { content: Record<string, { schema: Json; example?: unknown; examples?: unknown }> };
 }
 
 const app = appWithoutDatabase();
 const document = (await app.inject('/openapi.json')).json<{
   openapi: string;
+  tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, Json>; responses: Record<string, { description: string; headers: Json }> };
 }>();
 await app.close();
 
@@ -64,20 +70,87 @@ describe('the OpenAPI document', () => {
     expect(operations.length).toBe(routes.length);
   });
 
-  test('has a unique id for every operation', () => {
+  test('has a unique id for every operation, which begins with a verb', () => {
     const names = routes.map(({ url, method }) => operationOf(url, method)?.operationId);
     expect(names).toEqual([...new Set(names)]);
+    for (const name of names) expect(name).toMatch(new RegExp(`^(${verbs.join('|')})([A-Z][A-Za-z]+|In|Out)$`));
+  });
+
+  test('describes every tag, contacts first and health last', () => {
+    const names = document.tags.map(({ name }) => name);
+    const used = new Set(routes.map(({ url, method }) => operationOf(url, method)!.tags[0]!));
+    expect(names.toSorted()).toEqual([...used].toSorted());
+    expect([names[0], names.at(-1)]).toEqual(['contacts', 'health']);
+    for (const { description } of document.tags) expect(description).toMatch(/^[A-Z].*[.]$/);
   });
 
   test.each(routes)('describes the summary, access and every status of $name', ({ url, method, access, responses }) => {
     const operation = operationOf(url, method)!;
-    expect(operation.summary).toMatch(/\S/);
+    expect(operation.summary).toMatch(/^[A-Z].*[^.]$/);
+    expect(operation.description).toMatch(/^[A-Z][\s\S]{20,}[.]$/);
     expect(operation.tags).toHaveLength(1);
     expect(Object.keys(operation.responses)).toEqual(Object.keys(responses));
-    for (const { description } of Object.values(operation.responses)) expect(description).not.toBe('Default Response');
-    const keys =
-      'allScopes' in access ? [{ apiKey: access.allScopes }] : scopesOf(access).map((scope) => ({ apiKey: [scope] }));
-    expect(operation.security).toEqual('session' in access ? [{ session: [] }] : keys);
+    for (const response of Object.values(operation.responses)) {
+      const { description } = '$ref' in response ? responseNamed(response.$ref) : response;
+      expect(description).toMatch(/\S/);
+      expect(description).not.toBe('Default Response');
+    }
+    const scopes = scopesOf(access);
+    const credential = 'session' in access ? [{ session: [] }] : [{ apiKey: [] }];
+    expect(operation.security).toEqual('public' in access ? [] : credential);
+    expect(operation['x-required-scopes'] ?? []).toEqual(scopes);
+    const needed = 'anyScope' in access ? 'one' : 'all';
+    expect(operation['x-scopes-needed']).toBe(scopes.length > 0 ? needed : undefined);
+    const named = scopes.map((scope) => `\`${scope}\``);
+    for (const text of 'session' in access ? ['Needs a session'] : named) expect(operation.description).toContain(text);
+  });
+
+  test('describes every field', () => {
+    const fields = fieldsIn(document.paths, document.components);
+    expect(fields.length).toBeGreaterThan(400);
+    expect(fields.filter(({ schema }) => !isExplained(schema)).map(({ name }) => name)).toEqual([]);
+  });
+
+  test('gives every error response the one code of its status', () => {
+    const codes = Object.fromEntries(
+      Object.entries(document.components.schemas).flatMap(([name, schema]) => {
+        const { statusCode, code } = (schema['properties'] ?? {}) as Record<string, { enum?: unknown[] }>;
+        return statusCode ? [[name, [statusCode.enum, code?.enum]]] : [];
+      }),
+    );
+    expect(codes).toEqual({
+      ValidationFailed: [[400], ['validation_failed']],
+      Unauthorized: [[401], undefined],
+      InsufficientCredits: [[402], ['insufficient_credits']],
+      Forbidden: [[403], undefined],
+      NotFound: [[404], ['not_found']],
+      Conflict: [[409], ['conflict']],
+      BatchConflict: [[409], ['conflict']],
+      PreconditionFailed: [[412], ['precondition_failed']],
+      PayloadTooLarge: [[413], ['payload_too_large']],
+      UnsupportedMediaType: [[415], ['unsupported_media_type']],
+      IdempotencyMismatch: [[422], ['idempotency_mismatch']],
+      RateLimited: [[429], ['rate_limited']],
+      InternalError: [[500], ['internal_error']],
+      Unavailable: [[503], ['unavailable']],
+    });
+  });
+
+  test('refuses two different components with the same name', () => {
+    const returning = (type: string) => {
+      const schema = { title: 'Thing', description: 'A thing.', type };
+      return { get: { responses: { 200: { description: 'OK', content: { 'application/json': { schema } } } } } };
+    };
+    const paths = { '/a': returning('string'), '/b': returning('integer') };
+    expect(() => nameComponents({ paths, components: {} })).toThrow('two different schemas with the name Thing');
+  });
+
+  test('declares when to try again, and what remains of the rate limits', () => {
+    const { RateLimited, Unavailable, NotFound } = document.components.responses;
+    const limits = ['ratelimit-policy', 'ratelimit'];
+    expect(Object.keys(NotFound!.headers)).toEqual(['x-request-id', ...limits]);
+    expect(Object.keys(RateLimited!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
+    expect(Object.keys(Unavailable!.headers)).toEqual(['x-request-id', ...limits, 'retry-after']);
   });
 
   test('shows an example of every body', () => {
@@ -98,6 +171,41 @@ describe('the OpenAPI document', () => {
     }
   });
 });
+
+/** The verbs with which the ids of operations begin. */
+const verbs = `
+  list count export get create update upsert delete duplicate add remove read suggest unlock verify import upload preview
+  start cancel generate rotate revoke log change`
+  .trim()
+  .split(/\s+/);
+
+const responseNamed = (reference: string) =>
+  document.components.responses[reference.replace('#/components/responses/', '')]!;
+
+interface Field {
+  name: string;
+  schema: Json;
+}
+
+/** Returns the fields of all schemas in some parts of the document, without their examples. */
+function fieldsIn(...parts: unknown[]): Field[] {
+  return parts.flatMap((node) => {
+    if (typeof node !== 'object' || node === null) return [];
+    const { properties = {}, not: _not, ...others } = node as Json & { properties?: Record<string, Json> };
+    const own = Object.entries(properties).map(([name, schema]) => ({ name, schema }));
+    const nested = Object.entries(others).filter(([key]) => !['example', 'examples', 'enum'].includes(key));
+    return [...own, ...fieldsIn(...Object.values(properties), ...nested.map(([, value]) => value))];
+  });
+}
+
+/** Whether a field has a description, or is a component that has one. */
+function isExplained({ description, $ref, anyOf }: Json): boolean {
+  if (typeof description === 'string') return /^\S.*[.:]$/s.test(description);
+  if (Array.isArray(anyOf)) return isExplained(anyOf[0] as Json);
+  return (
+    typeof $ref === 'string' && 'description' in document.components.schemas[$ref.replace('#/components/schemas/', '')]!
+  );
+}
 
 interface Shown {
   /** The schema of the example. */

@@ -1,0 +1,246 @@
+import { STATUS_CODES } from 'node:http';
+import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify';
+import { documentedRequest, documentedResponse } from '../../schemas/documented.ts';
+import { FileBody } from '../../schemas/imports.ts';
+import type { Access, Scope } from '../../schemas/scopes.ts';
+import { ErrorBody, Refusal } from '../../schemas/wire.ts';
+import { statuses } from '../error-handler.ts';
+import { policiesOf } from '../rate-limits.ts';
+
+type Json = Record<string, unknown>;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether a successful response has an `ETag` header with the version of the record. */
+    etag?: true;
+  }
+}
+
+/**
+ * Completes a route's schema for the OpenAPI document: adds headers, rate limits, security, and to the description who
+ * may call.
+ */
+export function describeRoute(schema: FastifySchema, route: RouteOptions): FastifySchema {
+  const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
+  const method = String(route.method);
+  const bodiless = method === 'GET' || method === 'HEAD' || method === 'DELETE';
+  const access = route.config?.access;
+  return {
+    ...rest,
+    description: [rest.description, accessText(access)].join('\n\n'),
+    ...(bodiless || !hasFields(body) ? {} : { body: withItems(body) }),
+    ...(route.config?.takesFile ? { body: FileBody } : {}),
+    response: describeResponses(route, body, response),
+    ...describeHeaders(route, response),
+    ...limitsOf(route),
+    ...security(access),
+  };
+}
+
+/** Returns the schema of a body. Describes the items of a batch, which are not validated with the body. */
+function withItems(body: unknown): unknown {
+  const { properties } = body as { properties: Record<string, Json> };
+  const { 'x-batch-items': item, ...items } = properties['items'] ?? {};
+  return item === undefined
+    ? body
+    : { ...(body as Json), properties: { ...properties, items: { ...items, items: item } } };
+}
+
+const hasFields = (body: unknown): boolean =>
+  Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
+
+/** Returns the sentence of a description that says who may call the operation. */
+function accessText(access: Access | undefined): string {
+  if (!access || 'public' in access) return 'Needs no credential.';
+  if ('session' in access) return `Needs a session${access.session === 'admin' ? ' of an admin' : ''}.`;
+  if ('scope' in access) return `Needs the scope \`${access.scope}\`.`;
+  const named = (scopes: readonly Scope[]) => scopes.map((scope) => `\`${scope}\``);
+  if ('allScopes' in access) return `Needs the scopes ${named(access.allScopes).join(' and ')}.`;
+  return `Needs one of the scopes ${named(access.anyScope).join(', ')}.`;
+}
+
+/**
+ * Returns who may call a route: the kind of credential, and the scopes that a key needs or the role of the user. OpenAPI
+ * has no member for the scopes of API keys. `x-scopes-needed` says whether a key needs all of them or one of them.
+ */
+function security(access: Access | undefined): Json {
+  if (!access || 'public' in access) return { security: [] };
+  if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
+  const needed = 'anyScope' in access ? 'one' : 'all';
+  return { security: [{ apiKey: [] }], 'x-required-scopes': scopesOf(access), 'x-scopes-needed': needed };
+}
+
+function scopesOf(access: Exclude<Access, { session: unknown } | { public: true }>): readonly Scope[] {
+  if ('scope' in access) return [access.scope];
+  return 'allScopes' in access ? access.allScopes : access.anyScope;
+}
+
+/** Returns the rate limits of a route for the OpenAPI document. */
+function limitsOf({ config = {} }: RouteOptions): Json {
+  const policies = policiesOf(config);
+  return policies.length > 0 ? { 'x-rate-limits': policies } : {};
+}
+
+/** Adds to each response of a route its headers and a description. */
+const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
+  Object.fromEntries(
+    Object.entries(response).map(([status, schema]) => [
+      status,
+      {
+        ...errorBody(Number(status), schema),
+        headers: answerHeaders(route, body, status),
+        'x-response-description': describeStatus(Number(status)),
+      },
+    ]),
+  );
+
+/** When a call is answered with a status. Statuses that are not here have their name as description. */
+const statusTexts: Record<number, string> = {
+  400: 'The request is not valid. `errors` names every fault.',
+  401: 'The credential is missing, wrong, expired or revoked. Always the same text, whatever the cause.',
+  402: 'There are too few credits. Nothing was started.',
+  403: 'The credential does not allow this call. Always the same text.',
+  404: 'The record, or one that the body refers to, does not exist or belongs to another customer.',
+  409: 'The request conflicts with the state of a record, or a request with this `Idempotency-Key` is still running.',
+  412: 'The record has changed since the version in `If-Match`. Nothing was written.',
+  413: 'The body is too large.',
+  415: 'The body is not `application/json`.',
+  422: 'The `Idempotency-Key` was used for another request.',
+  429: 'A rate limit is used up; the message names it. Try again after `Retry-After` seconds.',
+  500: 'The service failed. Whether something was written is unknown, unless the request had an `Idempotency-Key`.',
+  503: 'The service is overloaded or a part of it is unavailable. Try again after `Retry-After` seconds.',
+};
+
+const describeStatus = (status: number): string => statusTexts[status] ?? STATUS_CODES[status]!;
+
+/** The titles of the error bodies that several statuses share. */
+const sharedTitles = new Set<unknown>([ErrorBody.title, Refusal.title]);
+
+/** The fields of an error body that are the same in every response with a status. */
+const fixedFields = ['statusCode', 'error', 'code'] as const;
+
+/**
+ * Returns the schema of an error response with the values that its status has. A schema that several statuses share gets
+ * a name of its own: `NotFound` for 404. Other responses are returned as they are.
+ */
+function errorBody(status: number, schema: Json): Json {
+  const properties = schema['properties'] as Record<string, Json> | undefined;
+  if (status < 400 || !properties || !('statusCode' in properties)) return schema;
+  const code = Object.entries(statuses).find(([, one]) => one === status)?.[0] ?? 'internal_error';
+  const values = { statusCode: status, error: STATUS_CODES[status]!, code };
+  const fixed = fixedFields
+    .filter((name) => name in properties)
+    .map((name) => [name, { ...properties[name], enum: [values[name]] }]);
+  const name = code.replaceAll(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  const title = sharedTitles.has(schema['title']) ? name : schema['title'];
+  return { ...schema, title, properties: { ...properties, ...Object.fromEntries(fixed) } };
+}
+
+/** Returns the headers of a response for the OpenAPI document. */
+function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
+  const isSuccess = status.startsWith('2');
+  return {
+    'x-request-id': headers['x-request-id'],
+    ...(isSuccess && config?.etag ? { etag: headers.etag } : {}),
+    ...(isSuccess && takesCursor(body) ? { 'x-next-cursor': headers['x-next-cursor'] } : {}),
+    ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
+    ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
+    ...(status === '503' || status === '429' ? { 'retry-after': headers['retry-after'] } : {}),
+  };
+}
+
+/**
+ * Returns the rate limit headers of a route's responses for the OpenAPI document. Empty for a route without rate
+ * limits.
+ */
+const limitHeaders = (config: FastifyContextConfig = {}): Json =>
+  policiesOf(config).length === 0
+    ? {}
+    : { 'ratelimit-policy': headers['ratelimit-policy'], ratelimit: headers.ratelimit };
+
+/** Returns whether a request body has a field `cursor`, directly or in its field `paginate`. */
+function takesCursor(body: unknown): boolean {
+  const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
+  return 'cursor' in fields || 'cursor' in (fields['paginate']?.properties ?? {});
+}
+
+const item = String.raw`"[a-z]+"`;
+
+/** The headers of responses, as the OpenAPI document shows them. */
+const headers = {
+  'x-request-id': {
+    type: 'string',
+    pattern: '^[A-Za-z0-9._-]{1,64}$',
+    description: 'Identifies the request in the logs: the value that the caller sent in this header, or a new one.',
+  },
+  etag: { type: 'string', pattern: '^"[^"]+"$', description: 'The version of the record, for `If-Match`.' },
+  'x-next-cursor': {
+    type: 'string',
+    description: 'Cursor of the next page; absent when this page is not full.',
+  },
+  'idempotency-replayed': {
+    type: 'string',
+    enum: ['true'],
+    description: 'Present when this is the stored response to an earlier request with the same key.',
+  },
+  'www-authenticate': { type: 'string', description: 'How to authenticate (RFC 9110).' },
+  'ratelimit-policy': {
+    type: 'string',
+    pattern: `^${item};q=[0-9]+;w=[0-9]+(, ${item};q=[0-9]+;w=[0-9]+)*$`,
+    examples: ['"default";q=6000;w=60'],
+    description: 'The rate limits that count this request: `q` requests in `w` seconds.',
+  },
+  ratelimit: {
+    type: 'string',
+    pattern: `^${item};r=[0-9]+;t=[0-9]+(, ${item};r=[0-9]+;t=[0-9]+)*$`,
+    examples: ['"default";r=5998;t=42'],
+    description: 'What remains of each limit: `r` requests, until it is reset in `t` seconds.',
+  },
+  'retry-after': { type: 'integer', minimum: 1, description: 'Seconds after which to try again.' },
+} satisfies Json;
+
+/** Returns the request headers that a route supports, for the OpenAPI document. */
+function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
+  const supported = {
+    ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),
+    ...(412 in response ? { 'if-match': ifMatch } : {}),
+  };
+  return Object.keys(supported).length > 0 ? { headers: { type: 'object', properties: supported } } : {};
+}
+
+const idempotencyKey = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 255,
+  pattern: '^[ -~]+$',
+  description:
+    'The first successful response to this key is stored for 24 hours and returned to retries of the same request.',
+};
+
+const ifMatch = { type: 'string', description: 'The `ETag` that the record must have; `*` accepts any.' };
+
+/** The parts of an operation in the OpenAPI document that contain schemas. */
+interface Operation {
+  requestBody?: { required: boolean; content: Record<string, { schema: Json }> };
+  parameters?: { schema: Json }[];
+  responses: Record<string, { content?: Record<string, { schema: Json }> }>;
+}
+
+/**
+ * Rewrites the schemas in the OpenAPI document so that other programs understand them, and marks each request body as
+ * optional if all its fields are optional.
+ */
+export function describeBodies(document: Json): Json {
+  const paths = document['paths'] as Record<string, Record<string, Operation>>;
+  for (const { requestBody, parameters = [], responses } of Object.values(paths).flatMap((path) =>
+    Object.values(path),
+  )) {
+    const media = Object.values(requestBody?.content ?? {});
+    for (const part of [...media, ...parameters]) part.schema = documentedRequest(part.schema);
+    for (const part of Object.values(responses).flatMap(({ content = {} }) => Object.values(content)))
+      part.schema = documentedResponse(part.schema);
+    if (requestBody && media.every(({ schema }) => schema['type'] === 'object' && !('required' in schema)))
+      requestBody.required = false;
+  }
+  return document;
+}
