@@ -1,0 +1,86 @@
+import { beforeAll, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  makeList,
+  makeUser,
+  opportunityBody,
+  productBody,
+} from '../setup/factories.ts';
+import { hashPassword } from '../../src/passwords.ts';
+import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
+import { makeRecords, openSession, password, pathOf, type Records } from './records.ts';
+
+// Every example of a request body in the OpenAPI document is sent to the service as it is. The records that examples
+// refer to exist under the ids in the examples.
+const app = await startApp();
+const document = app.fastify.swagger() as unknown as {
+  paths: Record<string, Record<string, { requestBody?: { content: Record<string, { example?: unknown }> } }>>;
+};
+const routes = (await declaredRoutes()).documented.filter(
+  ({ method, body }) => method !== 'HEAD' && Object.keys((body?.['properties'] ?? {}) as Json).length > 0,
+);
+
+const exampleId = (last: string) => `0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5${last}`;
+const hash = hashPassword(password);
+let records: Records;
+
+beforeAll(async () => {
+  records = await makeRecords(app);
+  const { customer } = records;
+  const rename = (table: string, id: string, last: string) =>
+    app.owner`update ${app.owner(table)} set id = ${exampleId(last)} where id = ${id}`;
+  for (const last of ['b', 'c']) await rename('contacts', await make(customer, '/contacts', contactBody()), last);
+  for (const last of ['c', 'e']) await rename('products', await make(customer, '/products', productBody()), last);
+  await rename('lists', await makeList(app.fastify, customer), 'b');
+  for (const last of ['b', 'd']) await rename('users', await makeUser(app.fastify, customer.id), last);
+  await rename('companies', await make(customer, '/company', companyBody()), 'b');
+  await app.owner`
+    insert into pipelines (customer_id, id, name)
+    values (${customer.id}, ${exampleId('b')}, 'Sales')`;
+  await app.owner`
+    insert into stages (customer_id, id, pipeline_id, name, position, probability_percentage)
+    values
+      (${customer.id}, ${exampleId('b')}, ${exampleId('b')}, 'Lead', 1, 10),
+      (${customer.id}, ${exampleId('c')}, ${exampleId('b')}, 'Qualified', 2, 25)`;
+});
+
+/** Sends a body to a route, with a credential that the route accepts and a record that it can act on. */
+async function send(route: DeclaredRoute, payload: unknown) {
+  const { customer } = records;
+  // The examples of all bodies have the same external_id.
+  for (const table of ['contacts', 'companies']) await app.owner`update ${app.owner(table)} set external_id = null`;
+  if (route.url.startsWith('/api/auth'))
+    await app.owner`
+      update users
+      set email = 'ada.lovelace@example.com', email_folded = 'ada.lovelace@example.com', password_hash = ${await hash}
+      where id = ${customer.adminId}`;
+  if (route.url.endsWith('/opportunities/:id')) {
+    const lines = [{ id: exampleId('e'), price: 10, quantity: 1 }];
+    records.opportunity = await make(customer, '/opportunities', await opportunityBody(customer, { products: lines }));
+  }
+  if (route.url.startsWith('/api/api-key/update'))
+    records.apiKey = (await customer.withScopes(['customer:read'])).keyId;
+  const bearer = 'session' in route.access && (await openSession(app, customer.id, customer.adminId));
+  return app.fastify.inject({
+    method: route.method as 'GET',
+    url: pathOf(route, records),
+    headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}` },
+    payload: payload as object,
+  });
+}
+
+test.each(routes)('the examples of $name run as they are', async (route) => {
+  const path = route.url.replace(/:(\w+)/g, '{$1}');
+  const media = Object.values(document.paths[path]![route.method.toLowerCase()]!.requestBody!.content);
+  const whole = media.map(({ example }) => example as Json);
+  expect(whole).not.toHaveLength(0);
+  const fields = Object.entries(route.body!['properties'] as Record<string, { examples?: unknown[] }>);
+  const partly = fields.flatMap(([name, { examples = [] }]) => examples.map((one) => ({ ...whole[0], [name]: one })));
+  for (const example of [...whole, ...partly]) {
+    const { statusCode, body } = await send(route, example);
+    expect(`${statusCode}`, `${JSON.stringify(example)} ${body}`).toBe(statusesOf(route).success[0]);
+  }
+});
