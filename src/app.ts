@@ -18,6 +18,7 @@ import { answerClientError } from './plugins/client-error.ts';
 import connections from './plugins/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
+import docs from './plugins/docs.ts';
 import errorHandler, { sendError } from './plugins/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
 import httpRules from './plugins/http-rules.ts';
@@ -73,6 +74,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(idempotency);
   void app.register(declaredResponses);
   void app.register(openapi);
+  void app.register(docs);
   void app.register(rateLimits);
   void app.register(auth);
   void app.register(overload);

@@ -140,13 +140,21 @@ export type GivenFilters = Record<string, unknown>;
 /** The field `order_by` as a request sends it, not parsed yet. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
+const filtersText = [
+  'Conditions by field name, joined by AND. A value is a scalar (equals), an array (any of; `[]` matches nothing), `null`',
+  '(null, absent or `""`) or an object of operators. `_or: [{…}, {…}]` is one more condition; it cannot be nested.',
+  `At most ${filterLimits.conditions} conditions, ${filterLimits.values} values, ${filterLimits.characters} characters each.`,
+  'Text is compared without regard to case, accents and surrounding white space. `ne`, `not_in` and `not_contains` match missing values too.',
+  "`search` is a string. It matches if each of its words occurs in the names, the e-mail addresses or the company's name.",
+].join('\n');
+
 /** Returns the schema of the request field `filters`. The custom Ajv keyword `x-filters` validates this field. */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
     type: 'object',
     additionalProperties: true, // without effect on validation; tells generated clients that every key is allowed
     'x-filters': fields.noun,
-    description: describeFilters(fields),
+    description: filtersText,
     examples: [
       { score: { gte: 50 }, _or: [{ location_country: ['DE', 'AT'] }, { industry: { contains: 'software' } }] },
     ],
@@ -160,7 +168,7 @@ export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
     'x-order-by': fields.noun,
     description:
       `\`{field: "ASC"|"DESC"}\` or \`[{field, direction}]\`, 1–${filterLimits.orderKeys} keys, most significant first; newest first by default. ` +
-      `Nulls come last. Text is sorted without regard to case and accents. The id breaks ties. Fields: ${orderable(fields).join(', ')}.`,
+      `Nulls come last. Text is sorted without regard to case and accents. The id breaks ties.`,
     examples: [
       { score: 'DESC' },
       [
@@ -181,27 +189,29 @@ export const PaginateOrContinue = Strict(
   { description: Paginate.description },
 );
 
-function describeFilters(fields: FilterFields): string {
-  const names = (type: FieldType): string =>
-    Object.keys(fields.types)
-      .filter((name) => fields.types[name] === type)
-      .join(', ');
-  const row = (title: string, type: FieldType, which = names(type)): string =>
-    `| ${title} | ${which} | ${operatorsOf[type].join(', ')} |`;
-  return [
-    'Conditions by field name, joined by AND. A value is a scalar (equals), an array (any of; `[]` matches nothing), `null`',
-    '(null, absent or `""`) or an object of operators. `_or: [{…}, {…}]` is one more condition; it cannot be nested.',
-    `At most ${filterLimits.conditions} conditions, ${filterLimits.values} values, ${filterLimits.characters} characters each.`,
-    'Text is compared without regard to case, accents and surrounding white space. `ne`, `not_in` and `not_contains` match missing values too.',
-    "`search` is a string. It matches if each of its words occurs in the names, the e-mail addresses or the company's name.",
-    '',
-    '| type | fields | operators |',
-    '|---|---|---|',
-    row('string', 'text'),
-    row('string, compared exactly', 'exact'),
-    row('integer', 'integer'),
-    row('date-time', 'instant'),
-    row('uuid', 'uuid'),
-    row('string, number or boolean', 'custom', 'custom_fields.<key>'),
-  ].join('\n');
+/** Returns the table of filter fields and their operators, in Markdown, for the documentation of the API. */
+export function filterTable(): string {
+  const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
+    const names = (fields: FilterFields): string =>
+      Object.keys(fields.types)
+        .filter((name) => fields.types[name] === type)
+        .map((name) => `\`${name}\``)
+        .join(', ');
+    const custom = '`custom_fields.<key>`';
+    const [contacts, companies] =
+      type === 'custom' ? [custom, custom] : [names(contactFilterFields), names(companyFilterFields)];
+    const operators = operatorsOf[type].map((operator) => `\`${operator}\``).join(', ');
+    return `| ${typeNames[type]} | ${contacts} | ${companies || '–'} | ${operators || 'none: the value is a string'} |`;
+  });
+  return ['| type | fields of contacts | fields of companies | operators |', '|---|---|---|---|', ...rows].join('\n');
 }
+
+const typeNames: Readonly<Record<FieldType, string>> = {
+  text: 'text',
+  exact: 'text, compared exactly',
+  integer: 'integer',
+  instant: 'date-time',
+  uuid: 'id',
+  custom: 'string, number or boolean',
+  search: 'words',
+};

@@ -34,7 +34,7 @@ const operationOf = (url: string, method: string): Operation | undefined =>
 const root = join(import.meta.dirname, '..', '..');
 
 describe('the OpenAPI document', () => {
-  test('is serialised once, however often and under whichever path it is requested', async () => {
+  test('is serialised once, however often it is requested', async () => {
     const asked = appWithoutDatabase();
     await asked.ready();
     const kept: object = asked.swagger();
@@ -45,8 +45,7 @@ describe('the OpenAPI document', () => {
     };
     Object.defineProperty(kept, 'toJSON', { value: toJSON });
     const bodies: unknown[] = [];
-    for (const path of ['/openapi.json', '/docs/json', '/openapi.json', '/docs/json'])
-      bodies.push((await asked.inject(path)).json());
+    for (let n = 0; n < 4; n += 1) bodies.push((await asked.inject('/openapi.json')).json());
     await asked.close();
     expect(bodies).toEqual(Array(4).fill(document));
     expect(times).toBe(1);

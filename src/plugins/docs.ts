@@ -1,0 +1,103 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { gzip as gzipWithCallback } from 'node:zlib';
+import renderer from '@scalar/fastify-api-reference';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import fp from 'fastify-plugin';
+
+const gzip = promisify(gzipWithCallback);
+const access = { public: true } as const;
+
+/**
+ * Serves the interactive documentation at `/docs`, without authentication. It shows the OpenAPI document. All its files
+ * come from this service, so it works offline.
+ */
+export default fp(async (app) => app.register(documentation), { name: 'docs', dependencies: ['openapi'] });
+
+/** A file of the documentation that is a part of this service. */
+const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
+
+async function documentation(app: FastifyInstance): Promise<void> {
+  app.addHook('onRoute', (route) => {
+    route.config = { ...route.config, access };
+  });
+  const start = asset('start.js');
+  const style = asset('style.css');
+  const hidden = { schema: { hide: true } };
+  app.get('/docs/start.js', hidden, (_request, reply) => reply.type('text/javascript; charset=utf-8').send(start));
+  app.get('/docs/style.css', hidden, (_request, reply) => reply.type('text/css; charset=utf-8').send(style));
+  await app.register(renderer, {
+    routePrefix: '/docs',
+    configuration: { url: '/openapi.json' },
+    hooks: {
+      // The page of the package has scripts in it, which the content security policy forbids.
+      preHandler: (request, reply, next) => {
+        if (request.routeOptions.url === '/docs/') void sendPage(reply, app.config.PUBLIC_URL);
+        else if (request.routeOptions.url === rendererUrl && compressed) void sendCompressed(reply, compressed);
+        else next();
+      },
+    },
+  });
+  // The package sends its script as text of 5 MB. Compressed once and cached: anybody may request it any number of times.
+  let compressed: Buffer | undefined;
+  app.addHook('onSend', async (request, reply, payload) => {
+    if (request.routeOptions.url !== rendererUrl || typeof payload !== 'string') return payload;
+    compressed = await gzip(payload);
+    describeCompressed(reply);
+    return compressed;
+  });
+}
+
+const rendererUrl = '/docs/js/scalar.js';
+
+const describeCompressed = (reply: FastifyReply): FastifyReply =>
+  reply
+    .type('text/javascript; charset=utf-8')
+    .header('content-encoding', 'gzip')
+    .header('cache-control', 'max-age=3600');
+
+const sendCompressed = (reply: FastifyReply, bytes: Buffer): FastifyReply => describeCompressed(reply).send(bytes);
+
+/** Sends the page of the documentation. Its content security policy allows files of this service only. */
+function sendPage(reply: FastifyReply, publicUrl = ''): FastifyReply {
+  const nonce = randomBytes(16).toString('base64');
+  const policy = [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self' 'nonce-${nonce}'`,
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    `connect-src 'self' ${publicUrl}`.trim(),
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ];
+  return reply
+    .type('text/html; charset=utf-8')
+    .header('content-security-policy', policy.join('; '))
+    .header('x-content-type-options', 'nosniff')
+    .header('referrer-policy', 'no-referrer')
+    .header('cache-control', 'no-store')
+    .send(page(nonce));
+}
+
+const page = (nonce: string): string => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <title>Sales Data API · Documentation</title>
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
+    <meta property="csp-nonce" content="${nonce}">
+    <link rel="icon" href="data:,">
+    <link rel="stylesheet" href="/docs/style.css">
+  </head>
+  <body>
+    <div id="documentation"></div>
+    <noscript>The documentation needs JavaScript. Its content is also at <a href="/openapi.json">/openapi.json</a>.</noscript>
+    <script nonce="${nonce}" src="/docs/start.js"></script>
+    <script src="${rendererUrl}" defer></script>
+  </body>
+</html>
+`;
