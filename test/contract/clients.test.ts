@@ -1,0 +1,141 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { contactBody, make } from '../setup/factories.ts';
+import { javaGenerator, pythonEnvironment } from '../setup/generators.ts';
+
+// Clients that public generators make of the OpenAPI document compile, have every operation and can make calls.
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '..', '..');
+const programs = join(root, 'node_modules', '.bin');
+const contract = join(import.meta.dirname, 'openapi.json');
+
+const app = await startApp();
+const document = app.fastify.swagger() as unknown as {
+  paths?: Record<string, Record<string, { operationId: string }>>;
+};
+const operations = Object.values(document.paths!)
+  .flatMap((path) => Object.values(path))
+  .map(({ operationId }) => operationId);
+let folder: string;
+let url: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'clients-'));
+  url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** A customer with one contact, whose custom field `plan` is `gold`. */
+async function customerWithContact() {
+  const customer = await app.customer();
+  const id = await make(customer, '/contacts', contactBody({ custom_fields: { plan: 'gold' } }));
+  return { key: customer.key, id };
+}
+
+test('Spectral has no finding in the OpenAPI document (ruleset spectral:oas)', async () => {
+  const ruleset = join(import.meta.dirname, 'spectral.json');
+  const { stdout } = await run(
+    join(programs, 'spectral'),
+    ['lint', contract, '--ruleset', ruleset, '--format=json', '--quiet'],
+    {
+      cwd: root,
+    },
+  ).catch((error: { stdout: string }) => error);
+  expect(JSON.parse(stdout)).toEqual([]);
+});
+
+test('openapi-typescript: the types have every operation', async () => {
+  const file = join(folder, 'types.d.ts');
+  await run(join(programs, 'openapi-typescript'), [contract, '-o', file], { cwd: root });
+  const text = await readFile(file, 'utf8');
+  const [, types = ''] = text.split('export interface operations');
+  expect(operations.filter((name) => !types.includes(`\n    ${name}: {`))).toEqual([]);
+  expect(text).not.toContain('unknown[]');
+});
+
+test('@hey-api/openapi-ts: the client compiles, has every operation and makes calls', async () => {
+  const client = join(folder, 'hey-api');
+  await run(join(programs, 'openapi-ts'), ['-i', contract, '-o', client], { cwd: root });
+  const usage = join(folder, 'usage.ts');
+  await writeFile(usage, typescriptUsage);
+  const options = ['--noEmit', '--strict', '--target', 'es2022', '--lib', 'es2023,dom,dom.iterable'];
+  const modules = ['--module', 'esnext', '--moduleResolution', 'bundler', '--ignoreConfig'];
+  await run(process.execPath, [join(root, 'node_modules/typescript7/bin/tsc'), ...options, ...modules, usage]);
+  const sdk = (await import(join(client, 'sdk.gen.ts'))) as Record<string, unknown>;
+  expect(operations.filter((name) => typeof sdk[name] !== 'function')).toEqual([]);
+  const { key, id } = await customerWithContact();
+  const { call } = (await import(usage)) as { call: (url: string, key: string) => Promise<unknown> };
+  expect(await call(url, key)).toEqual({ ids: [id], code: 'validation_failed', name: 'Spring' });
+});
+
+const typescriptUsage = `
+import { createClient } from './hey-api/client';
+import { createContactList, listContacts } from './hey-api/sdk.gen';
+
+export async function call(baseUrl: string, key: string) {
+  const client = createClient({ baseUrl, headers: { Authorization: \`X-API-Key \${key}\` } });
+  const filters = { 'custom_fields.plan': 'gold', score: { lte: 100 }, _or: [{ first_name: ['Ada', 'Grace'] }] };
+  const page = await listContacts({ client, body: { filters, order_by: [{ field: 'score', direction: 'DESC' }] } });
+  const wrong = await listContacts({ client, body: { paginate: { limit: 1000 } } });
+  const list = await createContactList({ client, body: { name: 'Spring' } });
+  const code = wrong.error && 'code' in wrong.error ? wrong.error.code : undefined;
+  return { ids: page.data!.map((contact) => contact.id), code, name: list.data!.name };
+}
+`;
+
+const needPython = pythonEnvironment ? '' : ' (needs Python with openapi-python-client: see .ci/run)';
+describe.runIf(pythonEnvironment)(`openapi-python-client${needPython}`, () => {
+  test('the client compiles, has every operation and makes calls', async () => {
+    const env = pythonEnvironment!;
+    const client = join(folder, 'sales_data');
+    const options = ['--path', contract, '--output-path', client, '--meta', 'none', '--overwrite'];
+    const { stdout } = await run('python3', ['-m', 'openapi_python_client', 'generate', ...options], { env });
+    expect(stdout).not.toMatch(/will not be generated|[Uu]nsupported|Unable/);
+    await run('python3', ['-m', 'compileall', '-q', client], { env });
+    const files = await readdir(join(client, 'api'), { recursive: true });
+    const names = new Set(files.map((file) => file.split('/').at(-1)!));
+    const snake = (name: string) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    expect(operations.filter((name) => !names.has(`${snake(name)}.py`))).toEqual([]);
+    const { key, id } = await customerWithContact();
+    const script = join(folder, 'usage.py');
+    await writeFile(script, pythonUsage);
+    const used = await run('python3', [script, url, key], { env, cwd: folder });
+    expect(JSON.parse(used.stdout)).toEqual({ ids: [id], code: 'validation_failed', name: 'Spring' });
+  });
+});
+
+const pythonUsage = `
+import json, sys
+from sales_data.client import AuthenticatedClient
+from sales_data.api.contacts import list_contacts
+from sales_data.api.lists import create_contact_list
+from sales_data.models import ContactListCreate, ContactQuery
+
+url, key = sys.argv[1:]
+client = AuthenticatedClient(base_url=url, token=key, prefix="X-API-Key")
+query = {"filters": {"custom_fields.plan": "gold", "score": {"lte": 100}, "_or": [{"first_name": ["Ada", "Grace"]}]},
+         "order_by": [{"field": "score", "direction": "DESC"}]}
+page = list_contacts.sync(client=client, body=ContactQuery.from_dict(query))
+wrong = list_contacts.sync(client=client, body=ContactQuery.from_dict({"paginate": {"limit": 1000}}))
+created = create_contact_list.sync(client=client, body=ContactListCreate(name="Spring"))
+print(json.dumps({"ids": [str(contact.id) for contact in page], "code": str(wrong.code), "name": created.name}))
+`;
+
+const needJava = javaGenerator ? '' : ' (needs Maven and openapi-generator in ~/.m2: see .ci/run)';
+describe.runIf(javaGenerator)(`openapi-generator for Java${needJava}`, () => {
+  test('the client compiles and has every operation', async () => {
+    const client = join(folder, 'java');
+    const options = ['-g', 'java', '--additional-properties=hideGenerationTimestamp=true'];
+    await run('java', ['-jar', javaGenerator!, 'generate', '-i', contract, '-o', client, ...options]);
+    const apis = join(client, 'src', 'main', 'java', 'org', 'openapitools', 'client', 'api');
+    const texts = await Promise.all((await readdir(apis)).map((file) => readFile(join(apis, file), 'utf8')));
+    expect(operations.filter((name) => !texts.join('').includes(` ${name}(`))).toEqual([]);
+    const skipped = ['-Dmaven.test.skip=true', '-Dmaven.javadoc.skip=true', '-Dmaven.source.skip=true'];
+    await run('mvn', ['-q', '-B', ...skipped, 'compile'], { cwd: client });
+  }, 600_000); // Maven fetches the libraries of the client once
+});
