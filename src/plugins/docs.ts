@@ -60,7 +60,7 @@ const describeCompressed = (reply: FastifyReply): FastifyReply =>
 const sendCompressed = (reply: FastifyReply, bytes: Buffer): FastifyReply => describeCompressed(reply).send(bytes);
 
 /** Sends the page of the documentation. Its content security policy allows files of this service only. */
-function sendPage(reply: FastifyReply, publicUrl = ''): FastifyReply {
+function sendPage(reply: FastifyReply, publicUrl: string | undefined): FastifyReply {
   const nonce = randomBytes(16).toString('base64');
   const policy = [
     "default-src 'none'",
@@ -68,7 +68,7 @@ function sendPage(reply: FastifyReply, publicUrl = ''): FastifyReply {
     `style-src 'self' 'nonce-${nonce}'`,
     "img-src 'self' data:",
     "font-src 'self' data:",
-    `connect-src 'self' ${publicUrl}`.trim(),
+    `connect-src 'self'${publicUrl === undefined ? '' : ` ${new URL(publicUrl).origin}`}`,
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
