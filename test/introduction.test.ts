@@ -35,6 +35,27 @@ test('the examples of filters and orders are accepted', async () => {
   for (const order_by of orders) expect((await customer.post('/contacts/list', { order_by })).status).toBe(200);
 });
 
+/** Returns the body that the introduction sends to a path with curl. */
+const bodySentTo = (path: string): object => {
+  const [call] = text.split(`/api/ext${path} `).slice(1);
+  return JSON.parse(/-d '([^']*)'/.exec(call!)![1]!) as object;
+};
+
+test('the example of a batch creates one contact and changes another one', async () => {
+  const customer = await app.customer();
+  await make(customer, '/contacts', contactBody({ external_id: 'crm-2' }));
+  const { body } = await customer.post('/contacts/batch/upsert', bodySentTo('/contacts/batch/upsert'));
+  expect(body.data.results).toMatchObject([{ status: 'created' }, { status: 'updated' }]);
+});
+
+test('the example of an import is accepted, and its file starts it', async () => {
+  const customer = await app.customer();
+  const { id } = (await customer.post('/imports', bodySentTo('/imports'))).body.data;
+  const file = 'first_name,last_name,work_email\nAda,Lovelace,ada@example.com\n';
+  const sent = await customer.call('PUT', `/imports/${id}/file`, file, { 'content-type': 'text/csv' });
+  expect(sent).toMatchObject({ status: 200, body: { status: 'PENDING' } });
+});
+
 /** The examples of error bodies, by status. */
 const examples = new Map(
   [...text.matchAll(/```json\n([\s\S]*?)```/g)].map(([, json]) => {

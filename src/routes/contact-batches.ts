@@ -1,7 +1,14 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { answerOf, batchOf } from '../plugins/batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/contact-batches.ts';
-import { BatchConflict, batchAnswer, batchBody, contactBatches as kind, maxBatchBytes } from '../schemas/batches.ts';
+import {
+  BatchConflict,
+  batchAnswer,
+  batchBody,
+  batchText,
+  contactBatches as kind,
+  maxBatchBytes,
+} from '../schemas/batches.ts';
 import type { Access } from '../schemas/scopes.ts';
 import { ErrorBody } from '../schemas/wire.ts';
 
@@ -9,26 +16,45 @@ const tags = ['contacts'];
 
 /** The batches that write contacts, and who may call them. */
 const writes = {
-  create: { summary: 'Create many contacts', access: { scope: 'contacts:create' } },
-  update: { summary: 'Update many contacts', access: { scope: 'contacts:update' } },
+  create: {
+    summary: 'Create many contacts',
+    description: 'Creates up to 1,000 contacts in one call.',
+    access: { scope: 'contacts:create' },
+  },
+  update: {
+    summary: 'Update many contacts',
+    description:
+      'Changes up to 1,000 contacts in one call, each as a PATCH does: fields that are not sent stay, `null` clears a ' +
+      'field that can be null. `custom_fields` is merged key by key; `list_ids` replaces the lists that a contact was added to by hand.',
+    access: { scope: 'contacts:update' },
+  },
   upsert: {
     summary: 'Update many contacts, and create those that do not exist',
+    description:
+      'Changes the contacts that have the value of `match`, each as a PATCH does, and creates one for each other item: up ' +
+      'to 1,000 in one call.',
     access: { allScopes: ['contacts:create', 'contacts:update'] },
   },
-  delete: { summary: 'Delete many contacts', access: { scope: 'contacts:delete' } },
-} as const satisfies Record<string, { summary: string; access: Access }>;
+  delete: {
+    summary: 'Delete many contacts',
+    description: 'Deletes up to 1,000 contacts for good in one call. They leave lists and opportunities.',
+    access: { scope: 'contacts:delete' },
+  },
+} as const satisfies Record<string, { summary: string; description: string; access: Access }>;
 
 /** Routes that create, change, delete and read up to 1,000 contacts of a customer in one call. */
 const contactBatches: FastifyPluginAsyncTypebox = async (app) => {
   for (const operation of Object.keys(writes) as (keyof typeof writes)[]) {
-    const { summary, access } = writes[operation];
+    const { summary, description, access } = writes[operation];
     app.post(
       `/contacts/batch/${operation}`,
       {
         bodyLimit: maxBatchBytes,
         config: { access, limit: 'bulk', idempotent: true, isBatch: true },
         schema: {
+          operationId: `${operation}ContactBatch`,
           summary,
+          description: `${description} ${batchText}`,
           tags,
           body: batchBody(kind, operation),
           response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
@@ -50,7 +76,12 @@ const contactBatches: FastifyPluginAsyncTypebox = async (app) => {
       bodyLimit: maxBatchBytes,
       config: { access: { scope: 'contacts:read' }, limit: 'bulk', isBatch: true },
       schema: {
+        operationId: 'readContactBatch',
         summary: 'Read many contacts',
+        description:
+          'Returns up to 1,000 contacts in one call, each as a GET of the contact does. The response is 200 with one ' +
+          'result for each item, in the order of the items. An item fails alone if no contact has its value, or several ' +
+          'have it.',
         tags,
         body: batchBody(kind, 'read'),
         response: { 200: batchAnswer(kind, 'read') },

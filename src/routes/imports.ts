@@ -33,8 +33,12 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access, limit: 'bulk', idempotent: true },
       schema: {
+        operationId: 'createImport',
         summary: 'Begin an import',
-        description: 'The file is sent afterwards with `PUT /imports/{id}/file`.',
+        description:
+          'Begins an import of contacts or companies from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
+          'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
+          'otherwise the response is 403. A customer can have three imports that have not ended; one more is 409.',
         tags,
         body: ImportCreate,
         response: { 201: ImportBegun, 404: ErrorBody },
@@ -54,14 +58,34 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     '/imports/list',
     {
       config: { access },
-      schema: { summary: 'List imports', tags, body: ImportQuery, response: { 200: Type.Array(Import) } },
+      schema: {
+        operationId: 'listImports',
+        summary: 'List imports',
+        description:
+          'Returns one page of the imports, newest first. Imports that this key could not have started are left out.',
+        tags,
+        body: ImportQuery,
+        response: { 200: Type.Array(Import) },
+      },
     },
     ({ db, caller, body }) => db.search((sql) => listImports(sql, caller.customerId, body.paginate, visibleTo(caller))),
   );
 
   app.get(
     '/imports/:id',
-    { config: { access }, schema: { summary: 'Read an import', tags, params: IdParams, response: { 200: Import } } },
+    {
+      config: { access },
+      schema: {
+        operationId: 'getImport',
+        summary: 'Read an import',
+        description:
+          'Returns the settings and the progress of an import. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
+          'Failed records do not fail the import. An import that this key could not have started is 404.',
+        tags,
+        params: IdParams,
+        response: { 200: Import },
+      },
+    },
     ({ db, caller, params }) => db.lookup((sql) => requireImport(sql, caller.customerId, params.id, visibleTo(caller))),
   );
 
@@ -70,7 +94,11 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access },
       schema: {
+        operationId: 'updateImport',
         summary: 'Change an import before it starts',
+        description:
+          'Changes the settings that are sent; others stay. The import must be UPLOADED: its file is there, and it was ' +
+          'not started. In any other status the response is 409.',
         tags,
         params: IdParams,
         body: ImportPatch,
@@ -90,7 +118,11 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access },
       schema: {
+        operationId: 'previewImport',
         summary: 'Show how the file of an import is read',
+        description:
+          'Returns the headers of the file, the fields that they become, the first 5 records and their faults. The import ' +
+          'must be UPLOADED: its file is there, and it was not started. In any other status the response is 409.',
         tags,
         params: IdParams,
         response: { 200: ImportPreview, 409: ErrorBody },
@@ -104,7 +136,10 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access, limit: 'bulk' },
       schema: {
+        operationId: 'startImport',
         summary: 'Start an import',
+        description:
+          'Starts an import that was begun with `start` false. It must be UPLOADED; in any other status the response is 409.',
         tags,
         params: IdParams,
         response: { 200: Import, 409: ErrorBody },
@@ -123,7 +158,9 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access },
       schema: {
+        operationId: 'cancelImport',
         summary: 'Cancel an import; what is written stays',
+        description: 'Stops an import. Records that were written stay. An import that has ended is 409.',
         tags,
         params: IdParams,
         response: { 200: Import, 409: ErrorBody },
@@ -142,7 +179,12 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access, isLong: true },
       schema: {
+        operationId: 'getImportErrors',
         summary: 'Download the failed records of an import',
+        description:
+          'Returns the failed records as CSV: the columns of the file (of NDJSON the line as `_record`), then `_line`, ' +
+          'where the record starts in the file, and `_error`. Without failures it has only the header line. The response ' +
+          'is 409 until the file has arrived. Failed records are kept for 30 days.',
         tags,
         params: IdParams,
         response: { 200: ErrorsFile, 409: ErrorBody },
@@ -166,7 +208,13 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
     {
       config: { access, limit: 'bulk', isLong: true, takesFile: true },
       schema: {
+        operationId: 'uploadImportFile',
         summary: 'Send the file of an import',
+        description:
+          'Takes the file as the body, of any content type: at most 256 MiB and 1,000,000 records. `Content-Encoding: gzip` ' +
+          'is accepted; the limit counts the unpacked file. The import then starts by itself, unless it was begun with ' +
+          '`start` false. An upload that breaks off leaves nothing and can be sent again. Once a file is complete, ' +
+          'another one is 409.',
         tags,
         params: IdParams,
         response: { 200: Import, 409: ErrorBody, 413: ErrorBody, 415: ErrorBody },

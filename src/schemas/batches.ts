@@ -8,9 +8,14 @@ export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
 /** The fields by which an item of a batch can name its record, with the schema of their values. */
 const matchSchemas = {
-  id: Uuid(),
-  external_id: Type.String({ minLength: 1, maxLength: 255, examples: ['crm-4711'] }),
-  work_email: Email(),
+  id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
+  external_id: Type.String({
+    minLength: 1,
+    maxLength: 255,
+    description: "The caller's own id of the record. It names the record if `match` is `external_id`.",
+    examples: ['crm-4711'],
+  }),
+  work_email: Email({ description: 'E-mail address at work. It names the record if `match` is `work_email`.' }),
 } as const satisfies Record<string, TSchema>;
 
 /** Name of a field by which an item of a batch names its record. */
@@ -93,12 +98,15 @@ export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<B
         ...(operation === 'read' ? {} : { atomic: Type.Optional(Atomic()) }),
       },
       {
-        title: `${kind.title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`,
+        title: titleOf(kind, operation),
         examples: [{ items: exampleItems(kind, operation), ...(operation === 'upsert' ? { match: example } : {}) }],
       },
     ),
   );
 }
+
+const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
+  `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
  * Returns the schema of the items. `x-batch-items` describes one item in the documentation and is not validated with the
@@ -118,29 +126,44 @@ function documentedItem(kind: BatchKind, operation: BatchOperation): TObject {
   const matches = matchesOf(kind, operation);
   const members = Object.fromEntries(matches.map((match) => [match, matchSchemas[match]]));
   const fields = operation === 'update' || operation === 'upsert' ? kind.patch.properties : {};
-  return Type.Partial(Type.Object({ ...fields, ...members }), { additionalProperties: false });
+  return Type.Partial(Type.Object({ ...members, ...fields }), {
+    additionalProperties: false,
+    title: `${titleOf(kind, operation)}Item`,
+  });
 }
+
+/** What the descriptions of all batches that write have in common. */
+export const batchText =
+  'The response is 200 with one result for each item, in the order of the items. A failed item writes nothing and does ' +
+  'not stop the others. With `atomic`, one failed item means that nothing is written: the response is then the error of ' +
+  'the first failed item.';
 
 const itemTexts: Record<BatchOperation, string> = {
   create: 'Each item is the body of the call that creates one record. An invalid item fails alone.',
-  update: 'Each item is the body of the PATCH of one record, and the member that `match` names. It is not changed.',
+  update:
+    'Each item has the fields of the PATCH of one record, and the field that `match` names. That field is not changed.',
   upsert:
-    'Each item has the members of the PATCH of one record, and the member that `match` names. A record that has this ' +
-    'value is changed. If there is none, it is created; then the item needs what creating requires.',
-  delete: 'Each item has the member that `match` names.',
-  read: 'Each item has the member that `match` names.',
+    'Each item has the fields of the PATCH of one record, and the field that `match` names. A record that has this ' +
+    'value is changed. If there is none, it is created; then the item needs the fields that creating requires.',
+  delete: 'Each item has only the field that `match` names.',
+  read: 'Each item has only the field that `match` names.',
 };
 
 const Match = (matches: MatchField[], operation: BatchOperation): TSchema => {
-  const description =
-    'the member of each item that names its record; `work_email` is compared without regard to case and accents';
+  const folded = matches.includes('work_email') ? ' `work_email` is compared without regard to case and accents.' : '';
+  const description = `The field of each item that names its record.${folded}`;
   return operation === 'upsert'
     ? Enum(matches, { description })
     : Type.Optional(Enum(matches, { description, default: 'id' }));
 };
 
 const Atomic = () =>
-  Type.Boolean({ default: false, description: 'if true, one failed item means that nothing is written' });
+  Type.Boolean({
+    default: false,
+    description:
+      'If true, one failed item means that nothing is written. The response is then the error of the first failed ' +
+      'item, with the faults of all items.',
+  });
 
 function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown[] {
   const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
@@ -152,9 +175,18 @@ function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown
 export const batchStatuses = ['created', 'updated', 'unchanged', 'deleted', 'found', 'failed'] as const;
 export type BatchStatus = (typeof batchStatuses)[number];
 
+const countTexts: Record<BatchStatus, string> = {
+  created: 'Items whose record was created.',
+  updated: 'Items whose record was changed.',
+  unchanged: 'Items that changed nothing, because their record has these values already.',
+  deleted: 'Items whose record was deleted.',
+  found: 'Items whose record is in the response.',
+  failed: 'Items that failed. They wrote nothing.',
+};
+
 const MatchingIds = () =>
   Type.Optional(
-    Type.Array(Uuid(), { description: 'up to 10 of the records that have the value, if there are several' }),
+    Type.Array(Uuid(), { description: 'Up to 10 of the records that have the value, if there are several.' }),
   );
 
 /** Response body of status 409 of a batch: that of all errors, and the records that an item could mean. */
@@ -164,43 +196,59 @@ export const BatchConflict = Type.Composite([ErrorBody, Type.Object({ matching_i
 
 const ItemError = Type.Object(
   {
-    code: Type.String({ examples: ['validation_failed'] }),
-    message: Type.String(),
+    code: Type.String({
+      description: 'The kind of error, for programs, as in error responses.',
+      examples: ['validation_failed'],
+    }),
+    message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
     errors: Type.Optional(
-      Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
-        description: 'at most 10 of an item and 1,000 of a batch; pointers within the item',
-      }),
+      Type.Array(
+        Type.Object({
+          path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in the item.' }),
+          message: Type.String({ description: 'What is wrong with the value.' }),
+        }),
+        {
+          description:
+            `Every invalid value of the item, at most ${maxBatchFaults.ofItem}; of all items together at most ` +
+            `${maxBatchFaults.inAll}.`,
+        },
+      ),
     ),
     matching_ids: MatchingIds(),
   },
-  { title: 'BatchItemError' },
+  { title: 'BatchItemError', description: 'Why the item failed. Absent if it did not.' },
 );
 
 /** Returns the schema of the answer to a batch. Only the answer to `read` contains records. */
 export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
-  const record = operation === 'read' ? { record: Type.Optional(Type.Unsafe<object>(kind.shown)) } : {};
+  const description = 'The record, as GET returns it. Absent if the item failed.';
+  const record =
+    operation === 'read' ? { record: Type.Optional(Type.Unsafe<object>({ ...kind.shown, description })) } : {};
   return Type.Object(
     {
-      success: Type.Boolean({ description: 'whether no item failed' }),
-      message: Type.String(),
-      data: Type.Object({
-        counts: Type.Object(
-          Object.fromEntries(batchStatuses.map((status) => [status, Type.Integer()])) as Record<
-            BatchStatus,
-            ReturnType<typeof Type.Integer>
-          >,
-        ),
-        results: Type.Array(
-          Type.Object({
-            index: Type.Integer({ description: 'index of the item' }),
-            status: Enum(batchStatuses),
-            id: Type.Optional(Uuid()),
-            ...record,
-            error: Type.Optional(ItemError),
-          }),
-          { description: 'one result for each item, in the same order' },
-        ),
-      }),
+      success: Type.Boolean({ description: 'Whether no item failed.' }),
+      message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
+      data: Type.Object(
+        {
+          counts: Type.Object(
+            Object.fromEntries(
+              batchStatuses.map((status) => [status, Type.Integer({ description: countTexts[status] })]),
+            ) as Record<BatchStatus, ReturnType<typeof Type.Integer>>,
+            { description: 'Number of items by status.' },
+          ),
+          results: Type.Array(
+            Type.Object({
+              index: Type.Integer({ description: 'Index of the item. The first is 0.' }),
+              status: Enum(batchStatuses, { description: 'What became of the item.' }),
+              id: Type.Optional(Uuid({ description: 'Id of the record. Absent if the item failed.' })),
+              ...record,
+              error: Type.Optional(ItemError),
+            }),
+            { description: 'One result for each item, in the same order.' },
+          ),
+        },
+        { description: 'What became of the items.' },
+      ),
     },
     { title: operation === 'read' ? `${kind.title}BatchRecords` : 'BatchAnswer' },
   );

@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, type MatchField } from './batches.ts';
 import { fileFormats } from './files.ts';
 import type { Scope } from './scopes.ts';
-import { DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './wire.ts';
+import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './wire.ts';
 
 /** The kinds of records that an import can write. */
 export const importObjects = ['contacts', 'companies'] as const;
@@ -61,23 +61,30 @@ const Mapping = () =>
     additionalProperties: { type: ['string', 'null'], maxLength: 255 },
     maxProperties: 1_000,
     description:
-      'of a CSV file: for each header, the field that its column is read as, or null to leave the column out. Headers ' +
-      'without an entry are names of fields. Entries of headers that the file lacks are ignored.',
+      'Only for CSV files: for each header, the field that its column is read as, or null to leave the column out. ' +
+      'Headers without an entry are names of fields. Entries of headers that the file lacks are ignored.',
     examples: [{ 'E-Mail': 'work_email', Notes: null }],
   });
 
 const changeable = {
   mapping: Type.Optional(Mapping()),
   ignore_unknown: Type.Optional(
-    Type.Boolean({ default: false, description: 'leave out the columns of a CSV file whose header names no field' }),
+    Type.Boolean({
+      default: false,
+      description:
+        'Leaves out the columns of a CSV file whose header names no field. If false, such a header fails the import.',
+    }),
   ),
   list_ids: Type.Optional(
-    Ids({ description: 'lists that each contact of the file is added to by hand, unless its record failed' }),
+    Ids({
+      description:
+        'Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.',
+    }),
   ),
   dry_run: Type.Optional(
     Type.Boolean({
       default: false,
-      description: 'write nothing; only count what would happen to each record, judged by what is stored',
+      description: 'Writes nothing. Only counts what would happen to each record, judged by what is stored.',
     }),
   ),
 };
@@ -85,15 +92,16 @@ const changeable = {
 /** Request body that begins an import. The file is sent afterwards. */
 export const ImportCreate = Strict(
   {
-    object: Enum(importObjects, { description: 'what the file contains' }),
+    object: Enum(importObjects, { description: 'What the file contains.' }),
     mode: Enum(importModes, {
-      description: '`create`: new records; `update`: stored records; `upsert`: both, decided by `match`',
+      description:
+        '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
     }),
     match: Type.Optional(
       Enum(importMatches.contacts, {
         description:
-          'the field by which a record of the file names the stored one; `update`: `id` by default; `upsert`: ' +
-          '`external_id` or `work_email`; not allowed with `create`. `work_email` is for contacts only',
+          'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
+          '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only.',
       }),
     ),
     format: Enum(fileFormats, {
@@ -104,10 +112,11 @@ export const ImportCreate = Strict(
     start: Type.Optional(
       Type.Boolean({
         default: true,
-        description: 'false: wait after the upload, for a look at the preview, until the import is started',
+        description:
+          'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
       }),
     ),
-    name: Type.Optional(Name()),
+    name: Type.Optional(Name({ description: 'A name of your choice: 1–255 characters. `""` by default.' })),
   },
   {
     title: 'ImportCreate',
@@ -128,24 +137,33 @@ const count = (description: string) => Type.Integer({ description });
 /** An import with its progress. */
 export const Import = Type.Object(
   {
-    id: Uuid(),
-    name: Type.String(),
-    object: Enum(importObjects),
-    mode: Enum(importModes),
-    match: Nullable(Enum(importMatches.contacts)),
-    format: Enum(fileFormats),
-    dry_run: Type.Boolean(),
-    status: Enum(importStatuses),
-    total: Nullable(Type.Integer({ description: 'number of records in the file; null until the file was read once' })),
-    processed: count('created + updated + unchanged + failed'),
-    created: count('records that were created; with `dry_run`: that would be'),
-    updated: count('records that were changed'),
-    unchanged: count('records that changed nothing'),
-    failed: count('records that could not be written; GET /imports/{id}/errors says why'),
-    error: Nullable(Type.String({ description: 'why the import failed' })),
-    created_at: Instant(),
-    started_at: Nullable(Instant()),
-    finished_at: Nullable(Instant()),
+    id: Uuid({ description: 'Id of the import.' }),
+    name: Type.String({ description: 'Name of the import. `""` if it was given none.' }),
+    object: Enum(importObjects, { description: 'What the file contains.' }),
+    mode: Enum(importModes, { description: 'What the import does with the records of its file.' }),
+    match: Nullable(
+      Enum(importMatches.contacts, {
+        description: 'The field by which a record of the file names the stored one. Null with `create`.',
+      }),
+    ),
+    format: Enum(fileFormats, { description: 'Format of the file.' }),
+    dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
+    status: Enum(importStatuses, {
+      description:
+        '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
+        'is written. `COMPLETED`: the whole file was read; records may have failed. `FAILED`: see `error`. `CANCELLED`: ' +
+        'was stopped.',
+    }),
+    total: Nullable(Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' })),
+    processed: count('Records so far: created + updated + unchanged + failed.'),
+    created: count('Records that were created; with `dry_run`, those that would be.'),
+    updated: count('Records that were changed; with `dry_run`, those that would be.'),
+    unchanged: count('Records that changed nothing.'),
+    failed: count('Records that could not be written. `GET /imports/{id}/errors` says why.'),
+    error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
+    created_at: CreatedAt(),
+    started_at: Nullable(Instant({ description: 'When the work began. Null: it has not begun.' })),
+    finished_at: Nullable(Instant({ description: 'When the import ended. Null: it has not ended.' })),
   },
   { title: 'Import' },
 );
@@ -163,20 +181,24 @@ export const ImportQuery = Strict(
 /** What an uploaded file contains, before its import starts. */
 export const ImportPreview = Type.Object(
   {
-    headers: Nullable(Type.Array(Type.String(), { description: 'the headers of a CSV file; null for NDJSON' })),
+    headers: Nullable(Type.Array(Type.String(), { description: 'The headers of a CSV file. Null for NDJSON.' })),
     mapping: Nullable(
       Type.Unsafe<Mapping>({
         type: 'object',
         additionalProperties: { type: ['string', 'null'] },
-        description: 'for each header, the field that its column is read as, or null; null for NDJSON',
+        description: 'For each header, the field that its column is read as; null: none. Null for NDJSON.',
       }),
     ),
     records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
-      description: 'the first 5 records as items of a batch; `{}` for one that cannot be read',
+      description: 'The first 5 records, as items of a batch. `{}` for a record that cannot be read.',
     }),
-    errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
-      description: 'what is wrong with the header or with these records; pointers into this answer',
-    }),
+    errors: Type.Array(
+      Type.Object({
+        path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in this response.' }),
+        message: Type.String({ description: 'What is wrong with the value.' }),
+      }),
+      { description: 'What is wrong with the header or with these records.' },
+    ),
   },
   { title: 'ImportPreview' },
 );

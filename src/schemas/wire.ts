@@ -272,7 +272,10 @@ export const ErrorBody = Type.Object(
           path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in the request body.' }),
           message: Type.String({ description: 'What is wrong with the value.' }),
         }),
-        { description: 'Every invalid value of the request body, at most 100. Absent if the error is about no value.' },
+        {
+          description:
+            'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
+        },
       ),
     ),
   },

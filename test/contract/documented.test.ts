@@ -10,9 +10,9 @@ import { companyFileFields, contactFileFields } from '../../src/schemas/files.ts
 import { companyFilterFields, contactFilterFields, operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
 import { documentedFormats, formats } from '../../src/schemas/formats.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
-import { appWithoutDatabase, declaredRoutes, type Json } from './declared.ts';
+import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, wrongTypes } from './mistakes.ts';
-import { isReadByCode, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
+import { isReadByCode, positionsOf, propertiesOf, replaced, sampleBody, wholeBody } from './positions.ts';
 
 // The OpenAPI document describes requests in another form than the validator. These tests compare the two. The document
 // is read like a stranger reads it: with the standard formats, and without our own.
@@ -44,30 +44,38 @@ describe.each(routes)('the documented body of $name', (route) => {
     .replaceAll('/', '~1');
   const pointer = `/paths/${path}/${route.method.toLowerCase()}/requestBody/content/application~1json/schema`;
   const accepts = acceptorOf(encodeURI(pointer));
-  const positions = positionsOf(route.body!).filter(({ schema }) => !isReadByCode(schema));
+  const schema = bodyOf(route);
+  const positions = positionsOf(schema).filter(({ schema }) => !isReadByCode(schema));
 
   test('accepts what the service accepts', () => {
-    for (const body of [sampleBody(route.body!, known), wholeBodyOf(route.body!)])
+    for (const body of [sampleBody(schema, known), wholeBodyOf(schema)])
       expect(accepts(body), `${JSON.stringify(body)} ${ajv.errorsText(accepts.errors)}`).toBe(true);
   });
 
   test('rejects what the service rejects', () => {
-    for (const { pointer: at, schema } of positions) {
-      const body = sampleBody(route.body!, known, at);
+    for (const { pointer: at, schema: part } of positions) {
+      const body = sampleBody(schema, known, at);
       const sample = at
         .split('/')
         .slice(1)
         .reduce<unknown>((node, token) => (node as Json)[token], body);
-      for (const [what, value] of [...wrongTypes(schema), ...outOfBounds(schema, sample)]) {
+      for (const [what, value] of [...wrongTypes(part), ...outOfBounds(part, sample)]) {
         if (value instanceof Raw || onlyCode.test(what) || unpatterned.has(value as string)) continue;
         const wrong = replaced(body, at, value);
         expect(accepts(wrong), `${at} ${what}: ${JSON.stringify(wrong).slice(0, 200)}`).toBe(false);
       }
     }
-    const unknown = { ...(sampleBody(route.body!, known) as Json), unknown: 1 };
+    const unknown = { ...(sampleBody(schema, known) as Json), unknown: 1 };
     expect(accepts(unknown)).toBe(false);
   });
 });
+
+/** Returns the schema of a body, with the items of a batch as the document describes them. */
+function bodyOf({ body }: DeclaredRoute): Json {
+  const { 'x-batch-items': item, ...items } = propertiesOf(body!)['items'] ?? {};
+  if (item === undefined) return body!;
+  return { ...body!, properties: { ...propertiesOf(body!), items: { ...items, items: item } } };
+}
 
 /** Returns a body with every field that is not read by code. */
 function wholeBodyOf(schema: Json): unknown {

@@ -104,7 +104,7 @@ const statusTexts: Record<number, string> = {
   409: 'The request conflicts with the state of a record, or a request with this `Idempotency-Key` is still running.',
   412: 'The record has changed since the version in `If-Match`. Nothing was written.',
   413: 'The body is too large.',
-  415: 'The body is not `application/json`.',
+  415: 'The body is not `application/json`; of a file: its `Content-Encoding` is not supported.',
   422: 'The `Idempotency-Key` was used for another request.',
   429: 'A rate limit is used up; the message names it. Try again after `Retry-After` seconds.',
   500: 'The service failed. Whether something was written is unknown, unless the request had an `Idempotency-Key`.',

@@ -6,6 +6,10 @@ export const tags = [
     name: 'lists',
     description: 'Groups of contacts. Members are added by hand, or enter and leave by the rules of the list.',
   },
+  {
+    name: 'imports',
+    description: 'Contacts and companies from files: CSV or NDJSON of up to 1,000,000 records. Workers write them.',
+  },
   { name: 'products', description: 'What you sell, with its list price.' },
   { name: 'opportunities', description: 'Possible sales: who may buy which products, and how far it has come.' },
   {
