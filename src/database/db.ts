@@ -7,6 +7,7 @@ import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 import { Outages } from './outages.ts';
+import { scramPassword } from './scram-password.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
@@ -219,9 +220,10 @@ const plannedAnew = {
 
 /**
  * Options of the database driver, with those that its type declarations lack. Our patch of the driver adds
- * `silence_timeout`.
+ * `silence_timeout`, and `saslprep`, which normalises passwords for SCRAM.
  */
-type Options = postgres.Options<typeof wireTypes> & Omit<LaneOptions, 'planner'> & { silence_timeout: number };
+type Options = postgres.Options<typeof wireTypes> &
+  Omit<LaneOptions, 'planner'> & { silence_timeout: number; saslprep: typeof scramPassword };
 
 function connect(config: Config, url: string, { planner, ...lane }: LaneOptions): Sql {
   const options: Options = {
@@ -229,6 +231,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
     types: wireTypes,
     fetch_types: false,
     connect_timeout: connectTimeout,
+    saslprep: scramPassword,
     silence_timeout: config.STATEMENT_TIMEOUT_MS / 1000 + silenceMargin,
     backoff: reconnectDelay,
     max_lifetime: 60 * (20 + Math.random() * 20),

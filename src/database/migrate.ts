@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
+import { scramPassword } from './scram-password.ts';
 
 /**
  * The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration that the
@@ -46,13 +47,15 @@ const lockPatienceMs = 300_000;
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
-  const sql = postgres(ownerUrl, {
+  const options: postgres.Options<{}> & { saslprep: typeof scramPassword } = {
     max: 1,
     max_lifetime: null,
     fetch_types: false,
     connect_timeout: 10,
+    saslprep: scramPassword,
     onnotice: () => {},
-  });
+  };
+  const sql = postgres(ownerUrl, options);
   try {
     await requireServer(sql);
     const session = await lock(sql);
