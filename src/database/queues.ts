@@ -19,12 +19,19 @@ const persistent = {
 };
 
 // One waiting message per customer gives a fair order. Processing a message takes little time, and finished messages have
-// no use, so both expire soon.
+// no use, so both expire soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
 /**
  * Options of queues with at most one waiting message per customer (policy `short`). A message means that the customer
  * has jobs to process.
  */
-const turns = { ...persistent, policy: 'short', notify: true, expireInSeconds: 900, deleteAfterSeconds: 60 } as const;
+const turns = {
+  ...persistent,
+  policy: 'short',
+  notify: true,
+  retryDelayMax: 15,
+  expireInSeconds: 900,
+  deleteAfterSeconds: 60,
+} as const;
 
 /**
  * The options of each job queue, by its name. With `notify: true`, idle workers learn of a new job at once; otherwise
