@@ -24,6 +24,8 @@ export interface EmbeddedOptions {
    * For tests: stores the data in the temporary folder of the system, without fsync, and removes the data on `close`.
    */
   throwaway?: boolean;
+  /** Settings of the server besides its usual ones, by name. Used only with `throwaway`. */
+  settings?: Record<string, string>;
 }
 
 /** Random passwords of the three database logins. They are created together with the data folder. */
@@ -78,19 +80,19 @@ const throwawaySettings = {
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
-  if (options.throwaway) return openThrowaway();
+  if (options.throwaway) return openThrowaway(options.settings);
   const home = resolve(dataDir);
   await mkdir(home, { recursive: true });
   const { cluster, presence, addresses } = await open(home, settings, true);
   return { ...addresses, close: () => leave(cluster, presence) };
 }
 
-async function openThrowaway(): Promise<EmbeddedPostgres> {
+async function openThrowaway(more: Record<string, string> = {}): Promise<EmbeddedPostgres> {
   await sweep();
   const home = await mkdtemp(join(tmpdir(), `${throwawayPrefix}${process.pid}-`));
   try {
     await chmod(home, 0o755); // the server may have to run as another user
-    const { cluster, presence, addresses } = await open(home, throwawaySettings, false);
+    const { cluster, presence, addresses } = await open(home, { ...throwawaySettings, ...more }, false);
     const end = () => presence.end({ timeout: 0 });
     return { ...addresses, close: () => end().then(() => discard(cluster, home)) };
   } catch (error) {
