@@ -31,6 +31,7 @@ import overload from './plugins/overload.ts';
 import rateLimits from './plugins/rate-limits.ts';
 import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
 import requester from './plugins/requester.ts';
+import restOfBody from './plugins/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
 import traces from './plugins/traces.ts';
 import validation from './plugins/validation.ts';
@@ -65,6 +66,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(traces);
   void app.register(requestLog);
   void app.register(gracefulClose);
+  void app.register(restOfBody);
   void app.register(httpRules);
   void app.register(callerAddress);
   void app.register(requester);
