@@ -8,13 +8,11 @@ type Row = Record<string, unknown>;
 /** A table that batches write. */
 type Table = 'contacts' | 'companies';
 
-/**
- * SQL: the given records as rows of the table. A member that is missing becomes null.
- */
+/** SQL expression: converts records to rows of the table. A column that a record does not have becomes null. */
 const rowsOf = (sql: Transaction, table: Table, rows: readonly Row[]) =>
   sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
 
-/** Inserts records, all with the same columns. Returns their ids in the order of `rows`, which is also ascending. */
+/** Inserts records, which must all have the same columns. Returns their ids in the order of `rows`. */
 export async function insertRows(
   sql: Transaction,
   customerId: string,
@@ -33,7 +31,10 @@ export async function insertRows(
   return inserted.map(({ id }) => id).toSorted();
 }
 
-/** Updates records, all with the same columns. Also sets their `updated_at`. The caller must have locked the records. */
+/**
+ * Updates records, which must all have the same columns, and sets their `updated_at`. The caller must have locked the
+ * records.
+ */
 export async function updateRows(
   sql: Transaction,
   customerId: string,
@@ -51,16 +52,17 @@ export async function updateRows(
       and r.id = given.id`;
 }
 
-/** Returns whether two records have the same values in all columns of `columns`. */
+/** Returns true if every value in `columns` equals the value of the same column in `stored`. */
 export const isUnchanged = (stored: Row, columns: Row): boolean =>
   Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
 
-/** Compares two values of a column as they are stored. JSON has no negative zero. */
+/** Returns true if a new value equals the stored value of the column. */
 const isSame = (stored: unknown, value: unknown): boolean =>
   isDeepStrictEqual(stored, value) ||
+  // The database stores objects as JSON, which has no negative zero.
   (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
 
-/** Returns a copy of an object without one of its members. */
+/** Returns a copy of an object without the property `member`. */
 export function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
   const { [member as unknown as keyof T]: _, ...others } = given;
   return others as Omit<T, K>;
