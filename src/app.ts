@@ -104,9 +104,8 @@ export function buildApp(given: Services): FastifyInstance {
 }
 
 /**
- * Builds a second HTTP server, for operators: health checks and metrics of this process. It does not listen on a port
- * yet. It obeys the same rules of HTTP as the API. Its requests are not measured, so that they do not count as requests
- * of the API.
+ * Builds a second HTTP server, for operators: it serves health checks and metrics of this process. It does not listen
+ * on a port yet. It has the same HTTP settings as the API. The metrics do not include its own requests.
  */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = createServer(given.config);
