@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run env test test-only test-image check chaos fuzz bench schema format clean node_modules
+.PHONY: help run env test test-only test-image check chaos fuzz clients bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
@@ -27,6 +27,9 @@ chaos: node_modules ## kill and freeze everything under jobs that spend credits,
 
 fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
 	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npm run --silent test -- test/contract/fuzz.test.ts
+
+clients: node_modules ## pack the TypeScript client into clients/dist
+	@mkdir -p clients/dist && cd clients/typescript && npm pack --silent --pack-destination ../dist
 
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench
