@@ -128,13 +128,8 @@ async function write(sql: Transaction, customerId: string, items: readonly Compa
   const [created, changed] = [[] as CompanyItem[], [] as CompanyItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: CompanyItem) => companyRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'companies', created.map(rowOf));
-  await updateRows(
-    sql,
-    customerId,
-    'companies',
-    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
-  );
+  const newIds = await insertRows(sql, customerId, 'companies', created, rowOf);
+  await updateRows(sql, customerId, 'companies', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const changes = changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));

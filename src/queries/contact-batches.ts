@@ -219,13 +219,8 @@ async function write(
   const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'contacts', created.map(rowOf));
-  await updateRows(
-    sql,
-    customerId,
-    'contacts',
-    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
-  );
+  const newIds = await insertRows(sql, customerId, 'contacts', created, rowOf);
+  await updateRows(sql, customerId, 'contacts', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
