@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import { logger } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
+import { logger } from '../logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
 import { openServices, requireSchema } from './database.ts';
 import { listenMonitor } from './monitor.ts';
