@@ -28,6 +28,7 @@ import {
 import { asName, asUuid, commandAction, UsageError } from './command.ts';
 import { withDatabase } from './database.ts';
 import { formatOf } from './export.ts';
+import { keepHeapSmall } from './heap.ts';
 import { progressOn, type Progress } from './progress.ts';
 
 interface ImportOptions {
@@ -97,6 +98,7 @@ async function importAndReport(object: ImportObject, file: string, options: Impo
 }
 
 async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
+  keepHeapSmall(50);
   const isStandardInput = file === '-';
   if (isStandardInput && !options.format) throw new UsageError('standard input has no name: add --format');
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
