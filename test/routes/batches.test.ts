@@ -173,6 +173,25 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     }
   });
 
+  test('of 5 MiB are read like small ones: one huge item fails alone, a name that comes twice is refused', async () => {
+    const members = Array.from({ length: 300_000 }, (_, i) => `"m${i}":0`).join();
+    const sendText = (text: string) => customer.post(`${path}/batch/create`, text);
+    const { status, body } = await sendText(`{"items":[${JSON.stringify(bodyOf())},{${members}},7]}`);
+    expect(status).toBe(200);
+    expect(body.data.results.map((one: Json) => [one.status, one.error?.code])).toEqual([
+      ['created', undefined],
+      ['failed', 'validation_failed'],
+      ['failed', 'validation_failed'],
+    ]);
+    expect(body.data.results[1].error.errors).toHaveLength(10);
+    for (const [text, message] of [
+      [`{"items":[{"m7":0,${members}}]}`, 'an object of the body names the same property twice'],
+      [`{"items":[{${members},}]}`, 'the body is not valid JSON'],
+      [`{"items":[{"__proto__":[],${members}}]}`, 'the body is not valid JSON'],
+    ] as const)
+      expect(await sendText(text)).toMatchObject({ status: 400, body: { errors: [{ path: '', message }] } });
+  });
+
   test('list at most 1,000 faults, and never those of a valid item', async () => {
     const faulty = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`f${i}`, i]));
     const answer = await send('create', { items: [...Array.from({ length: 900 }, () => faulty), bodyOf()] });
