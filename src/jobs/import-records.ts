@@ -160,7 +160,7 @@ const batchBytes = 4 * 1024 * 1024;
 async function writeAll(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   let from = positionOf(leased);
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
-    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned));
+    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
     if (isEnd) context.log.info('an import is completed');
     from = planned.at(-1)?.record.next ?? from;
     return isEnd;

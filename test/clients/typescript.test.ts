@@ -63,7 +63,7 @@ test('the packed client has types for a strict program', async () => {
 
 test('retries with the same key, cuts batches, follows cursors, waits, and throws an error of a class for each status', async () => {
   const customer = await app.customer();
-  await grant(app, customer.id, 'verification', 10);
+  await grant(app.fastify, customer.id, 'verification', 10);
   const { key: readKey } = await customer.withScopes(['contacts:read']);
   const { stdout } = await run(process.execPath, ['tour.ts', url, proxy.url, customer.key, readKey], {
     cwd: folder,
