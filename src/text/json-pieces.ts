@@ -36,7 +36,10 @@ export async function parseInPieces(text: Buffer, parse: (text: string) => unkno
 
 const withNames = (value: unknown): ParsedJson => ({ value, names: countMembers(value) });
 
-/** Returns the index of the last byte of each array and object that is larger than a piece, by the index of its first. */
+/**
+ * Returns the index of the last byte of each array and object that is larger than a piece, by the index of its first.
+ * @throws SyntaxError if one is left open
+ */
 function largeContainers(text: Buffer): Map<number, number> {
   const ends = new Map<number, number>();
   const open: number[] = [];
@@ -49,6 +52,7 @@ function largeContainers(text: Buffer): Map<number, number> {
       if (i - start >= pieceBytes) ends.set(start, i);
     }
   }
+  if (open.length > 0) throw new SyntaxError('An array or object is left open');
   return ends;
 }
 

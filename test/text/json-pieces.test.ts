@@ -89,6 +89,19 @@ test('other work runs while a large text is parsed', async () => {
   expect(rounds).toBeGreaterThan(4);
 });
 
+test('no large part of a text is parsed at once, even if the text is cut off', async () => {
+  const json = `{"a":[${long(200_000, () => '{}')}]}`;
+  for (const text of [json, json.slice(0, -1), json.slice(0, -2), `${json}]`]) {
+    let longest = 0;
+    const parse = (part: string): unknown => {
+      longest = Math.max(longest, part.length);
+      return JSON.parse(part);
+    };
+    await outcomeOf(() => parseInPieces(Buffer.from(text), parse));
+    expect(longest, text.slice(-5)).toBeLessThan(200_000);
+  }
+});
+
 test('large arrays and objects keep their first members only', async () => {
   const { value, names } = await read(
     `{"a":[${long(100_000, () => '{}')}],"b":{${long(50_000, (i) => `"k${i}":0`)}},"c":1}`,
