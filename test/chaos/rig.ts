@@ -40,8 +40,8 @@ export class Tenacious {
       this.complaints.push(line);
     });
     const said = once(createInterface(child.stdout), 'line').then(([line]) => {
-      this.#url = (JSON.parse(line as string) as { url?: string }).url;
       this.startMs = performance.now() - begun;
+      return (this.#url = (JSON.parse(line as string) as { url?: string }).url);
     });
     // A process that dies before it is ready never writes a line.
     this.#saidOrEnded = Promise.race([said, once(child, 'exit')]);

@@ -219,7 +219,7 @@ test(`random requests (FUZZ_SEED=${seed}): no failure, no undeclared response, a
       const changed = Object.keys(before).filter((table) => statusCode >= 400 && before[table] !== after[table]);
       before = after;
       const found = [
-        faultOf(route, statusCode, String(headers['content-type'] ?? ''), body),
+        faultOf(route, statusCode, headers['content-type'] ?? '', body),
         changed.length > 0 ? `changes ${changed.join(', ')}` : undefined,
         misjudged(route, attempt, statusCode, body),
       ];

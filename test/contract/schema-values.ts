@@ -90,9 +90,16 @@ function texts({ format, pattern, minLength = 0, maxLength }: Json, { ids }: Val
   );
 }
 
+interface ArraySchema {
+  items?: Json;
+  minItems?: number;
+  maxItems?: number;
+  uniqueItems?: boolean;
+}
+
 function arrays(schema: Json, options: ValueOptions, depth: number): fc.Arbitrary<unknown> {
-  const { items = {}, minItems = 0, maxItems = 1_000, uniqueItems } = schema as Record<string, number | undefined>;
-  const item = valuesOf(items as unknown as Json, options, depth + 1);
+  const { items = {}, minItems = 0, maxItems = 1_000, uniqueItems } = schema as ArraySchema;
+  const item = valuesOf(items, options, depth + 1);
   const lengths = { minLength: minItems, maxLength: Math.min(maxItems, minItems + 3) };
   if (!uniqueItems) return fc.array(item, lengths);
   return fc.uniqueArray(item, { ...lengths, selector: (value) => JSON.stringify(value) });
