@@ -80,9 +80,8 @@ describe('an import', () => {
         alter table contacts
         add constraint contacts_without_zoe check (first_name <> 'Zoe') not valid`;
       const settings = { ...newContacts, mode, ...(mode === 'upsert' ? { match: 'work_email' } : {}) };
-      const done = await importFile(app, customer, settings, contactsCsv(...lines)).finally(async () => {
-        await app.owner`alter table contacts drop constraint contacts_without_zoe`;
-      });
+      const done = await importFile(app, customer, settings, contactsCsv(...lines));
+      await app.owner`alter table contacts drop constraint contacts_without_zoe`;
       expect(done).toMatchObject({ status: 'COMPLETED', created: 2_496, failed: 4 });
       expect(await counted()).toBe(2_496);
       expect(await emailsOf()).toEqual(
