@@ -173,7 +173,7 @@ describe('a change of a large company', () => {
     const [first] = await contactsOf(company);
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${first!} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${first!} for update`;
     const renamed = await customer.patch(`/company/${company}`, { company_name: 'Globex', industry: 'Food' });
     expect(renamed.status).toBe(200);
     await writer`rollback`;
@@ -303,7 +303,7 @@ describe('a deletion of a large company', () => {
     const before = (await customer.get(`/contacts/${second!}`)).headers['etag'] as string;
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${first!} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${first!} for update`;
     expect((await customer.delete(`/company/${company}`)).status).toBe(200);
     await writer`rollback`;
     writer.release();
@@ -441,7 +441,7 @@ describe('workers', () => {
     expect(await count()).toBe(1_500);
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${late} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${late} for update`;
     const [us] = await writer<[{ pid: number }]>`select pg_backend_pid() as pid`;
     const worker = await startWorker();
     const waiting = () => app.owner`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;
