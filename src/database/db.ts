@@ -225,8 +225,8 @@ const plannedAnew = {
 const plansOfPostgres = { plannedOnce, plannedAnew };
 
 /**
- * Name of a setting of search connections: the `plan_cache_mode` for statements whose plan must not depend on the
- * customer. Absent if that is PostgreSQL's `force_generic_plan`.
+ * Name of a setting of connections to a distributed database: the `plan_cache_mode` for statements whose plan must not
+ * depend on the customer. It is absent on one server, where that is `force_generic_plan`.
  */
 export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 
@@ -234,7 +234,7 @@ export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 // for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
 /** Settings of the query planner in a distributed database: Citus decides which plans it uses again. */
 const plansOfCitus = {
-  plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off' } },
+  plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
   plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 

@@ -17,7 +17,7 @@ import {
   type Answer,
   type TestCustomer,
 } from '../setup/factories.ts';
-import { somebodyWaitsFor } from '../setup/locks.ts';
+import { somebodyWaitsFor, waitingFor } from '../setup/locks.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
 
@@ -444,7 +444,7 @@ describe('workers', () => {
     await writer`select from contacts where customer_id = ${customer.id} and id = ${late} for update`;
     const [us] = await writer<[{ pid: number }]>`select pg_backend_pid() as pid`;
     const worker = await startWorker();
-    const waiting = () => app.owner`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;
+    const waiting = () => waitingFor(us.pid, app.owner);
     await vi.waitFor(async () => expect((await waiting()).count).toBeGreaterThan(0), { timeout: 60_000, interval: 20 });
     expect(await attached()).toBeLessThan(1_500);
     await worker.stop('SIGKILL');
