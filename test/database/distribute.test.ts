@@ -14,6 +14,12 @@ import { ourMigrations } from '../../src/database/migrations.ts';
 import { placementOf } from '../../src/database/placement.ts';
 import { loadDemo } from '../../src/demo/load-demo.ts';
 import { logins } from '../../src/embedded-postgres/server.ts';
+import { findKeyStates, recordKeyUse } from '../../src/queries/api-keys.ts';
+import { listEvents, recordFailedLogin } from '../../src/queries/audit.ts';
+import { createSession, findSessions } from '../../src/queries/sessions.ts';
+import { findAccountByEmail } from '../../src/queries/users.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
+import type { TokenHash } from '../../src/tokens.ts';
 import {
   blankDatabase,
   cloneDatabase,
@@ -122,6 +128,36 @@ describe.skipIf(!hasCitusProgram)(`migrate --distribute ${needCitus}`, () => {
       select logicalrelid::text from pg_dist_partition
       where (partmethod = 'h' or repmodel = 't') and pg_relation_size(logicalrelid) > 0`;
     expect(left).toEqual([]);
+  });
+
+  test('lets everybody log in and use their keys while a worker is dead', async () => {
+    await distribute(ownerUrl);
+    const url = urlOf(logins.service, new URL(ownerUrl).pathname.slice(1));
+    const db = openDatabase(parseConfig({}), url, { distributed: true });
+    onTestFinished(() => db.close());
+    const [user] = await owner`select email from users limit 1`;
+    const [key] = await owner`select key_hash from api_keys limit 1`;
+    const hash = key!['key_hash'] as TokenHash;
+    const token = Buffer.alloc(32, 7) as unknown as TokenHash;
+    await cluster.kill('worker2');
+    try {
+      const states = await db.credentials((sql) => findKeyStates(sql, [hash]));
+      expect(states).toMatchObject([{ refusal: null }]);
+      await db.transaction((sql) => recordKeyUse(sql, [states[0]!.id]));
+      const account = (await db.lookup((sql) => findAccountByEmail(sql, user!['email'] as string)))!;
+      await db.transaction((sql) => createSession(sql, account, token, commandLine));
+      expect(await db.credentials((sql) => findSessions(sql, [token]))).toMatchObject([{ user_id: account.id }]);
+      await db.transaction((sql) =>
+        recordFailedLogin(sql, account.customer_id, {
+          userId: account.id,
+          reason: 'wrong_password',
+          address: '192.0.2.1',
+        }),
+      );
+      expect((await db.lookup((sql) => listEvents(sql, account.customer_id, 10))).length).toBeGreaterThan(1);
+    } finally {
+      await cluster.restart('worker2');
+    }
   });
 
   /** Starts the command as a process. */

@@ -26,6 +26,10 @@ export const blankDatabase = 'template_citus';
 export interface CitusCluster {
   /** URLs of the superuser on the nodes, the coordinator first, without the database name. */
   nodes: string[];
+  /** Ends a node (`worker1`, `worker2`) at once, as a crash does. */
+  kill: (node: string) => Promise<void>;
+  /** Starts a killed node again, with its data. */
+  restart: (node: string) => Promise<void>;
   stop: () => Promise<void>;
 }
 
@@ -51,6 +55,8 @@ export async function startCitus(): Promise<CitusCluster> {
   await cluster('start', '--workers', `${workers}`, '--port', `${port}`);
   const nodes = Array.from({ length: workers + 1 }, (_, n) => `postgres://postgres@127.0.0.1:${port + n}/`);
   const stop = async () => void (await cluster('remove'));
+  const kill = async (node: string) => void (await cluster('kill', node));
+  const restart = async (node: string) => void (await cluster('node', node));
   try {
     await onNodes(nodes, 'postgres', async (sql) => {
       for (const [setting, value] of Object.entries(settings))
@@ -59,7 +65,7 @@ export async function startCitus(): Promise<CitusCluster> {
     await cluster('stop');
     await cluster('start');
     await createBlankDatabase(nodes);
-    return { nodes, stop };
+    return { nodes, kill, restart, stop };
   } catch (error) {
     await stop();
     throw error;
