@@ -49,6 +49,17 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
       expect(await recordedAddress(nginx.url, chosen), chosen).toBe('127.0.0.1');
   });
 
+  test('a body that is too large is answered by the service, however fast it is sent', async () => {
+    const nginx = await startNginx(target);
+    running.push(nginx);
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify({ email: 'x'.repeat(3_000_000) });
+    for (let i = 0; i < 60; i += 1) {
+      const answer = await fetch(`${nginx.url}/api/auth/login`, { method: 'POST', headers, body });
+      expect(await answer.json()).toMatchObject({ statusCode: 413, code: 'payload_too_large' });
+    }
+  });
+
   test('behind a second proxy, set up as its comments say, the address that this proxy forwards is recorded', async () => {
     const nginx = await startNginx(target, (conf) =>
       conf.replace('#set_real_ip_from 192.0.2.10', 'set_real_ip_from 127.0.0.1').replaceAll('#real_ip', 'real_ip'),

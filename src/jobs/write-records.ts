@@ -24,7 +24,7 @@ import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
 
 /** A record of a file that is ready to be written: its valid item or its error, and the batch that it belongs to. */
-interface PlannedRecord {
+export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
   round: number;

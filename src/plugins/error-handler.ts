@@ -81,6 +81,8 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   }
   if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
+  // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.
+  if (error.code === 'payload_too_large') void reply.removeHeader('connection');
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
   const more = error instanceof InsufficientCredits ? error.shortage : matchingIds(error);
   return send(reply, {

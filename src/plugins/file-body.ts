@@ -4,9 +4,6 @@ import { createGunzip } from 'node:zlib';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 
-/** Time for the rest of a body after the response was sent early (ms). Then the connection is closed. */
-const lingerMs = 30_000;
-
 /**
  * Lets the routes of this Fastify instance take files as request bodies: of any content type, and not read before the
  * handler does it with `fileOf`.
@@ -50,14 +47,10 @@ async function* readFile(
   { isPacked, maxBytes }: { isPacked: boolean; maxBytes: number },
 ): AsyncGenerator<Buffer> {
   let bytes = 0;
-  try {
-    for await (const piece of isPacked ? unpacked(raw) : piecesOf(raw)) {
-      bytes += piece.length;
-      if (bytes > maxBytes) throw tooLarge(maxBytes);
-      yield piece;
-    }
-  } finally {
-    if (!raw.complete) discardRest(raw);
+  for await (const piece of isPacked ? unpacked(raw) : piecesOf(raw)) {
+    bytes += piece.length;
+    if (bytes > maxBytes) throw tooLarge(maxBytes);
+    yield piece;
   }
 }
 
@@ -81,10 +74,3 @@ async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {
 
 const isGzipFault = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
-
-/** Reads and drops the rest of a request body, so that its sender can read the response. */
-function discardRest(raw: IncomingMessage): void {
-  raw.resume();
-  const timer = setTimeout(() => raw.complete || raw.destroy(), lingerMs).unref();
-  raw.once('close', () => clearTimeout(timer));
-}

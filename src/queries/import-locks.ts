@@ -11,9 +11,8 @@ import { lockRulesShared } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
 
 /**
- * Takes the locks of several batches that one transaction of an import will write, all at once and in the order of
- * value-locks.ts. Otherwise a later batch would wait for its values while the transaction holds records of an earlier one,
- * and two such transactions could wait for each other.
+ * Takes all locks that an import needs to write several batches in one transaction. Taking them at once, in the order
+ * that value-locks.ts describes, prevents deadlocks with other transactions.
  * @param items the valid items of all these batches
  */
 export async function lockForBatches(

@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { parseConfig } from '../../src/config.ts';
@@ -43,12 +44,15 @@ const questions: Record<string, Ask> = {
   'count, equal, one in eleven': count({ location_country: 'DE' }),
 };
 
+/** PostgreSQL's cache: about a quarter of the memory of the machine, as docs/operating.md says. */
+const sharedBuffers = `${Math.floor(totalmem() / 4 / 1024 ** 2)}MB`;
+
 /**
  * Filters of contacts: milliseconds of one caller, for customers with different numbers of contacts in one database,
  * before the contacts have search terms and after. Also the rate of creates.
  */
 export async function benchQuestions(sizes: number[], others: number, rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
+  const server = await openEmbeddedPostgres('', { throwaway: true, settings: { shared_buffers: sharedBuffers } });
   await migrate(server.ownerUrl);
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const db = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '600000' }), server.serviceUrl);

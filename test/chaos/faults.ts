@@ -40,21 +40,37 @@ export const unhurt = (): Damage => ({
 
 /**
  * Injects faults of every kind, several a second, until `stopping` is aborted. Counts each in `damage`. Leaves
- * everything running.
+ * everything running. On a busy machine the faults are further apart; otherwise the processes would only start and die.
  */
 export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
+  const processes = [...victims.workers, ...victims.servers];
+  const slowness = () => Math.max(1, ...processes.map(({ startMs }) => startMs / usualStartMs));
+  const every = (pause: Pause, harm: () => Promise<void>) => repeat(stopping, pause, harm, slowness);
   await Promise.all([
-    repeat(stopping, [300, 1_500], () => killWorkers(victims, damage)),
-    repeat(stopping, [15_000, 30_000], () => stopWorker(victims, damage)),
-    repeat(stopping, [400, 1_200], () => killBackends(victims, damage)),
-    repeat(stopping, [10_000, 20_000], () => killServer(victims, damage)),
-    repeat(stopping, [seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
+    every([300, 1_500], () => killWorkers(victims, damage)),
+    every([15_000, 30_000], () => stopWorker(victims, damage)),
+    every([400, 1_200], () => killBackends(victims, damage)),
+    every([10_000, 20_000], () => killServer(victims, damage)),
+    every([seconds * 100, seconds * 250], () => hurtCluster(victims, damage)),
   ]);
 }
 
-async function repeat(stopping: AbortSignal, [from, to]: [number, number], harm: () => Promise<void>): Promise<void> {
+/** How long a process takes to start on a machine that does nothing else (ms). */
+const usualStartMs = 1_500;
+
+/** The shortest and the longest pause between two faults (ms). */
+type Pause = [number, number];
+
+/** Injects a fault again and again. `slowness` returns the factor by which the next pause is longer. */
+async function repeat(
+  stopping: AbortSignal,
+  [from, to]: Pause,
+  harm: () => Promise<void>,
+  slowness = () => 1,
+): Promise<void> {
   for (;;) {
-    await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
+    const pause = randomInt(from, to) * slowness();
+    await sleep(pause, undefined, { signal: stopping }).catch(() => undefined);
     if (stopping.aborted) return;
     await harm();
   }

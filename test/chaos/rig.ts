@@ -14,6 +14,8 @@ export class Tenacious {
   #isWanted = true;
   #saidOrEnded: Promise<unknown> = Promise.resolve();
   #url: string | undefined;
+  /** How long the latest start took until the process was ready (ms). It shows how busy the machine is. */
+  startMs = 0;
   /** Number of exits that nobody asked for. */
   restarts = 0;
   /** The lines that the process logged to stderr at the level of its own errors. */
@@ -32,13 +34,15 @@ export class Tenacious {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;
+    const begun = performance.now();
     createInterface(child.stderr).on('line', (line) => {
       checkLogLine(line);
       this.complaints.push(line);
     });
-    const said = once(createInterface(child.stdout), 'line').then(
-      ([line]) => (this.#url = (JSON.parse(line as string) as { url?: string }).url),
-    );
+    const said = once(createInterface(child.stdout), 'line').then(([line]) => {
+      this.#url = (JSON.parse(line as string) as { url?: string }).url;
+      this.startMs = performance.now() - begun;
+    });
     // A process that dies before it is ready never writes a line.
     this.#saidOrEnded = Promise.race([said, once(child, 'exit')]);
     this.#saidOrEnded.catch(() => undefined);
