@@ -206,17 +206,23 @@ export const duplicateExternalId = (noun: string): DomainError =>
 
 /** The fields of a PostgreSQL error that name the violated constraint. */
 interface ConstraintError {
+  code?: string;
   constraint_name?: string;
   message?: string;
 }
 
 /**
- * Returns the name of the violated constraint, or undefined if the error does not contain it. Citus (distributed
- * PostgreSQL) reports it only in the message and appends a shard number, such as `contacts_company_fkey_102074`; the
- * number is removed.
+ * Returns the name of the constraint that a statement violated, or undefined if it failed for another reason or the
+ * error does not name the constraint. Citus (distributed PostgreSQL) often names it only in the message, and adds a
+ * shard number, which is removed: `contacts_company_fkey_102074`.
  */
-const constraintOf = ({ constraint_name, message = '' }: ConstraintError): string | undefined =>
-  constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
+export function violatedConstraint(error: unknown): string | undefined {
+  const { code, constraint_name, message = '' } = (error ?? {}) as ConstraintError;
+  return code?.startsWith('23') ? nameOfConstraint(constraint_name, message) : undefined;
+}
+
+const nameOfConstraint = (name: string | undefined, message: string): string | undefined =>
+  (name ?? /constraint "(\w+)"/.exec(message)?.[1])?.replace(/_\d+$/, '');
 
 /**
  * Converts a PostgreSQL error to the error that the API returns, if the request caused it. Returns undefined for all
@@ -225,7 +231,7 @@ const constraintOf = ({ constraint_name, message = '' }: ConstraintError): strin
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };
   if (typeof code !== 'string') return undefined;
-  const constraint = code.startsWith('23') && constraintOf(error as ConstraintError);
+  const constraint = violatedConstraint(error);
   if (constraint) return constraintErrors[constraint]?.();
   // Class 22: the request contains a value that PostgreSQL rejects.
   if (/^22[0-9A-Z]{3}$/.test(code))

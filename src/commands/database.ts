@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../config.ts';
+import { isDistributed } from '../database/citus.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
@@ -32,7 +33,7 @@ export async function openServices(
   overrides: (db: SharedDatabase) => SharedDatabase = (db) => db,
 ): Promise<OpenServices> {
   const server = await openServer(config);
-  const db = overrides(openDatabase(config, server.url));
+  const db = await openPlanned(config, server.url, overrides);
   const catalog = openCatalog(config, db);
   const close = async () => {
     await catalog.close();
@@ -40,6 +41,23 @@ export async function openServices(
     await server.close();
   };
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, close };
+}
+
+/** Opens the database with the settings that fit where its tables are: on one server, or distributed with Citus. */
+async function openPlanned(
+  config: Config,
+  url: string,
+  overrides: (db: SharedDatabase) => SharedDatabase,
+): Promise<SharedDatabase> {
+  const db = overrides(openDatabase(config, url));
+  try {
+    if (!(await db.lookup(isDistributed))) return db;
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
+  await db.close();
+  return overrides(openDatabase(config, url, { distributed: true }));
 }
 
 async function openServer(config: Config): Promise<Server> {

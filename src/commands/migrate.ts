@@ -1,16 +1,40 @@
 import type { Command } from 'commander';
+import { distribute } from '../database/distribute.ts';
 import { migrate, type Migrated } from '../database/migrate.ts';
 import { commandAction } from './command.ts';
 import { withServer } from './database.ts';
 
-/** Defines the action of the command `migrate` on the command line. */
-export function define(command: Command): void {
-  command.action(commandAction(run, describe));
+interface Options {
+  distribute?: true;
 }
 
-const run = (): Promise<Migrated> => withServer(({ ownerUrl }) => migrate(ownerUrl));
+/** Defines the options and the action of the command `migrate` on the command line. */
+export function define(command: Command): void {
+  command
+    .option(
+      '--distribute',
+      'instead, spread the tables of a current database over its Citus cluster; stop the service first',
+    )
+    .action(commandAction(run, describe));
+}
 
-const describe = ({ applied, version }: Migrated): string =>
-  applied.length === 0
+/** The result of the command: of migrations, or of distributing the tables. */
+type Result = Migrated | { distributed: string[] };
+
+const run = (options: Options): Promise<Result> =>
+  withServer(async ({ ownerUrl }) => {
+    if (!options.distribute) return migrate(ownerUrl);
+    const { tables } = await distribute(ownerUrl);
+    return { distributed: tables };
+  });
+
+function describe(result: Result): string {
+  if ('distributed' in result)
+    return result.distributed.length === 0
+      ? 'Nothing to do: the database is distributed'
+      : result.distributed.map((name) => `distributed ${name}`).join('\n');
+  const { applied, version } = result;
+  return applied.length === 0
     ? `Nothing to do: the schema is at ${version}`
     : applied.map((name) => `applied ${name}`).join('\n');
+}

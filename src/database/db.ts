@@ -110,8 +110,12 @@ const pipelineDepth = 64;
  */
 const clientCheckInterval = '250ms';
 
-/** Opens the service's database. Connections are opened when they are first used. */
-export function openDatabase(config: Config, url: string): SharedDatabase {
+/**
+ * Opens the service's database. Connections are opened when they are first used.
+ * @param distributed whether the tables of the database are spread over several machines with Citus
+ */
+export function openDatabase(config: Config, url: string, { distributed = false } = {}): SharedDatabase {
+  const { plannedOnce, plannedAnew } = distributed ? plansOfCitus : plansOfPostgres;
   const limits = { maxWaiting: config.DATABASE_QUEUE_LENGTH, maxWaitMs: config.DATABASE_QUEUE_MS };
   const connectAll = (options: LaneOptions) =>
     connect(config, url, { ...options, onclose: () => (options.onclose?.(), outages.suspect()) });
@@ -233,6 +237,22 @@ const plannedAnew = {
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
   describe_first: false,
+};
+
+const plansOfPostgres = { plannedOnce, plannedAnew };
+
+/**
+ * Name of a setting of connections to a distributed database: the `plan_cache_mode` for statements whose plan must not
+ * depend on the customer. It is absent on one server, where that is `force_generic_plan`.
+ */
+export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
+
+// A statement of one customer goes to the worker that has this customer's rows. Citus cannot choose the worker in a plan
+// for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
+/** Settings of the query planner in a distributed database: Citus decides which plans it uses again. */
+const plansOfCitus = {
+  plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
+  plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 
 /**

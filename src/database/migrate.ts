@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
+import { changeShardsInSequence, isDistributed, placeTable } from './citus.ts';
 import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
@@ -47,6 +48,25 @@ const lockPatienceMs = 300_000;
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
+  return asMigrator(ownerUrl, async (sql, session) => {
+    const { pending, newest } = compare(migrations, await appliedBy(sql));
+    const distributed = await isDistributed(sql);
+    for (const migration of pending) await apply(sql, migration, { session, distributed });
+    if (pending.length > 0) await sql`grant select on schema_migrations to sales_data_api`;
+    // Otherwise a newer release owns the queues.
+    if (newest === undefined) await installQueues(sql, ownerUrl);
+    return { applied: pending.map(({ name }) => name), version: newest ?? migrations.at(-1)!.name };
+  });
+}
+
+/**
+ * Runs `work` with the only connection that may change the schema of the database at this time, and the id of its
+ * session. Waits for other processes that change it.
+ */
+export async function asMigrator<T>(
+  ownerUrl: string,
+  work: (sql: postgres.Sql, session: number) => Promise<T>,
+): Promise<T> {
   const options: postgres.Options<{}> & { saslprep: typeof scramPassword } = {
     max: 1,
     max_lifetime: null,
@@ -58,16 +78,19 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
   const sql = postgres(ownerUrl, options);
   try {
     await requireServer(sql);
-    const session = await lock(sql);
-    const { pending, newest } = compare(migrations, await appliedBy(sql));
-    for (const migration of pending) await apply(sql, migration, session);
-    if (pending.length > 0) await sql`grant select on schema_migrations to sales_data_api`;
-    // Otherwise a newer release owns the queues.
-    if (newest === undefined) await installQueues(sql, ownerUrl);
-    return { applied: pending.map(({ name }) => name), version: newest ?? migrations.at(-1)!.name };
+    return await work(sql, await lock(sql));
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** @throws MigrationError if the database does not have exactly the migrations of this program */
+export async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
+  const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
+  if (pending.length > 0)
+    throw new MigrationError('The database does not have the current schema: run `migrate` first');
+  if (newest !== undefined)
+    throw new MigrationError(`The database is newer than this program: it has ${newest}. Update the program`);
 }
 
 async function requireServer(sql: postgres.Sql): Promise<void> {
@@ -164,24 +187,46 @@ function compare(
   };
 }
 
-async function apply(sql: postgres.Sql, migration: Migration, session: number): Promise<void> {
+/** The database that is migrated: the session that holds the migration lock, and whether Citus distributes the tables. */
+interface Target {
+  session: number;
+  distributed: boolean;
+}
+
+async function apply(sql: postgres.Sql, migration: Migration, { session, distributed }: Target): Promise<void> {
   // A file with this first line runs without a transaction, statement by statement (for `create index concurrently`).
-  // Each of its statements must end with a semicolon at the end of a line. A statement with the line `-- repeat` above it
-  // is repeated until it changes no row.
+  // A statement with the line `-- repeat` above it is repeated until it changes no row.
   if (/^-- no-transaction\s/.test(migration.text)) {
-    for (const statement of migration.text.split(/;[^\S\n]*\n/).filter(isStatement))
-      await applyStatement(sql, statement);
+    for (const statement of statementsOf(migration.text).filter(isStatement)) await applyStatement(sql, statement);
     await sql.begin((tx) => record(tx, migration, session));
   } else {
     await limitLockWaits(sql, lockTimeoutMs);
     await patiently(() =>
       sql.begin(async (tx) => {
-        await tx.unsafe(migration.text);
+        await run(tx, migration.text, distributed);
         await record(tx, migration, session);
       }),
     );
   }
 }
+
+/**
+ * Runs the text of a migration. In a distributed database, a line `-- place: notes` moves the new table `notes` to where
+ * it belongs, before the statement below it runs.
+ */
+async function run(tx: postgres.TransactionSql, text: string, distributed: boolean): Promise<void> {
+  if (!distributed) return void (await tx.unsafe(text));
+  await changeShardsInSequence(tx);
+  // One by one: Citus sends the whole text of a command to the workers, which accept only one statement.
+  for (const statement of statementsOf(text)) {
+    const placed = /^-- place: (\w+)$/m.exec(statement)?.[1];
+    if (placed !== undefined) await placeTable(tx, placed);
+    if (isStatement(statement)) await tx.unsafe(statement);
+  }
+}
+
+/** Splits the text of a migration. Each of its statements must end with a semicolon at the end of a line. */
+const statementsOf = (text: string): string[] => text.split(/;[^\S\n]*\n/);
 
 async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
   // No request waits behind a statement that works concurrently, and such a statement must not be broken off.
@@ -202,7 +247,7 @@ const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: numb
  * Runs a statement or transaction. If it does not get its locks, runs it again.
  * @throws MigrationError if it does not get its locks within `lockPatienceMs`
  */
-async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
+export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
   for (;;) {
     try {
@@ -224,6 +269,12 @@ async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
  */
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
+
+/** @throws MigrationError if a transaction does not run in the session with this id, which holds the migration lock */
+export async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
+  const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
+  if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
+}
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 

@@ -1,6 +1,7 @@
 import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
 import { jobTypes, type JobType } from '../schemas/jobs.ts';
+import { hasCitus } from './citus.ts';
 
 /** Name of the database schema that contains the tables of the job queue (pg-boss). */
 export const queueSchema = 'pgboss';
@@ -88,7 +89,7 @@ const schedules: Record<JobKind, string | null> = {
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({
-    connectionString: ownerUrl,
+    connectionString: (await hasCitus(sql)) ? withoutPropagation(ownerUrl) : ownerUrl,
     schema: queueSchema,
     max: 1,
     supervise: false,
@@ -111,6 +112,13 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   }
   if (errors.length > 0) throw errors[0];
   await grantService(sql);
+}
+
+/** Returns the URL for connections whose tables, types and functions Citus does not copy to the workers. */
+function withoutPropagation(url: string): string {
+  const changed = new URL(url);
+  changed.searchParams.set('options', '-c citus.enable_ddl_propagation=off');
+  return changed.href;
 }
 
 const grantService = (sql: postgres.Sql) =>

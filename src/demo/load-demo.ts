@@ -15,6 +15,7 @@ import { commandLine } from '../schemas/audit.ts';
 import { pools } from '../schemas/credits.ts';
 import type { UnlockContacts } from '../schemas/jobs.ts';
 import { scopes } from '../schemas/scopes.ts';
+import type { User } from '../schemas/users.ts';
 import { mintToken } from '../tokens.ts';
 import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './contacts.ts';
@@ -132,12 +133,12 @@ function nullWhenDown(error: unknown): null {
 
 async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {
   const customer = await createCustomer(sql, { business_name: 'Harbour & Pine', country: 'GB', city: 'Bristol' });
-  const users = await Promise.all(
-    [
-      { email: adminEmail, name: 'Dana Morgan', role: 'admin' as const },
-      { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
-    ].map((user) => createUser(sql, customer.id, { ...user, passwordHash }, commandLine)),
-  );
+  const users: (User | undefined)[] = [];
+  for (const user of [
+    { email: adminEmail, name: 'Dana Morgan', role: 'admin' as const },
+    { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
+  ])
+    users.push(await createUser(sql, customer.id, { ...user, passwordHash }, commandLine));
   const contactIds: string[] = [];
   for (const [index, contact] of demoContacts(contactCount).entries()) {
     const assigned_to = users[index % 3]?.id;

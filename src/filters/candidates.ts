@@ -92,9 +92,9 @@ const ownIndexes: Record<Source['alias'], readonly string[]> = {
 };
 
 function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
-  const { sql, source, terms } = printing;
+  const { sql, source, customerId, terms } = printing;
   const { field, values } = test;
-  if (ownIndexes[source.alias].includes(field)) return { condition: toSql(sql, source, test) };
+  if (ownIndexes[source.alias].includes(field)) return { condition: toSql(sql, source, customerId, test) };
   if (source.alias === 'c' && field === 'company_id')
     return { condition: sql`c.company_id = any(${values.map(String)}::uuid[])` };
   const ofCompany = companyFilterOf(printing, test);
@@ -261,5 +261,5 @@ function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment 
     where co.customer_id = ${customerId}::uuid
       and ${constant(sql, companySource.visible!)}
       and ${candidates}
-      and ${toSql(sql, companySource, filter)}`;
+      and ${toSql(sql, companySource, customerId, filter)}`;
 }

@@ -1,4 +1,5 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
+import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
 /**
  * The type of one filter field, and its SQL expressions. The expressions are constants of this program, never input
@@ -117,16 +118,19 @@ export const contactSource: Source = {
  * statement must left join the companies, except deleted ones, with the alias `co`.
  * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
  */
-export const updatedAtOf = (alias: 'c' | 'o'): string => `
+export function updatedAtOf(sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment {
+  const record = constant(sql, alias);
+  return sql`
   case
-    when ${alias}.company_id is null or co.id is not null then ${alias}.updated_at
-    else greatest(${alias}.updated_at, (
+    when ${record}.company_id is null or co.id is not null then ${record}.updated_at
+    else greatest(${record}.updated_at, (
       select gone.deleted_at
       from companies gone
-      where gone.customer_id = ${alias}.customer_id
-        and gone.id = ${alias}.company_id
+      where gone.customer_id = ${customerId}::uuid
+        and gone.id = ${record}.company_id
     ))
   end`;
+}
 
 /**
  * The tables and columns for filtering contacts when `updated_at` must be exact: if the contact's company was deleted

@@ -54,7 +54,7 @@ const manyWithoutTerms = 5_000;
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
-    select
+    select 1
     from ${constant(sql, `${of.table} ${of.alias}`)}
     where ${constant(sql, of.alias)}.customer_id = ${customerId}::uuid
       and ${constant(sql, withoutTerms(of))}

@@ -132,7 +132,7 @@ const membersOfChanging =
   (paging) => {
     const { sql, listing, from, id, owned } = paging;
     const { after, customerId, source, offset, limit } = listing;
-    const print = (filter: Filter): Fragment => toSql(sql, source, filter);
+    const print = (filter: Filter): Fragment => toSql(sql, source, customerId, filter);
     const settling: Filter = { kind: 'settling', customerId };
     const max = sql`${offset + limit}::bigint`;
     const members = sql`
@@ -141,7 +141,7 @@ const membersOfChanging =
       where m.customer_id = ${customerId}::uuid and m.list_id = ${list}::uuid
         ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
         and (m.by_hand or not exists (
-          select from contacts c where c.customer_id = ${customerId}::uuid and c.id = m.contact_id and ${print(settling)}
+          select 1 from contacts c where c.customer_id = ${customerId}::uuid and c.id = m.contact_id and ${print(settling)}
         ))
       order by m.contact_id desc
       limit ${max}`;

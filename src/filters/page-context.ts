@@ -39,7 +39,7 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed
     from: constant(sql, source.from),
     id: constant(sql, `${source.alias}.id`),
     owned,
-    matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, filter)}`,
+    matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,
   };
 }
 

@@ -36,6 +36,9 @@ export const maxIndexedText = 2_000;
  */
 const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
 
+/** Returns the columns of a record, without `folded`, from which its terms are computed. */
+export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
+
 /**
  * Text fields that the filter `search` looks at. They share one set of trigrams, so that one look-up finds a word in
  * any of them. They always have trigrams.

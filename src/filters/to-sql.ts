@@ -6,17 +6,22 @@ import type { Comparison, Filter, FilterValue } from './tree.ts';
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
-/** What a filter needs to become SQL: a function that creates fragments, and the tables and columns of the records. */
+/**
+ * What a filter needs to become SQL: a function that creates fragments, the tables and columns of the records, and the
+ * customer that the records belong to.
+ */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
+  customerId: string;
 }
 
 /**
  * Converts a filter to an SQL condition. All values from callers become parameters. A condition on a null value counts
  * as false, and its negation as true.
  */
-export const toSql = (sql: FragmentMaker, source: Source, filter: Filter): Fragment => print({ sql, source }, filter);
+export const toSql = (sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment =>
+  print({ sql, source, customerId }, filter);
 
 function print(printing: Printing, filter: Filter): Fragment {
   const { sql } = printing;
@@ -138,7 +143,7 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
     ? sql` and (m.by_hand or m.list_id <> all(${changing.lists}::uuid[]) or ${printSettling(printing, changing.customerId)} is not true)`
     : sql``;
   const isKept = deleted ? sql` and m.list_id <> all(${deleted}::uuid[])` : sql``;
-  return sql`exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled}${isKept})`;
+  return sql`exists (select 1 from list_members m where m.customer_id = ${printing.customerId}::uuid and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled}${isKept})`;
 }
 
 /**
@@ -146,7 +151,7 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
  * member. Such contacts are in the table `copied_members`.
  */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
-  sql`exists (select from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
+  sql`exists (select 1 from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /**
  * Returns an SQL condition: the contact's company was changed or deleted, and the background job that updates the

@@ -42,7 +42,7 @@ export async function recordFailedLogin(
       ${customerId}, ${userId}, current_date, ${reason},
       case
         when (select count(*) from failed_logins where ${today} and address <> '') < ${maxAddresses}
-          or exists (select from failed_logins where ${today} and address = ${address})
+          or exists (select 1 from failed_logins where ${today} and address = ${address})
         then ${address}
         else ''
       end

@@ -50,17 +50,17 @@ export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select
       exists (
-        select
+        select 1
         from worker_slots
         where seen_at > now() - interval '1 minute'
       ) or not exists (
-        select
+        select 1
         from jobs
         where finished_at is null
           and status = 'PENDING'
           and created_at < now() - interval '1 minute'
         union all
-        select
+        select 1
         from imports
         where finished_at is null
           and status = 'PENDING'

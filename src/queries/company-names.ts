@@ -81,7 +81,7 @@ async function findNames(sql: Transaction, customerId: string, names: readonly s
     `
     select wanted.name
     from unnest($2::text[]) as wanted (name)
-    where exists (select from companies r where ${hasName})`,
+    where exists (select 1 from companies r where ${hasName})`,
     [customerId, names as string[]],
     { prepare: true },
   );

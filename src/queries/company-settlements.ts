@@ -44,7 +44,7 @@ export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): F
  */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
-    select
+    select 1
     from company_settlements s
     where s.customer_id = ${customerId}::uuid
       ${which === 'deletions' ? sql`and s.is_deletion` : sql``}
@@ -65,7 +65,7 @@ export async function findLarge(
     (
       select count(*)::integer
       from (
-        select
+        select 1
         from ${sql(table)} dependant
         where dependant.customer_id = ${customerId}
           and dependant.company_id = given.id
@@ -78,7 +78,7 @@ export async function findLarge(
       ${numberOf('contacts')} as contacts,
       ${numberOf('opportunities')} as opportunities,
       exists (
-        select
+        select 1
         from company_settlements s
         where s.customer_id = ${customerId}
           and s.company_id = given.id
@@ -105,7 +105,7 @@ export async function affectsLists(
   fields: readonly CompanyField[],
 ): Promise<boolean> {
   const [row] = await sql<{ concerns: boolean }[]>`
-    select exists (select from lists where customer_id = ${customerId} and ${usesCompanyFields(sql, fields)}) as concerns`;
+    select exists (select 1 from lists where customer_id = ${customerId} and ${usesCompanyFields(sql, fields)}) as concerns`;
   return row!.concerns;
 }
 

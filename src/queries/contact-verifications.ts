@@ -32,14 +32,18 @@ export async function saveVerifications(
     contactIds.flatMap((id) => (addressOf.get(id) === emailKey(address) ? { id, status } : [])),
   );
   const ids = verified.map(({ id }) => id);
+  // One time for all columns: in a distributed database each subquery reads the clock at another moment.
   await sql`
+    with clock as materialized (
+      select clock_timestamp() as now
+    )
     update contacts c
     set
       verification_status = v.status,
-      last_verified = (select clock_timestamp()),
-      crm_synced_at = (select clock_timestamp()),
-      updated_at = (select clock_timestamp())
-    from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status)
+      last_verified = clock.now,
+      crm_synced_at = clock.now,
+      updated_at = clock.now
+    from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status), clock
     where c.customer_id = ${customerId}
       and c.id = v.id`;
   await refreshMembers(sql, customerId, rules, ids, new CountChanges());

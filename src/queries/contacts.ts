@@ -75,13 +75,13 @@ const shown = `
   c.verification_status,
   coalesce(c.last_verified, c.created_at) as last_verified,
   c.crm_synced_at,
-  c.created_at,
-  ${updatedAtOf('c')} as updated_at`;
-const projection = (sql: FragmentMaker) => constant(sql, shown);
+  c.created_at`;
+const projection = (sql: FragmentMaker, customerId: string) =>
+  sql`${constant(sql, shown)}, ${updatedAtOf(sql, customerId, 'c')} as updated_at`;
 
 /** Returns one page of the customer's contacts, with the filters and order of the request. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
-  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
+  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), (sql) => projection(sql, customerId));
 
 /** Returns all contacts of the customer that match the request, as a generator of pages. */
 export const exportContacts = (
@@ -89,7 +89,7 @@ export const exportContacts = (
   customerId: string,
   request: Pick<ContactExport, 'filters' | 'order_by'>,
 ): Promise<AsyncGenerator<Contact[]>> =>
-  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), projection);
+  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), (sql) => projection(sql, customerId));
 
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
@@ -120,17 +120,17 @@ export const findContacts = (
     from unnest(${ids as string[]}::uuid[]) as wanted (id)
     cross join lateral (
       select
-        ${projection(sql)},
+        ${projection(sql, customerId)},
         array(
           select m.list_id
           from list_members m
-          where m.customer_id = c.customer_id
+          where m.customer_id = ${customerId}
             and m.contact_id = c.id
             and m.by_hand
             and not exists (
-              select
+              select 1
               from lists deleted
-              where deleted.customer_id = m.customer_id
+              where deleted.customer_id = ${customerId}
                 and deleted.id = m.list_id
                 and deleted.deleted_at is not null
             )
@@ -140,13 +140,13 @@ export const findContacts = (
           cross join lateral (
             select p.contact_ids
             from copied_members p
-            where p.customer_id = l.customer_id
+            where p.customer_id = ${customerId}
               and p.list_id = l.id
               and p.first_id <= c.id
             order by p.first_id desc
             limit 1
           ) part
-          where l.customer_id = c.customer_id
+          where l.customer_id = ${customerId}
             and l.fill_version is not null
             and l.deleted_at is null
             and c.id = any(part.contact_ids)
@@ -267,7 +267,7 @@ async function updateContactRow(
       and id = ${id}`;
   const [contact] = rules.isEmpty
     ? await sql<RuleContact[]>`${update} returning id`
-    : await sql<RuleContact[]>`with contacts as (${update} returning *) ${constant(sql, changedContact)}`;
+    : await sql<RuleContact[]>`with contacts as (${update} returning *) ${changedContact(sql, customerId)}`;
   return contact!;
 }
 

@@ -123,11 +123,16 @@ async function move(sql: Transaction, customerId: string, given: Move): Promise<
       where customer_id = ${customerId}
         and pool = ${pool}
         and available + ${given.available}::bigint >= 0
-      returning customer_id, pool, entries, available, reserved
+      returning pool, entries, available, reserved
+    ),
+    entered as (
+      insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
+      select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
+      from moved
+      returning 1
     )
-    insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
-    select customer_id, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
-    from moved`;
+    select 1
+    from entered`;
   if (count === 1) afterCommit(sql, () => countMove(given));
   return count === 1;
 }

@@ -111,7 +111,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (
-      select
+      select 1
       from customers c
       where c.id not in (select u.customer_id from users u where u.email_folded = ${fold(email)})
     ) as has_others`;

@@ -26,12 +26,12 @@ export async function insertInputs(
 
 // A subquery, because with `not exists` the planner may read all results of the job for each input.
 /** SQL condition: the row `i` of `job_inputs` has no result yet. */
-const isOpen = (sql: Sql | Transaction) => sql`
+const isOpen = (sql: Sql | Transaction, customerId: string, jobId: string) => sql`
   (
     select r.position
     from job_results r
-    where r.customer_id = i.customer_id
-      and r.job_id = i.job_id
+    where r.customer_id = ${customerId}
+      and r.job_id = ${jobId}
       and r.position = i.position
   ) is null`;
 
@@ -50,7 +50,7 @@ export const findNextInputs = (
   where i.customer_id = ${customerId}
     and i.job_id = ${jobId}
     and i.position > ${after}
-    and ${isOpen(sql)}
+    and ${isOpen(sql, customerId, jobId)}
   order by i.position
   limit ${limit}`;
 
@@ -77,7 +77,7 @@ export const findNextEmails = (
     and i.position > ${after}
     and not i.is_duplicate
     and ${domainOf(sql)} <> all(${without as string[]}::text[])
-    and ${isOpen(sql)}
+    and ${isOpen(sql, customerId, jobId)}
   order by i.position
   limit ${limit}`;
 

@@ -160,7 +160,7 @@ export async function findNextTurn(sql: Transaction, customerId: string, types: 
 export async function areOthersWaiting(sql: Transaction, customerId: string, types: Types): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
-      select from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, types)} and c.id <> ${customerId}
+      select 1 from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, types)} and c.id <> ${customerId}
     ) as wait`;
   return row.wait;
 }

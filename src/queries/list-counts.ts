@@ -24,7 +24,7 @@ async function countCopying(sql: Sql | Transaction, customerId: string, list: Un
     select count(*) as members
     from ${constant(sql, exactContactSource.from)}
     where c.customer_id = ${customerId}
-      and ${toSql(sql, exactContactSource, members)}`;
+      and ${toSql(sql, exactContactSource, customerId, members)}`;
   return row!.members;
 }
 
@@ -87,7 +87,7 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
   const filledTo = lists.map(({ filled_to }) => filled_to ?? lowestId);
   const isNewMember = lists.map(({ rules }, i) => {
     const filter = rulesFilter(exactContactSource.fields, rules);
-    return sql`c.id > ${filledTo[i]!}::uuid and ${toSql(sql, exactContactSource, filter)}`;
+    return sql`c.id > ${filledTo[i]!}::uuid and ${toSql(sql, exactContactSource, customerId, filter)}`;
   });
   const counted = isNewMember.map((condition) => sql`count(*) filter (where ${condition})`);
   const cases = isNewMember.map((condition, i) => sql`when ${ids[i]!}::uuid then ${condition}`);
@@ -176,14 +176,14 @@ function countSome(sql: Sql | Transaction, customerId: string, lists: readonly L
   const ids = lists.map(({ id }) => id);
   const matching = lists.map(({ id, rules }) => {
     const filter = rulesFilter(exactContactSource.fields, rules);
-    return sql`case when ${toSql(sql, exactContactSource, filter)} then ${id}::uuid end`;
+    return sql`case when ${toSql(sql, exactContactSource, customerId, filter)} then ${id}::uuid end`;
   });
   return sql<{ id: string; members: number }[]>`
     with settling as materialized (
       select c.id, array_remove(array[${join(sql, matching, ',', '')}], null) as lists
       from ${constant(sql, exactContactSource.from)}
       where c.customer_id = ${customerId}
-        and ${toSql(sql, exactContactSource, { kind: 'settling', customerId })}
+        and ${toSql(sql, exactContactSource, customerId, { kind: 'settling', customerId })}
     ),
     differences as (
       select changed.list_id, sum(changed.by) as members

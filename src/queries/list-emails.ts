@@ -86,7 +86,7 @@ async function insertMatching(
       select c.id, c.work_email
       from ${recorder.unsafe(exactContactSource.from)}
       where c.customer_id = ${customerId}::uuid
-        and ${toSql(recorder, exactContactSource, members)}
+        and ${toSql(recorder, exactContactSource, customerId, members)}
         and ${guard}
       limit ${maxMembers + 1}::bigint
     ),

@@ -129,7 +129,7 @@ async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promi
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {
   const [row] = await sql<[{ filling: boolean }]>`
-    select exists (select from lists where customer_id = ${customerId} and fill_version is not null) as filling`;
+    select exists (select 1 from lists where customer_id = ${customerId} and fill_version is not null) as filling`;
   return row.filling;
 }
 
@@ -193,7 +193,7 @@ async function findWrongMembers(
   const filter = rulesFilter(exactContactSource.fields, rules);
   const { text, parameters } = record(recorder`
     with batch as materialized (
-      select c.id, (${toSql(recorder, exactContactSource, filter)}) is true as matches
+      select c.id, (${toSql(recorder, exactContactSource, customerId, filter)}) is true as matches
       from ${recorder.unsafe(exactContactSource.from)}
       where c.customer_id = ${customerId}::uuid
         and c.id > coalesce(

@@ -3,6 +3,7 @@ import { notFound, type DomainError } from '../errors.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
+import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
@@ -80,32 +81,26 @@ export const newContact = `
  * which it is stored as a member because of their rules. Put this SQL after `with contacts as (update … returning *)`.
  * Lock the contacts in an earlier statement, so that all committed list memberships are visible.
  */
-export const changedContact = `
+export const changedContact = (sql: Transaction, customerId: string) => sql`
   select
-    ${filteredColumns(exactContactSource)},
+    ${constant(sql, filteredColumns(exactContactSource))},
     array(
       select m.list_id
       from list_members m
-      where m.customer_id = c.customer_id
+      where m.customer_id = ${customerId}::uuid
         and m.contact_id = c.id
         and m.by_rule
     ) as list_ids
-  from ${exactContactSource.from}`;
+  from ${constant(sql, exactContactSource.from)}`;
 
 /** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
 const contactsAtOnce = 200;
 
-/**
- * SQL query that returns each contact with the fields that list rules can test and the ids of the lists in which it is
- * stored as a member because of their rules. `$1` is the customer id, `$2` the contact ids.
- */
-const selectContacts = `
-  ${changedContact}
-  where c.customer_id = $1::uuid
-    and c.id = any($2::uuid[])`;
-
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<RuleContact[]> =>
-  sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
+  sql<RuleContact[]>`
+    ${changedContact(sql, customerId)}
+    where c.customer_id = ${customerId}::uuid
+      and c.id = any(${ids as string[]}::uuid[])`;
 
 /**
  * Evaluates the rules of lists for contacts. Adds a change to `changes` if the result differs from the stored

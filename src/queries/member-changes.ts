@@ -134,7 +134,7 @@ const countChanges = `
   union all
   select * from unnest($2::text[], $3::integer[])`;
 
-const changeAndCount = `with ${changeMembers} ${writeCounts(countChanges)}`;
+const changeAndCount = `with ${changeMembers}, counted as (${writeCounts(countChanges)}) select 1`;
 
 const change = `
   with ${changeMembers}

@@ -2,7 +2,6 @@ import type { Sql, Transaction } from '../database/db.ts';
 import { missingReferences, notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
 import { updatedAtOf } from '../filters/columns.ts';
-import { constant } from '../filters/sql.ts';
 import { canonicalInstant } from '../filters/values.ts';
 import {
   opportunityFields,
@@ -59,7 +58,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
-  ${constant(sql, updatedAtOf('o'))} as updated_at`;
+  ${updatedAtOf(sql, customerId, 'o')} as updated_at`;
 
 const source = (sql: Sql | Transaction) => sql`
   opportunities o

@@ -134,7 +134,7 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
     where p.customer_id = ${customerId}
       and p.id = ${id}
       and exists (
-        select from opportunity_lines l
+        select 1 from opportunity_lines l
         where l.customer_id = ${customerId}
           and l.product_id = p.id
       )`;

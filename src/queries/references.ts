@@ -57,6 +57,10 @@ export async function requireReferences(sql: Transaction, customerId: string, re
 
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id.toLowerCase()}`;
 
+// Users are never deleted. In a distributed database, locking one would lock all of them, on every node.
+/** Kinds of records whose rows need no lock. */
+const unlocked: ReadonlySet<Reference['noun']> = new Set(['user'] as const);
+
 const lockRows = (sql: Transaction, customerId: string, noun: Reference['noun'], ids: string[]) =>
   sql<{ id: string }[]>`
     select id
@@ -65,4 +69,4 @@ const lockRows = (sql: Transaction, customerId: string, noun: Reference['noun'],
       and id = any(${ids}::uuid[])
       ${marksDeleted.has(noun) ? sql`and deleted_at is null` : sql``}
     order by id
-    for key share`;
+    ${unlocked.has(noun) ? sql`` : sql`for key share`}`;

@@ -3,7 +3,7 @@ import { companySource, contactSource, type Source } from '../filters/columns.ts
 import { type Folded, type RecordFields } from '../filters/fields.ts';
 import { withTerms } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
-import { arrayLiteral } from '../filters/terms.ts';
+import { termColumns } from '../filters/terms.ts';
 
 /**
  * The kinds of records that have search terms. Search terms are numbers in the indexed column `terms`, with which a
@@ -32,7 +32,7 @@ export async function addTerms(
 ): Promise<string | undefined> {
   const table = constant(sql, source.table);
   const records = await sql<Unindexed[]>`
-    select t.id, t.folded, to_jsonb(t) - '{folded,terms}'::text[] as record
+    select t.id, t.folded, jsonb_build_object(${constant(sql, termPairs(source))}) as record
     from ${table} t
     where t.customer_id = ${customerId}
       and t.id > ${after}
@@ -41,23 +41,25 @@ export async function addTerms(
     limit ${size}
     for no key update`;
   if (records.length === 0) return undefined;
-  const columns = records.map(({ folded, record }) => withTerms(source, customerId, folded, record));
-  const ids = records.map(({ id }) => id);
+  const rows = records.map(({ id, folded, record }) => ({ id, ...withTerms(source, customerId, folded, record) }));
+  const ids = rows.map(({ id }) => id);
   await sql`
     update ${table} t
     set
-      folded = given.folded::jsonb,
-      terms = given.terms::integer[]
-    from unnest(
-      ${ids}::uuid[],
-      ${columns.map(({ folded }) => JSON.stringify(folded))}::text[],
-      ${columns.map(({ terms }) => arrayLiteral(terms))}::text[]
-    ) as given (id, folded, terms)
+      folded = given.folded,
+      terms = given.terms
+    from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, folded jsonb, terms integer[])
     where t.customer_id = ${customerId}
       and t.id = any(${ids}::uuid[])
       and t.id = given.id`;
   return ids.at(-1);
 }
+
+/** Returns the names and values of the columns from which the terms of a record `t` are computed, as SQL. */
+const termPairs = (source: Source): string =>
+  termColumns(source)
+    .map((column) => `'${column}', t.${column}`)
+    .join(', ');
 
 /** Returns a page of the ids of customers with records whose search terms are missing or out of date, ordered by id. */
 export async function findCustomersWithoutTerms(
@@ -65,30 +67,23 @@ export async function findCustomersWithoutTerms(
   source: Source,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    with recursive found as (
-      (
-        select customer_id
-        from ${constant(sql, source.table)}
-        where customer_id > ${after}
-          and (folded ->> 'indexed') is null
-        order by customer_id
-        limit 1
-      )
-      union all
-      select next.customer_id
-      from found
-      cross join lateral (
-        select t.customer_id
-        from ${constant(sql, source.table)} t
-        where t.customer_id > found.customer_id
-          and (t.folded ->> 'indexed') is null
-        order by t.customer_id
-        limit 1
-      ) next
-    )
+  const found: string[] = [];
+  while (found.length < limit) {
+    const next = await findCustomerWithoutTerms(sql, source, found.at(-1) ?? after);
+    if (next === undefined) break;
+    found.push(next);
+  }
+  return found;
+}
+
+/** Returns the first customer after `after` that has such a record. Reads one entry of an index. */
+async function findCustomerWithoutTerms(sql: Sql, source: Source, after: string): Promise<string | undefined> {
+  const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
-    from found
-    limit ${limit}`;
-  return rows.map(({ customer_id }) => customer_id);
+    from ${constant(sql, source.table)}
+    where customer_id > ${after}
+      and (folded ->> 'indexed') is null
+    order by customer_id
+    limit 1`;
+  return row?.customer_id;
 }

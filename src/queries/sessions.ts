@@ -43,8 +43,9 @@ export async function createSession(
   token: TokenHash,
   by: Actor,
 ): Promise<string | undefined> {
-  // The share lock on the user makes a login wait for a concurrent password change, reset or deactivation. Then the
-  // login fails; without the lock, its session would survive the change.
+  // Makes a login wait for a concurrent password change, reset or deactivation. Then the login fails; without the lock,
+  // its session would survive the change. The next statement sees the change.
+  await sql`select pg_advisory_xact_lock_shared(${accountLock(sql, account.id)})`;
   const [session] = await sql<{ expires_at: string }[]>`
     with unchanged as (
       select customer_id, id
@@ -53,7 +54,6 @@ export async function createSession(
         and id = ${account.id}
         and password_hash = ${account.password_hash}
         and active
-      for share
     )
     insert into sessions (token_hash, customer_id, user_id, expires_at)
     select ${token}, customer_id, id, now() + interval '12 hours'
@@ -64,6 +64,16 @@ export async function createSession(
   await recordEvent(sql, { event: 'user.logged_in', customerId: account.customer_id, userId: account.id, by });
   return session.expires_at;
 }
+
+/**
+ * Makes logins of a user wait until this transaction has ended. Call it before the user's password or state changes. It
+ * is not a lock of the user's row, because in a distributed database such a lock is taken on every node.
+ */
+export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(${accountLock(sql, userId)})`;
+}
+
+const accountLock = (sql: Transaction, userId: string) => sql`hashtextextended(${`account:${userId}`}, 0)`;
 
 async function deleteExpiredSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await sql`

@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../database/db.ts';
+import { anyCustomerSetting, type Database, type Sql, type Transaction } from '../database/db.ts';
 import { contactSource, exactContactSource } from '../filters/columns.ts';
 import type { RecordQuery } from '../filters/record-query.ts';
 import { rulesFilter } from '../filters/rules.ts';
@@ -89,8 +89,10 @@ export async function readSettled<T>(
  * Makes the rest of the transaction use generic query plans, which do not depend on parameter values. Other plans can
  * be very slow for a customer that was added after the last `analyze`.
  */
-export const planForAnyCustomer = async (sql: Sql | Transaction): Promise<void> =>
-  void (await sql`set local plan_cache_mode = force_generic_plan`);
+export async function planForAnyCustomer(sql: Sql | Transaction): Promise<void> {
+  await sql`
+    select set_config('plan_cache_mode', coalesce(current_setting(${anyCustomerSetting}, true), 'force_generic_plan'), true)`;
+}
 
 /**
  * Returns an SQL condition that checks whether the stored data for a query is up to date. Returns undefined if the
@@ -106,7 +108,7 @@ function guardOf({ source, customerId, filter, order }: RecordQuery): SettledQue
 
 /** SQL condition: the customer has no lists with members that workers are still writing. */
 const noneFilling = (sql: FragmentMaker, customerId: string): Fragment => sql`
-  not exists (select from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
+  not exists (select 1 from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
 
 /** Returns true if a filter has a condition on this field, also within nested conditions. */
 function asksFor(filter: Filter, field: string): boolean {

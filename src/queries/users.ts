@@ -1,10 +1,11 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { commandLine, type Actor } from '../schemas/audit.ts';
 import type { Role, User } from '../schemas/users.ts';
+import { violatedConstraint } from '../errors.ts';
 import { fold } from '../text/fold.ts';
 import type { TokenHash } from '../tokens.ts';
 import { recordEvent } from './audit.ts';
-import { deleteSessions } from './sessions.ts';
+import { blockLogins, deleteSessions } from './sessions.ts';
 
 const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
 
@@ -47,14 +48,27 @@ export async function createUser(
   given: NewUser,
   by: Actor,
 ): Promise<User | undefined> {
-  const [row] = await sql<User[]>`
-    insert into users (customer_id, email, email_folded, name, role, password_hash)
-    values (${customerId}, ${given.email}, ${fold(given.email)}, ${given.name}, ${given.role}, ${given.passwordHash})
-    on conflict (email_folded) do nothing
-    returning ${columns(sql)}`;
+  const row = await insertUser(sql, customerId, given);
   if (row)
     await recordEvent(sql, { event: 'user.created', customerId, userId: row.id, by, details: { role: row.role } });
   return row;
+}
+
+async function insertUser(sql: Transaction, customerId: string, given: NewUser): Promise<User | undefined> {
+  // Not `on conflict do nothing`: in a distributed database it locks all users and customers. Two transactions that
+  // have each inserted a customer would wait for each other.
+  try {
+    const [row] = await sql.savepoint(
+      (inner) => inner<User[]>`
+        insert into users (customer_id, email, email_folded, name, role, password_hash)
+        values (${customerId}, ${given.email}, ${fold(given.email)}, ${given.name}, ${given.role}, ${given.passwordHash})
+        returning ${columns(inner)}`,
+    );
+    return row;
+  } catch (error) {
+    if (violatedConstraint(error) === 'users_email_key') return undefined;
+    throw error;
+  }
 }
 
 /** A user account with the fields that a login checks. */
@@ -118,6 +132,7 @@ export async function changePassword(
   by: Actor,
 ): Promise<boolean> {
   const { customer_id: customerId, id: userId } = account;
+  await blockLogins(sql, userId);
   const changed = await sql`
     update users
     set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
@@ -137,6 +152,7 @@ export async function resetPassword(
   userId: string,
   passwordHash: string,
 ): Promise<void> {
+  await blockLogins(sql, userId);
   await sql`
     update users
     set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
@@ -151,6 +167,7 @@ export async function resetPassword(
  * already inactive.
  */
 export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await blockLogins(sql, userId);
   const changed = await sql`
     update users
     set active = false, updated_at = (select clock_timestamp())

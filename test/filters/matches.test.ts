@@ -51,7 +51,7 @@ const idsByDatabase = async (filter: Filter, customerId = random.customerId): Pr
       select c.id
       from ${sql.unsafe(contactSource.from)}
       where c.customer_id = ${customerId}
-        and ${toSql(sql, contactSource, filter)}`,
+        and ${toSql(sql, contactSource, customerId, filter)}`,
   );
   return found.map(({ id }) => id).toSorted();
 };

@@ -6,12 +6,13 @@ import { toSql } from '../../src/filters/to-sql.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { printed } from './printed.ts';
 
+const customerId = '0197a1b2-c3d4-7e5f-8a9b-000000000001';
 const listId = '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';
 
 const contacts = (filters: GivenFilters) =>
-  printed(toSql(recorder, contactSource, parseFilters(contactSource.fields, filters)));
+  printed(toSql(recorder, contactSource, customerId, parseFilters(contactSource.fields, filters)));
 const companies = (filters: GivenFilters) =>
-  printed(toSql(recorder, companySource, parseFilters(companySource.fields, filters)));
+  printed(toSql(recorder, companySource, customerId, parseFilters(companySource.fields, filters)));
 
 describe('the SQL of', () => {
   test.each<[string, GivenFilters, string, unknown[]]>([
@@ -78,8 +79,8 @@ describe('the SQL of', () => {
     [
       'a list',
       { list_id: listId },
-      'exists (select from list_members m where m.customer_id = c.customer_id and m.contact_id = c.id and m.list_id = $1::uuid)',
-      [listId.toLowerCase()],
+      'exists (select 1 from list_members m where m.customer_id = $1::uuid and m.contact_id = c.id and m.list_id = $2::uuid)',
+      [customerId, listId.toLowerCase()],
     ],
     [
       'a company by name, in the form of its index',

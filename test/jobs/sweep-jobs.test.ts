@@ -24,7 +24,7 @@ describe('the sweep', () => {
     await verifyTurn(echo())(contextOf(app), { customerId: ended!.id });
     await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
     await app.owner`
-      update jobs set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 seconds'
+      update jobs set status = 'PROCESSING', lease = (select gen_random_uuid()), leased_until = now() + interval '15 seconds'
       where id = ${jobs.get(leased!.id)!}`;
     for (const { id } of [lost!, leased!, suspended!, ended!]) await loseMessages(id);
     await sweep();
@@ -39,7 +39,7 @@ describe('the sweep', () => {
     const job = await begin(app, customer, 5);
     await loseMessages(customer.id);
     await app.owner`
-      update jobs set status = 'PROCESSING', started_at = now(), lease = gen_random_uuid(), leased_until = now() - interval '1 second'
+      update jobs set status = 'PROCESSING', started_at = now(), lease = (select gen_random_uuid()), leased_until = now() - interval '1 second'
       where id = ${job}`;
     await sweep();
     expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);

@@ -79,8 +79,8 @@ describe('one worker', () => {
     const [between] = await app.owner<[{ items: number }]>`
       select count(*)::integer as items
       from job_results r
-      join jobs j on j.id = ${short}
-      where r.job_id = ${long} and r.finished_at between ${waits} and j.finished_at`;
+      where r.job_id = ${long}
+        and r.finished_at between ${waits} and (select finished_at from jobs where id = ${short})`;
     expect(between.items).toBeLessThan(500);
     expect(await jobRow(app, long)).toMatchObject({ status: 'PROCESSING' });
     await ended(app, long);
@@ -192,7 +192,7 @@ describe('a turn', () => {
       return row!['kept'] as boolean;
     };
     await expect.poll(isKept).toBe(true);
-    await app.owner`update jobs set lease = gen_random_uuid() where id = ${job}`;
+    await app.owner`update jobs set lease = (select gen_random_uuid()) where id = ${job}`;
     vi.advanceTimersByTime(5_000);
     await told.opened;
     open();

@@ -156,7 +156,7 @@ test('responses that cannot be settled during a database outage stay in memory, 
     turn = verifyTurn(verifyEmails)({ ...context, db: hurried, log }, { customerId: customer.id });
     await expect.poll(() => mail.recipients.some((one) => addresses.includes(one)), patience).toBe(true);
     // The settling transaction waits for this lock until it times out.
-    await sql`select from jobs where id = ${id} for update`;
+    await sql`select from jobs where customer_id = ${customer.id} and id = ${id} for update`;
     answer();
     await expect.poll(() => waits.length, patience).toBeGreaterThan(1);
   });

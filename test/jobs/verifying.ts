@@ -22,11 +22,11 @@ export async function expectSettled(app: TestApp, customer: TestCustomer, id: st
   const [sums] = await app.owner`
     select
       j.total, j.reserved, j.charged, j.refunded,
-      (select count(*) from job_inputs i where i.job_id = j.id) as inputs,
-      (select count(*) from job_results r where r.job_id = j.id) as rows,
-      (select sum(charged) from job_results r where r.job_id = j.id) as by_rows,
-      (select sum(amount) from credit_entries e where e.job_id = j.id and kind = 'charge') as by_ledger,
-      (select reserved from credit_balances b where b.customer_id = j.customer_id and pool = 'verification') as still_reserved
+      (select count(*) from job_inputs i where i.customer_id = ${customer.id} and i.job_id = j.id) as inputs,
+      (select count(*) from job_results r where r.customer_id = ${customer.id} and r.job_id = j.id) as rows,
+      (select sum(charged) from job_results r where r.customer_id = ${customer.id} and r.job_id = j.id) as by_rows,
+      (select sum(amount) from credit_entries e where e.customer_id = ${customer.id} and e.job_id = j.id and kind = 'charge') as by_ledger,
+      (select reserved from credit_balances b where b.customer_id = ${customer.id} and pool = 'verification') as still_reserved
     from jobs j
     where j.customer_id = ${customer.id}
       and j.id = ${id}`;

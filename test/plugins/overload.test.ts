@@ -22,7 +22,7 @@ test('during an event loop stall only customers with other requests in flight ar
   const id = await make(busy, '/contacts', contactBody());
   const session = await testApp.owner.reserve();
   await session`begin`;
-  await session`select from contacts where id = ${id} for update`;
+  await session`select from contacts where customer_id = ${busy.id} and id = ${id} for update`;
   const inFlight = call(busy, 'PATCH', `/contacts/${id}`, { job_title: 'a' });
   await expect.poll(() => app.inFlight.heldBy(busy.id), { timeout: 10_000 }).toBe(1);
 

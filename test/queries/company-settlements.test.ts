@@ -17,7 +17,7 @@ import {
   type Answer,
   type TestCustomer,
 } from '../setup/factories.ts';
-import { somebodyWaitsFor } from '../setup/locks.ts';
+import { somebodyWaitsFor, waitingFor } from '../setup/locks.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { recount } from './recount.ts';
 
@@ -173,7 +173,7 @@ describe('a change of a large company', () => {
     const [first] = await contactsOf(company);
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${first!} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${first!} for update`;
     const renamed = await customer.patch(`/company/${company}`, { company_name: 'Globex', industry: 'Food' });
     expect(renamed.status).toBe(200);
     await writer`rollback`;
@@ -303,7 +303,7 @@ describe('a deletion of a large company', () => {
     const before = (await customer.get(`/contacts/${second!}`)).headers['etag'] as string;
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${first!} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${first!} for update`;
     expect((await customer.delete(`/company/${company}`)).status).toBe(200);
     await writer`rollback`;
     writer.release();
@@ -441,10 +441,10 @@ describe('workers', () => {
     expect(await count()).toBe(1_500);
     const writer = await app.owner.reserve();
     await writer`begin`;
-    await writer`select from contacts where id = ${late} for update`;
+    await writer`select from contacts where customer_id = ${customer.id} and id = ${late} for update`;
     const [us] = await writer<[{ pid: number }]>`select pg_backend_pid() as pid`;
     const worker = await startWorker();
-    const waiting = () => app.owner`select from pg_locks where not granted and ${us.pid} = any(pg_blocking_pids(pid))`;
+    const waiting = () => waitingFor(us.pid, app.owner);
     await vi.waitFor(async () => expect((await waiting()).count).toBeGreaterThan(0), { timeout: 60_000, interval: 20 });
     expect(await attached()).toBeLessThan(1_500);
     await worker.stop('SIGKILL');

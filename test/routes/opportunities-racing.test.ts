@@ -142,7 +142,7 @@ async function recount({ id }: TestCustomer): Promise<unknown> {
     with totals as (
       select o.id, o.price, coalesce(sum(l.price * l.quantity), 0) as recounted
       from opportunities o
-      left join opportunity_lines l on l.opportunity_id = o.id
+      left join opportunity_lines l on l.customer_id = o.customer_id and l.opportunity_id = o.id
       where o.customer_id = ${id}
       group by o.id, o.price
     )
@@ -151,19 +151,19 @@ async function recount({ id }: TestCustomer): Promise<unknown> {
       (
         select count(*)
         from opportunity_lines l
-        join opportunities o on o.id = l.opportunity_id
-        join stages s on s.id = o.stage_id
+        join opportunities o on o.customer_id = l.customer_id and o.id = l.opportunity_id
+        join stages s on s.customer_id = l.customer_id and s.id = o.stage_id
         where l.customer_id = ${id} and l.pipeline_id <> s.pipeline_id
       )::int as wrong_pipelines,
       (
         (select count(*) from opportunity_lines where customer_id = ${id}
-          and (opportunity_id not in (select id from opportunities) or product_id not in (select id from products)))
+          and (opportunity_id not in (select id from opportunities where customer_id = ${id}) or product_id not in (select id from products where customer_id = ${id})))
         + (select count(*) from opportunity_contacts where customer_id = ${id}
-          and (opportunity_id not in (select id from opportunities) or contact_id not in (select id from contacts)))
+          and (opportunity_id not in (select id from opportunities where customer_id = ${id}) or contact_id not in (select id from contacts where customer_id = ${id})))
         + (select count(*) from opportunities where customer_id = ${id}
-          and company_id not in (select id from companies))
+          and company_id not in (select id from companies where customer_id = ${id}))
         + (select count(*) from contacts where customer_id = ${id}
-          and company_id not in (select id from companies))
+          and company_id not in (select id from companies where customer_id = ${id}))
       )::int as orphans`;
   return row;
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/audit.ts';
+import { resetPassword } from '../../src/queries/users.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -100,13 +101,13 @@ describe('POST /api/auth/login', () => {
   });
 
   test('that races with a password change does not leave a session behind', async () => {
-    const { email, userId } = await makeLogin(app, (await customer()).id);
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id);
     let attempt: Promise<Answer> | undefined;
-    await owner.begin(async (sql) => {
-      await sql`update users set password_hash = 'another' where id = ${userId}`;
+    await db.transaction(async (sql) => {
+      await resetPassword(sql, id, userId, 'another');
       attempt = login(app, email); // finds and verifies the hash as it was committed, then waits for this transaction
       await somebodyWaitsFor(sql, owner);
-      await sql`delete from sessions where user_id = ${userId}`;
     });
     expect((await attempt!).status).toBe(401);
     expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);

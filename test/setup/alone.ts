@@ -11,7 +11,7 @@ const patience = 600_000;
 export function runAlone(): void {
   let sql: postgres.Sql | undefined;
   beforeAll(async () => {
-    sql = postgres(`${inject('postgres').superuser}postgres`, { max: 1, fetch_types: false, onnotice: () => {} });
+    sql = postgres(`${inject('postgres').urls.superuser}postgres`, { max: 1, fetch_types: false, onnotice: () => {} });
     await sql`select pg_advisory_lock(hashtextextended('violent tests', 0))`;
   }, patience);
   afterAll(() => sql?.end({ timeout: 1 }));

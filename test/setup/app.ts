@@ -8,7 +8,7 @@ import { parseConfig, type Config } from '../../src/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { watchAnswers } from './conformance.ts';
-import { createDatabase } from './database.ts';
+import { createDatabase, isOnCitus } from './database.ts';
 import { makeCustomer, type TestCustomer } from './factories.ts';
 
 /** The real app on its own database, with direct access to what is behind it. */
@@ -57,7 +57,7 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   // Everything is logged, because captured-logs.ts checks the lines.
   const quiet = { LOG_LEVEL: 'trace', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000', RATE_LIMITS: 'off' };
   const config = parseConfig({ ...quiet, DATABASE_URL: database.url, ...environment });
-  const db = openDatabase(config, database.url);
+  const db = openDatabase(config, database.url, { distributed: isOnCitus() });
   const catalog = openCatalog(config, db);
   const verifier = openVerifier(config);
   const app = buildApp({ config, db, catalog });

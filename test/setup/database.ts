@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { inject } from 'vitest';
+import { cloneDatabase, dropDatabase } from './citus.ts';
 
 /** A database for one test file, migrated and empty. */
 export interface TestDatabase {
@@ -16,21 +17,27 @@ export interface TestDatabase {
 
 /** Clones the migrated template, or creates an empty database for tests of migrations. */
 export async function createDatabase(content: 'migrated' | 'nothing' = 'migrated'): Promise<TestDatabase> {
-  const logins = inject('postgres');
-  const template = content === 'migrated' ? logins.template : 'template0';
+  const { urls, nodes, templates } = inject('postgres');
   const name = `test_${randomUUID().replaceAll('-', '')}`;
-  await asSuperuser((sql) => sql`create database ${sql(name)} template ${sql(template)} owner sales_owner`);
+  await cloneDatabase(nodes, templates[content], name);
   return {
-    url: logins.service + name,
-    ownerUrl: logins.owner + name,
-    superuserUrl: logins.superuser + name,
-    drop: () => asSuperuser(async (sql) => void (await sql`drop database if exists ${sql(name)} with (force)`)),
+    url: urls.service + name,
+    ownerUrl: urls.owner + name,
+    superuserUrl: urls.superuser + name,
+    drop: () => dropDatabase(nodes, name),
   };
 }
 
+/** Whether the tests run on a Citus cluster, over which the database is distributed. */
+export const isOnCitus = (): boolean => inject('postgres').isCitus;
+
 /** Runs a function as the server's superuser, in the maintenance database. */
 export async function asSuperuser<T>(work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
-  const sql = postgres(`${inject('postgres').superuser}postgres`, { max: 1, fetch_types: false, onnotice: () => {} });
+  const sql = postgres(`${inject('postgres').urls.superuser}postgres`, {
+    max: 1,
+    fetch_types: false,
+    onnotice: () => {},
+  });
   try {
     return await work(sql);
   } finally {

@@ -2,15 +2,27 @@ import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { GenericContainer, getContainerRuntimeClient, Wait } from 'testcontainers';
 import type { TestProject } from 'vitest/node';
+import { distribute } from '../../src/database/distribute.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { logins, openEmbeddedPostgres, prepareDatabase, type Passwords } from '../../src/embedded-postgres/server.ts';
+import { blankDatabase, citusProgram, cloneDatabase, closeForClones, hasCitusProgram, startCitus } from './citus.ts';
 
 /** Values that every test file can `inject`. */
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** URLs of the PostgreSQL server's logins, without the database name, and the name of the template database. */
-    postgres: Record<keyof Passwords | 'template', string>;
+    postgres: TestServer;
   }
+}
+
+/** The PostgreSQL server of the tests, or the Citus cluster. */
+interface TestServer {
+  /** URLs of the logins on the server, or on the coordinator of the cluster, without the database name. */
+  urls: Record<keyof Passwords, string>;
+  /** URLs of the superuser on each node of the cluster, or on the server alone, without the database name. */
+  nodes: string[];
+  /** Names of the databases that are cloned for test files: migrated ones and empty ones. */
+  templates: Record<'migrated' | 'nothing', string>;
+  isCitus: boolean;
 }
 
 interface Server {
@@ -28,6 +40,7 @@ const template = 'template_sales_data_api';
  * the last.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  if (isCitusWanted(process.env['TEST_DATABASE'])) return setUpCitus(project);
   const server = await startServer(process.env['TEST_SERVERS']);
   try {
     await makeTemplate(server);
@@ -35,8 +48,40 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await server.stop();
     throw error;
   }
-  project.provide('postgres', { ...loginUrls(server), template });
+  const urls = loginUrls(server);
+  const templates = { migrated: template, nothing: 'template0' };
+  project.provide('postgres', { urls, nodes: [urls.superuser], templates, isCitus: false });
   return async () => void (await server.stop());
+}
+
+function isCitusWanted(wish = ''): boolean {
+  if (!['', 'citus'].includes(wish)) throw withoutStack(`TEST_DATABASE must be citus, not ${wish}`);
+  if (wish === 'citus' && !hasCitusProgram) throw withoutStack(`TEST_DATABASE=citus needs ${citusProgram}`);
+  return wish === 'citus';
+}
+
+/** Starts a Citus cluster, and distributes the template database over it. */
+async function setUpCitus(project: TestProject): Promise<() => Promise<void>> {
+  process.stdout.write('test servers: Citus (TEST_DATABASE)\n');
+  const { nodes, stop } = await startCitus();
+  const url = (login: string) => nodes[0]!.replace('postgres@', `${login}@`);
+  const urls = { superuser: url(logins.superuser), owner: url(logins.owner), service: url(logins.service) };
+  try {
+    await cloneDatabase(nodes, blankDatabase, template);
+    await migrate(urls.owner + template);
+    await distribute(urls.owner + template);
+    await closeForClones(nodes, template);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  project.provide('postgres', {
+    urls,
+    nodes,
+    templates: { migrated: template, nothing: blankDatabase },
+    isCitus: true,
+  });
+  return stop;
 }
 
 const image = 'postgres:18';

@@ -66,7 +66,7 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
  * the alias of the table `prospects`.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
-  not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
+  not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
 /** One field of a sort order, translated into SQL. */
 interface Printed {
