@@ -12,6 +12,7 @@ import packageJson from '../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
 import { logFormat } from './log-format.ts';
 import { LogOutput } from './log-output.ts';
+import pages from './pages/pages.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
@@ -98,6 +99,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(prospects, { prefix: '/api/ext' });
   void app.register(serviceJobs, { prefix: '/api/ext' });
   void app.register(imports, { prefix: '/api/ext' });
+  void app.register(pages);
 
   void app.register(refuseOtherMethods, { paths });
   return app;
