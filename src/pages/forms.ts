@@ -1,6 +1,7 @@
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
+import { statuses } from '../plugins/error-handler.ts';
 import { sessionCookies } from '../plugins/session-cookie.ts';
 import { formats } from '../schemas/formats.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
@@ -79,11 +80,15 @@ export function byField(faults: readonly Fault[]): Faults {
   return Object.fromEntries(named.toReversed());
 }
 
-/** Returns the faults that an error tells about a form. Throws the error if it is about something else. */
-export function faultsOfError(error: unknown): Faults {
+/**
+ * Returns what an error says about a form, and the status of the page that shows it. Throws the error if it is about
+ * something else.
+ */
+export function refusalOf(error: unknown): { faults: Faults; status: number } {
   if (!(error instanceof DomainError)) throw error;
   if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
-  return error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
+  const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
+  return { faults, status: statuses[error.code] };
 }
 
 const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;

@@ -12,8 +12,6 @@ const dayMs = 24 * 60 * 60 * 1000;
 /** Keys that end within this many days are marked. */
 const warningDays = 14;
 
-const messages: Record<string, string> = { revoked: 'The key is revoked. It has stopped working.' };
-
 /**
  * Returns the page with all keys of a customer.
  * @param role the role of the user: only admins change keys
@@ -26,7 +24,7 @@ export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page
     rows.filter(({ status }) => status === 'active'),
     rows.filter(({ status }) => status !== 'active'),
   ];
-  const body = html`!${messages[done] ? notice(messages[done]) : ''}
+  const body = html`!${done === 'revoked' ? notice('The key is revoked. It has stopped working.') : ''}
   !${
     rows.length === 0
       ? empty(

@@ -12,7 +12,10 @@ export interface Page {
   actions?: Html;
   /** The entry of the navigation that the page belongs to, as a path. */
   section?: string;
-  /** Whether the page shows the progress of something that runs. It is then loaded again every few seconds. */
+  /**
+   * Whether the page shows the progress of something that runs. Without JavaScript it is then loaded again every few
+   * seconds. With JavaScript only its part with the attribute `data-live` is replaced.
+   */
   isLive?: boolean;
   status?: number;
 }
@@ -67,7 +70,7 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
             <h1>${title}</h1>
             <div class="actions">!${actions}</div>
           </div>
-          <div !${isLive ? 'data-live' : ''}>!${body}</div>
+          !${body}
         </main>
       </body>
     </html>`;

@@ -8,8 +8,12 @@ import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts
 import { isHttps } from '../plugins/session-cookie.ts';
 import { forMembers } from './access.ts';
 import { assets } from './assets.ts';
+import { audit } from './audit.ts';
+import { credits } from './credits.ts';
 import { errorPage } from './error-page.ts';
 import { requireToken } from './forms.ts';
+import { imports } from './imports.ts';
+import { jobs } from './jobs.ts';
 import { keys } from './keys.ts';
 import { goTo } from './layout.ts';
 import { password } from './password.ts';
@@ -55,7 +59,7 @@ async function pages(app: FastifyInstance): Promise<void> {
   });
 
   app.get('', forMembers, (_request, reply) => goTo(reply, '/app/keys'));
-  for (const group of [assets, sessions, keys, password]) await app.register(group);
+  for (const group of [assets, sessions, keys, credits, jobs, imports, audit, password]) await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }
 

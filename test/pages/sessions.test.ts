@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 import { inject } from '../setup/factories.ts';
-import { filesOf, hiddenFields, textOf, Visitor, visitorOf } from './visitor.ts';
+import { filesOf, filledFields, textOf, Visitor, visitorOf } from './visitor.ts';
 
 let app: TestApp;
 let secure: TestApp;
@@ -61,7 +61,7 @@ describe('a login', () => {
     const answer = await visitor.submit('/app/login', given(email));
     expect([answer.status, visitor.cookies.has('session')]).toEqual([401, false]);
     expect(textOf(answer)).toContain('The e-mail address or the password is wrong.');
-    expect(hiddenFields(answer.body, '/app/login')['form_token']).toMatch(/./);
+    expect(filledFields(answer.body, '/app/login')['form_token']).toMatch(/./);
     expect(answer.body).not.toContain('horse');
   });
 

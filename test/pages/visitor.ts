@@ -40,9 +40,9 @@ export class Visitor {
     return this.post(action, { ...(await this.fieldsOf(page, action)), ...fields });
   }
 
-  /** Returns the hidden fields of the form for `action` on a page. */
+  /** Returns the fields of the form for `action` on a page that have a value already. */
   async fieldsOf(page: string, action = page.split('?')[0]!): Promise<Record<string, string>> {
-    return hiddenFields((await this.get(page)).body, action);
+    return filledFields((await this.get(page)).body, action);
   }
 
   async send(
@@ -72,14 +72,24 @@ export class Visitor {
     this.submit('/app/login', { email, password: secret });
 }
 
-/** Returns the hidden fields of the form for `action` in the HTML of a page. */
-export function hiddenFields(html: string, action: string): Record<string, string> {
+/** Returns the hidden fields and the choices of the form for `action` in the HTML of a page. */
+export function filledFields(html: string, action: string): Record<string, string> {
   const form = [...html.matchAll(/<form\b[^>]*action="([^"]*)"[^>]*>([\s\S]*?)<\/form>/g)].find(
     ([, found]) => found === action,
   );
   if (!form) throw new Error(`no form for ${action} in: ${html}`);
   const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="hidden"[^>]*>/g)].map(([input]) => input);
-  return Object.fromEntries(inputs.map((input) => [attribute(input, 'name'), attribute(input, 'value')]));
+  const selects = [...form[2]!.matchAll(/(<select\s[^>]*>)([\s\S]*?)<\/select>/g)];
+  return Object.fromEntries([
+    ...inputs.map((input) => [attribute(input, 'name'), attribute(input, 'value')]),
+    ...selects.map(([, tag, options]) => [attribute(tag!, 'name'), chosenOf(options!)]),
+  ]);
+}
+
+/** Returns the value of the option that is selected, or else of the first one. */
+function chosenOf(options: string): string {
+  const tags = [...options.matchAll(/<option\s[^>]*>/g)].map(([tag]) => tag);
+  return attribute(tags.find((tag) => /\sselected/.test(tag)) ?? tags[0] ?? '', 'value');
 }
 
 const attribute = (tag: string, name: string): string =>
