@@ -21,7 +21,13 @@ export interface Page {
 }
 
 /** The entries of the navigation. */
-const sections: { path: string; label: string; isForAdmins?: true }[] = [{ path: '/app/keys', label: 'API keys' }];
+const sections: readonly { path: string; label: string; isForAdmins?: true }[] = [
+  { path: '/app/keys', label: 'API keys' },
+  { path: '/app/credits', label: 'Credits' },
+  { path: '/app/jobs', label: 'Jobs' },
+  { path: '/app/imports', label: 'Imports' },
+  { path: '/app/audit', label: 'Audit log', isForAdmins: true },
+];
 
 /** Sends a page. Browsers do not store it: it shows data of one user. */
 export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {

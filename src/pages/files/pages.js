@@ -9,7 +9,7 @@ const each = (attribute, act, root = document) => root.querySelectorAll(`[${attr
 /** Returns the document at a URL of this service. */
 async function load(url) {
   const response = await fetch(url, { headers: { accept: 'text/html' } });
-  if (response.redirected) location.reload(); // the session has ended: the login follows
+  if (response.redirected) location.assign(response.url); // the session has ended: this is the login
   if (!response.ok || response.redirected) throw new Error(`status ${response.status}`);
   return new DOMParser().parseFromString(await response.text(), 'text/html');
 }
