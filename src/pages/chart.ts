@@ -6,8 +6,8 @@ export interface Bar {
   value: number;
 }
 
-const width = 640;
-const height = 150;
+const width = 420;
+const height = 130;
 const top = 22;
 const bottom = 20;
 
