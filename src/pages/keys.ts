@@ -8,7 +8,7 @@ import { durations, KeyRequest, type ApiKey } from '../schemas/api-keys.ts';
 import { compile } from '../validation/validator.ts';
 import { forAdmins, forMembers } from './access.ts';
 import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from './forms.ts';
-import { html } from './html.ts';
+import { counted, date, html } from './html.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
 import { form, goTo, sendPage } from './layout.ts';
@@ -121,14 +121,14 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, e
         <label for="key">API key</label>
         <div class="secret">
           <input id="key" class="mono" value="${key}" readonly autocomplete="off" spellcheck="false" data-secret />
-          <button type="button" class="secondary" data-copy="key" hidden>Copy</button>
+          <button type="button" class="secondary outline" data-copy="key" hidden>Copy</button>
         </div>
         <p class="quiet" data-copied role="status"></p>
         <p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
         <pre
           tabindex="0"
         ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request)}/api/ext/customer/summary</code></pre>
-        <p class="quiet">It has ${permissions.length} scopes and expires on ${expires_at.slice(0, 10)}.</p>
+        <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>
         <a role="button" href="${section}" data-dismiss>I have stored it</a>
       </div>`,
   });

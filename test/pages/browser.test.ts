@@ -34,8 +34,8 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
   });
   afterAll(async () => {
     await browser?.close();
-    expect(browser?.refused).toEqual([]);
-    expect(faults).toEqual([]);
+    const wrong = [...faults, ...(browser?.refused ?? [])];
+    if (wrong.length > 0) throw new Error(`Errors of pages, and requests to other hosts:\n${wrong.join('\n')}`);
   });
 
   async function open(path: string): Promise<Page> {
@@ -149,6 +149,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByText('Your session has ended.').waitFor();
     await logIn(page);
     await page.waitForURL(`**/app/jobs/${job}`);
+    expect(await page.getByText('0 of 3 items').count()).toBe(1);
     await page.close();
   });
 
