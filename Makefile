@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run env test test-only test-image check chaos bench schema format clean node_modules
+.PHONY: help run env test test-only test-image check chaos fuzz clients bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
@@ -24,6 +24,12 @@ check: node_modules ## type check, lint and format check alone
 
 chaos: node_modules ## kill and freeze everything under jobs that spend credits, then go through the books (CHAOS_SECONDS=600)
 	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npm run --silent test -- test/chaos
+
+fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
+	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npm run --silent test -- test/contract/fuzz.test.ts
+
+clients: node_modules ## pack the TypeScript client into clients/dist
+	@mkdir -p clients/dist && cd clients/typescript && npm pack --silent --pack-destination ../dist
 
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench

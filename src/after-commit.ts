@@ -1,6 +1,6 @@
 /**
  * For each open transaction, the functions to call after its commit. The key is the connection object of the
- * transaction.
+ * transaction (`sql`).
  */
 const actions = new WeakMap<object, (() => void)[]>();
 
@@ -16,7 +16,7 @@ export function afterCommit(sql: object, action: () => void): void {
   else actions.set(sql, [action]);
 }
 
-/** Calls the functions that `afterCommit` registered for a transaction. Call this after the commit. */
+/** Calls the functions that `afterCommit` registered for a transaction. Call it after the transaction has committed. */
 export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }

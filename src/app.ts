@@ -1,17 +1,12 @@
-import { hostname } from 'node:os';
 import fastify, {
   LogController,
-  type FastifyBaseLogger,
   type FastifyError,
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { pino } from 'pino';
-import packageJson from '../package.json' with { type: 'json' };
 import type { Config } from './config.ts';
-import { logFormat } from './log-format.ts';
-import { LogOutput } from './log-output.ts';
+import { logger } from './logger.ts';
 import pages from './pages/pages.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
@@ -30,7 +25,7 @@ import metrics from './plugins/metrics.ts';
 import openapi from './plugins/openapi.ts';
 import overload from './plugins/overload.ts';
 import rateLimits from './plugins/rate-limits.ts';
-import requestLog, { loggableError, requestId } from './plugins/request-log.ts';
+import requestLog, { requestId } from './plugins/request-log.ts';
 import requester from './plugins/requester.ts';
 import restOfBody from './plugins/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
@@ -106,9 +101,8 @@ export function buildApp(given: Services): FastifyInstance {
 }
 
 /**
- * Builds a second HTTP server, for operators: health checks and metrics of this process. It does not listen on a port
- * yet. It obeys the same rules of HTTP as the API. Its requests are not measured, so that they do not count as requests
- * of the API.
+ * Builds a second HTTP server, for operators: it serves health checks and metrics of this process. It does not listen
+ * on a port yet. It has the same HTTP settings as the API. The metrics do not include its own requests.
  */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = createServer(given.config);
@@ -164,19 +158,4 @@ function options(config: Config) {
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
       sendError(error, request, reply.header('x-request-id', request.id)),
   };
-}
-
-/**
- * Creates the service's logger. It writes to stderr. Errors are logged without properties that can contain
- * row values.
- */
-export function logger(config: Config): FastifyBaseLogger {
-  const base = {
-    pid: process.pid,
-    hostname: hostname(),
-    service: config.OTEL_SERVICE_NAME,
-    version: packageJson.version,
-  };
-  // Not to stdout, because that is for the result of a command. Keys and tokens print as `[redacted]`.
-  return pino({ base, level: config.LOG_LEVEL, serializers: { err: loggableError } }, new LogOutput(logFormat(config)));
 }

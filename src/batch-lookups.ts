@@ -1,8 +1,8 @@
 /**
- * Returns a function that loads one record by its key, or undefined if there is none. Calls in the same round of the
- * event loop share one call of `load`.
+ * Returns a function that loads one record by its key. Calls in the same round of the event loop are combined into one
+ * call of `load`. The function resolves to undefined if there is no record with this key.
  * @param keyOf converts a key to a unique string
- * @param load loads the records of the given distinct keys; keys without a record are left out of the result
+ * @param load loads the records with the given distinct keys; a key without a record has no element in the result
  * @param keyOfFound returns the key of a loaded record
  * @param maxKeys maximum number of keys in one call of `load`
  */

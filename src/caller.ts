@@ -3,8 +3,8 @@ import type { Role } from './schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
 /**
- * The authenticated sender of a request: an API key or a logged-in user. It may access only the data of one customer,
- * `customerId`.
+ * The authenticated sender of a request: an API key or a logged-in user. A caller may access only the data of one
+ * customer, `customerId`.
  */
 export type Caller = KeyCaller | SessionCaller;
 

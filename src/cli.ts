@@ -22,8 +22,8 @@ async function report(error: unknown): Promise<void> {
 }
 
 /**
- * The first error that occurred while writing to stdout or stderr. EPIPE is ignored: it only means that the reader
- * closed the pipe (`… | head`).
+ * The first error that occurred while writing to stdout or stderr. EPIPE is not stored, because it only means that the
+ * reader closed the pipe (`… | head`).
  */
 let lostOutput: Error | undefined;
 

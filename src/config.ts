@@ -23,7 +23,10 @@ const perMinute = (description: string, value: number) =>
 const optionalInteger = (description: string, minimum: number, maximum: number) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }));
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
-/** A URL that can contain a password. As for all variables with `secret`, `NAME_FILE` can name a file that has it. */
+/**
+ * The schema of a variable with a URL that can contain a password. It is marked as `secret`: a second variable,
+ * `NAME_FILE`, can give the path of a file that contains the value.
+ */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
@@ -318,8 +321,8 @@ const properties: TProperties = ConfigSchema.properties;
 const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
 
 /**
- * Parses the environment into a `Config`. An empty variable counts as not set. Secrets can come from files
- * (`readSecretFiles`). A password that has its own variable is put into its URL.
+ * Parses the environment into a `Config`. Ignores empty variables. Secrets can come from files (see `readSecretFiles`).
+ * Passwords with their own variables are inserted into the URLs.
  * @throws ConfigError that lists all invalid variables
  */
 export function parseConfig(variables: Record<string, string | undefined>): Config {
@@ -338,7 +341,9 @@ export function parseConfig(variables: Record<string, string | undefined>): Conf
   return Object.freeze(insertPasswords(parsed));
 }
 
-/** The variables that hold only a password, and the URL that each one belongs to. */
+/**
+ * The variables that contain only a password, each with the variable of the URL into which the password is inserted.
+ */
 const passwords = [
   ['DATABASE_PASSWORD', 'DATABASE_URL'],
   ['MIGRATION_DATABASE_PASSWORD', 'MIGRATION_DATABASE_URL'],
@@ -358,15 +363,15 @@ function insertPasswords(config: Config): Config {
 }
 
 /**
- * Converts the text of an environment variable to a number if its schema expects an integer. Only whole numbers in
- * digits are converted. `1.5`, `1e3` and `0x10` stay text, so the schema rejects them.
+ * Converts the value of an environment variable to a number if its schema expects an integer and the value consists of
+ * digits. Other values, such as `1.5`, `1e3` and `0x10`, stay texts, so the schema rejects them.
  */
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
 /**
- * For some environment variables, a function that checks what the schema cannot express. It returns one message for
- * each problem, without the value of the variable.
+ * Additional checks of environment variables that a schema cannot express. Each check returns one message for each
+ * problem. A message does not contain the value of the variable.
  */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
@@ -394,16 +399,16 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Returns an error message for each invalid element of a comma-separated list. The message gives the element's
- * position, not its text, which may be secret.
- * @param expected what an element must be, e.g. `an IP address`
+ * Checks the elements of a comma-separated list. Returns an error message for each invalid element. The message
+ * contains the position of the element, but not its text, because it may be secret.
+ * @param expected what an element must be, such as `an IP address`
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
 /**
- * Returns an error message if a database URL is invalid, otherwise an empty array. The URL may name several hosts,
- * separated by commas.
+ * Checks a database URL. Returns an array with an error message if the URL is invalid, otherwise an empty array. The
+ * URL may contain several hosts, separated by commas.
  */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
@@ -416,7 +421,7 @@ function databaseUrlFaults(value: string): string[] {
       ];
 }
 
-/** Returns whether a URL is valid percent-encoding of text without NUL characters. */
+/** Returns true if a URL has a valid percent-encoding and contains no NUL character. */
 function isPercentEncoded(url: string): boolean {
   try {
     return !decodeURIComponent(url).includes('\0');
@@ -446,7 +451,7 @@ const isServerAddress = (text: string): boolean => {
 export const readConfig = (): Config => parseConfig(process.env);
 
 /**
- * Returns the environment variables for a child process: those of this process, except variables whose names match the
+ * Returns environment variables for a child process: those of this process, without the variables whose names match the
  * pattern.
  */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>

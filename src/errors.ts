@@ -51,14 +51,14 @@ interface ErrorDetails {
 }
 
 /**
- * Maximum number of invalid values that an error response lists. Validation stops at one more than that, so that the
- * message can say "more than 100".
+ * Maximum number of invalid values that an error response lists. Validation stops after one more, so that the message
+ * can say "more than 100".
  */
 export const maxFaults = 100;
 
 /**
  * Creates the error for a request with invalid values.
- * @param faults all invalid values; the first `maxFaults` + 1 are enough
+ * @param faults the invalid values; more than `maxFaults` + 1 are not needed
  */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
@@ -71,10 +71,10 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Creates the error for a record that does not exist or belongs to another customer. Both cases give the same error, so
- * it reveals nothing about other customers.
- * @param noun the kind of record, e.g. `contact`
- * @param paths if the request body contained the ids: JSON pointers to them
+ * Creates the error for a record that does not exist. Also used for a record of another customer, so that the response
+ * does not reveal that it exists.
+ * @param noun the kind of record, such as `contact`
+ * @param paths JSON pointers to the ids, if they are in the request body
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
@@ -91,7 +91,7 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** Appends the number of invalid values to a message if an error response cannot list them all. */
+/** Returns a message, and appends the number of invalid values if there are more than an error response can list. */
 export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
@@ -107,8 +107,8 @@ export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
 /**
- * Creates the error for a temporary failure, after which the caller may repeat the request. Throw it only where
- * repeating the request is safe.
+ * Creates the error for a temporary failure. It tells the caller to repeat the request, so use it only for requests
+ * that are safe to repeat.
  * @param retryAfter seconds after which the caller should retry
  */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
@@ -147,15 +147,15 @@ export interface Shortage {
 }
 
 /**
- * Why an API key, session token or password was refused. The reason is only logged. The response is the same for all
- * reasons.
+ * The reason why an API key, session token or password was refused. It is only logged: the response does not contain
+ * it.
  */
 export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
 /**
- * What a caller authenticates with: an API key, a session token, or e-mail and password. The text of the 401 response
- * is different for each.
+ * The kind of credential that a caller uses: an API key, a session token, or e-mail and password. Each kind has its own
+ * text in the 401 response.
  */
 export type Credential = 'key' | 'session' | 'login';
 
@@ -179,13 +179,13 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** Creates the error for a caller who is authenticated but has no permission (403). */
+/** Creates the error for a caller without the necessary permission (403). */
 export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
 /**
- * For each database constraint that a request can violate, the error that the caller gets. The violation of any other
- * constraint is a bug of the service.
+ * For each database constraint that a request can violate, the error to return. If a request violates another
+ * constraint, the service has a bug.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
@@ -197,7 +197,10 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
-/** Creates the error for a record whose external id another record has. `noun` names the kind, such as `contact`. */
+/**
+ * Creates the error for an external id that another record already has.
+ * @param noun the kind of record, such as `contact`
+ */
 export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
@@ -208,15 +211,16 @@ interface ConstraintError {
 }
 
 /**
- * Returns the name of the violated constraint, or undefined if the error does not name it. Citus (distributed
- * PostgreSQL) names it only in the message and adds a shard number, which is removed: `contacts_company_fkey_102074`.
+ * Returns the name of the violated constraint, or undefined if the error does not contain it. Citus (distributed
+ * PostgreSQL) reports it only in the message and appends a shard number, such as `contacts_company_fkey_102074`; the
+ * number is removed.
  */
 const constraintOf = ({ constraint_name, message = '' }: ConstraintError): string | undefined =>
   constraint_name ?? /constraint "([a-z_]+?)(?:_\d+)?"/.exec(message)?.[1];
 
 /**
- * Converts a PostgreSQL error that the request caused to an error for the caller. Returns undefined for all other
- * errors.
+ * Converts a PostgreSQL error to the error that the API returns, if the request caused it. Returns undefined for all
+ * other errors.
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };

@@ -9,9 +9,9 @@ export const etagOf = (record: object): string =>
   `"${hash('sha256', JSON.stringify(record), 'base64url').slice(0, 27)}"`;
 
 /**
- * Checks the `If-Match` header of a request against the existing record (RFC 9110 §13.1.1). The header must be `*` or
- * contain the record's entity tag. A request without the header passes.
- * @throws DomainError `precondition_failed` if no tag matches
+ * Checks the `If-Match` header of a request (RFC 9110 §13.1.1). The check succeeds if the header is missing, is `*`, or
+ * contains the entity tag of the existing record.
+ * @throws DomainError `precondition_failed` if the check fails
  */
 export function requireMatch(ifMatch: string | undefined, record: object): void {
   if (ifMatch === undefined || ifMatch.trim() === '*') return;

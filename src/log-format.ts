@@ -3,7 +3,10 @@ import type { Config } from './config.ts';
 
 type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 
-/** Returns whether log lines are JSON. Without `LOG_FORMAT` they are, unless stderr is a terminal. */
+/**
+ * Returns true if log lines are written as JSON. If `LOG_FORMAT` is not set, this depends on stderr: JSON is the
+ * default unless stderr is a terminal.
+ */
 export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
   (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
 
@@ -21,13 +24,16 @@ export function logFormat(config: FormatConfig): (line: string) => string {
 }
 
 /**
- * Replaces the control characters in a line of JSON, except line breaks and tabs, and the characters that change the
- * direction of text. Text from outside must not control the terminal, and must not make a line look like another.
+ * Replaces control characters in a line of JSON, except line breaks and tabs. Also replaces characters that change the
+ * direction of text. Such characters in logged data could control the terminal or imitate another log line.
  */
 const withoutControls = (json: string): string =>
   json.replaceAll(/\\u00[01][0-9a-f]|\\.|[\u007f-\u009f\p{Bidi_Control}]/gu, (found) =>
     isHarmless.test(found) ? found : '\ufffd',
   );
 
-/** Matches an escape sequence of JSON that does not stand for a control character, or for a line break or a tab. */
+/**
+ * Matches an escape sequence of JSON that is harmless in a terminal: a line break, a tab, or a character that is not a
+ * control character.
+ */
 const isHarmless = /^\\["\\/ntu]$/;

@@ -6,8 +6,8 @@ export const maxWaitingBytes = 1024 * 1024;
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr and never blocks, even if the log's reader has stopped or the disk is full. Lines that
- * stderr does not accept wait in memory, up to `maxWaitingBytes`; further lines are dropped, and later their number is
+ * Writes log lines to stderr without blocking, even if nobody reads them or the disk is full. Lines that stderr does
+ * not accept wait in memory, up to `maxWaitingBytes`. Further lines are dropped; later, the number of dropped lines is
  * logged.
  */
 export class LogOutput {
@@ -18,7 +18,10 @@ export class LogOutput {
   #timer: NodeJS.Timeout | undefined;
   readonly #format: (line: string) => string;
 
-  /** @param format converts each line to its final form */
+  /**
+   * Creates the output.
+   * @param format converts each line to its final form
+   */
   constructor(format: (line: string) => string) {
     this.#format = format;
   }
@@ -62,9 +65,9 @@ export class LogOutput {
 let terminal: number | undefined;
 
 /**
- * Returns a file descriptor of stderr to which a write that would block fails instead. Reading `process.stderr` makes a
- * pipe or a socket non-blocking. A terminal must be opened anew: it blocks while somebody has stopped its output with
- * Ctrl-S. That is possible on Linux only.
+ * Returns a file descriptor of stderr that never blocks: a write that would block fails instead. For a pipe or a
+ * socket, this is stderr itself. For a terminal, which blocks after Ctrl-S, this is a new file descriptor; only Linux
+ * supports this.
  */
 function nonBlockingStderr(): number {
   const { fd, isTTY } = process.stderr;
@@ -77,8 +80,8 @@ function nonBlockingStderr(): number {
 }
 
 /**
- * Writes bytes to a file descriptor without waiting. Returns the number of written bytes, 0 if the write fails (e.g.
- * because the pipe or the disk is full).
+ * Writes bytes to a file descriptor without waiting. Returns the number of written bytes. This is 0 if the write fails,
+ * for example because the pipe or the disk is full.
  */
 function tryWrite(fd: number, bytes: Buffer): number {
   try {

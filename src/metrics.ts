@@ -30,8 +30,8 @@ export const requestDuration = new Histogram({
 });
 
 /**
- * How long operations waited at a `Gate` (seconds); 0 for those that did not wait. A `Gate` limits how many operations
- * use a resource at the same time.
+ * How long operations waited at a `Gate`, which limits how many operations use a resource at the same time (seconds).
+ * The value is 0 for operations that did not wait.
  */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
@@ -42,8 +42,8 @@ export const gateWait = new Histogram({
 });
 
 /**
- * Number of operations that a `Gate` rejected because too many were waiting or the wait was too long. A `Gate` limits
- * how many operations use a resource at the same time.
+ * Number of operations that a `Gate` rejected because too many operations were waiting, or because the wait was too
+ * long. A `Gate` limits how many operations use a resource at the same time.
  */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',

@@ -6,8 +6,8 @@ import { Gate } from './limits/gate.ts';
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /**
- * Limits how many passwords are hashed at the same time. Other logins wait; if too many wait, a login is rejected with
- * `unavailable`.
+ * Limits how many passwords are hashed at the same time. Further logins wait. If too many logins wait, a login is
+ * rejected with `unavailable`.
  */
 const gate = new Gate({
   name: 'passwords',
@@ -22,8 +22,8 @@ export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * Returns true if a password matches the stored hash. Without a hash (the account does not exist), returns false after
- * the same time, so that the time does not reveal which accounts exist.
+ * Returns true if a password matches the stored hash. If `stored` is undefined, because the account does not exist,
+ * returns false after the same time. The time therefore does not reveal which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
@@ -31,14 +31,14 @@ export async function verifyPassword(stored: string | undefined, password: strin
 }
 
 /**
- * Converts a password to Unicode form NFKC, because keyboards encode the same letter in different ways (NIST SP
- * 800-63B, 3.1.1.2).
+ * Converts a password to the Unicode form NFKC (NIST SP 800-63B, 3.1.1.2), because keyboards encode the same letter in
+ * different ways.
  */
 const normal = (password: string): string => password.normalize('NFKC');
 
 /**
- * The hash of a random password that nobody knows. Logins to accounts that do not exist are checked against it, so that
- * they take as long as other logins.
+ * The hash of a random password. A login to an account that does not exist is checked against this hash, so that it
+ * takes as long as other logins.
  */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

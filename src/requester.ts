@@ -1,14 +1,14 @@
 import { DomainError } from './errors.ts';
 
 /**
- * The customer for whom an operation runs, and how long the operation may take. Limited resources, such as database
- * connections, are shared fairly between customers.
+ * The customer for whom an operation runs, and how long the operation may take. The customer is needed because limited
+ * resources, such as database connections, are shared fairly between customers.
  */
 export interface Requester {
   /** The id of the customer for whom the operation runs, or `serviceItself`. */
   customerId: string;
   /**
-   * Aborts with a DomainError when nobody needs the result any more: the time is up, or the caller has closed the
+   * Aborts with a DomainError when the result is no longer needed, because the time is up or the caller has closed the
    * connection.
    */
   signal?: AbortSignal;
@@ -18,8 +18,8 @@ export interface Requester {
    */
   timeUp?: AbortSignal;
   /**
-   * How long the operation may still wait for limited resources, in total (ms). Each wait is subtracted from it. If
-   * undefined, only the limits of each resource apply.
+   * The total time that the operation may still wait for limited resources (ms). Each wait reduces it. If undefined,
+   * only the limits of each resource apply.
    */
   patienceMs?: number;
   /**
@@ -29,7 +29,7 @@ export interface Requester {
   waitMs?: number;
 }
 
-/** Used instead of a customer's id for the service's own work, such as logins, maintenance and commands. */
+/** The id that replaces a customer's id for the service's own work, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
 /** Thrown when an operation ends early because the caller has closed the connection. */
@@ -40,8 +40,7 @@ export class CallerHungUp extends DomainError {
 }
 
 /**
- * Returns the result of `work`, or rejects with the signal's reason if the signal aborts first. The work itself then
- * continues.
+ * Returns the result of `work`. If the signal aborts first, rejects with the signal's reason; `work` itself continues.
  */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;

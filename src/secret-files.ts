@@ -3,11 +3,11 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 type Environment = Record<string, string | undefined>;
 
 /**
- * Reads secrets from files, as Docker and Kubernetes provide them: if `NAME_FILE` is set, `NAME` gets the content of that
- * file, without a line break at its end. An empty variable counts as not set. Only regular files of at most 64 KiB are
- * read (and symbolic links to them), because reading a pipe or a device might never end.
+ * Reads secrets from files, as Docker and Kubernetes provide them. If `NAME_FILE` is set, `NAME` gets the content of
+ * this file, without a line break at its end. Ignores empty variables. A file must be a regular file of at most 64 KiB,
+ * or a symbolic link to one, because reading a pipe or a device might never end.
  * @param secrets names of the variables that can come from a file
- * @returns the environment with these secrets, and one message per fault
+ * @returns the environment with these secrets, and one message for each problem
  */
 export function readSecretFiles(
   environment: Environment,
@@ -55,8 +55,7 @@ function readSecret(path: string): Secret {
 }
 
 /**
- * Returns the content of a file, cut off beyond `maxBytes` + 1. Returns undefined for a pipe, a device or a socket. Never
- * waits.
+ * Returns the first `maxBytes` + 1 bytes of a file. Returns undefined for a pipe, a device or a socket. Never waits.
  */
 function readRegularFile(path: string): Buffer | undefined {
   // O_NONBLOCK: otherwise opening a pipe waits for its writer.
@@ -74,8 +73,8 @@ function readRegularFile(path: string): Buffer | undefined {
 }
 
 /**
- * Returns a URL with this password instead of the one that it has, if any. The password can contain any character.
- * Works for URLs with several hosts too, which `URL` cannot parse.
+ * Inserts a password into a URL, or replaces the password that the URL has. The password can contain any character. The
+ * URL may contain several hosts, unlike those that the class `URL` can parse.
  */
 export const withPassword = (url: string, password: string): string =>
   url.replace(

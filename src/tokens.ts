@@ -33,10 +33,7 @@ export class RawToken {
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /**
-   * The prefix of the token and its next four characters. Users see them to tell their tokens apart; they do not help
-   * an attacker.
-   */
+  /** The prefix of the token and its next four characters. Users recognise their tokens by it. It is not secret. */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -54,7 +51,7 @@ export class RawToken {
   }
 }
 
-/** First part of every session token. The first part of API keys is configured (`KEY_PREFIX`). */
+/** The prefix of every session token. The prefix of API keys can be configured (`KEY_PREFIX`). */
 export const sessionPrefix = 'sdsession';
 
 /**

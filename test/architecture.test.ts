@@ -29,7 +29,7 @@ const keepers: Record<string, RegExp> = {
   postgres: /^(database\/(db|migrate)|embedded-postgres\/server)\.ts$/,
   fastify: /^app\.ts$/,
   ajv: /^validation\/validator\.ts$/,
-  pino: /^app\.ts$/,
+  pino: /^logger\.ts$/,
   'pino-pretty': /^log-format\.ts$/,
   '@elastic/elasticsearch': /^catalog\/elasticsearch\//,
   commander: /^(cli\.ts|commands\/)/,

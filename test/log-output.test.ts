@@ -15,7 +15,7 @@ const lines = 20_000; // about 5 MB
  * @param environment its configuration
  */
 const code = (environment: Record<string, string>) => `
-  import { logger } from './src/app.ts';
+  import { logger } from './src/logger.ts';
   import { parseConfig } from './src/config.ts';
   const log = logger(parseConfig(${JSON.stringify(environment)}));
   for (let i = 0; i < ${lines}; i += 1) log.info({ i, filler: 'x'.repeat(200) }, 'numbered');

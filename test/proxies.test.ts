@@ -1,4 +1,5 @@
 import { connect } from 'node:http2';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
 import { asSuperuser } from './setup/database.ts';
@@ -47,6 +48,28 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
     expect(await recordedAddress(nginx.url)).toBe('127.0.0.1');
     for (const chosen of ['6.6.6.6', '10.0.0.1, 127.0.0.1', '<script>', 'unknown', '1.2.3.4:5555'])
       expect(await recordedAddress(nginx.url, chosen), chosen).toBe('127.0.0.1');
+  });
+
+  test('a file of 24 MiB can be uploaded, as it is and packed', async () => {
+    const nginx = await startNginx(target);
+    running.push(nginx);
+    const caller = await customer();
+    const file = `first_name\n${'Ada\n'.repeat(6 * 2 ** 20)}`;
+    for (const body of [file, gzipSync(file)]) {
+      const begun = await caller.post('/imports', { object: 'contacts', mode: 'create', format: 'csv', start: false });
+      const { id } = begun.body.data as { id: string };
+      const answer = await fetch(`${nginx.url}/api/ext/imports/${id}/file`, {
+        method: 'PUT',
+        headers: {
+          authorization: `X-API-Key ${caller.key}`,
+          ...(typeof body === 'string' ? {} : { 'content-encoding': 'gzip' }),
+        },
+        body,
+      });
+      expect(await answer.json()).toMatchObject({ id, status: 'UPLOADED' });
+      const [stored] = await owner`select file_bytes::integer as bytes from imports where id = ${id}`;
+      expect(stored!['bytes']).toBe(file.length);
+    }
   });
 
   test('a body that is too large is answered by the service, however fast it is sent', async () => {

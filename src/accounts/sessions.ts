@@ -26,8 +26,8 @@ export async function logIn(db: Database, { email, password }: Login, address: s
 }
 
 /**
- * Returns the reason why a login is refused, for the log. Returns undefined if the login is accepted.
- * @param right true if the given password is right
+ * Returns the reason why a login is refused, or undefined if the login is accepted.
+ * @param right true if the given password is correct
  */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
   if (!account) return 'unknown';
@@ -35,9 +35,9 @@ function refusalOf(account: Account | undefined, right: boolean): RefusalCause |
 }
 
 /**
- * Records a failed login, then throws. It is called for every reason of failure, so that neither the response nor its
- * timing reveals the reason.
- * @throws Unauthorized
+ * Records a failed login and throws. Every failed login takes this path, so that neither the response nor its timing
+ * reveals the reason.
+ * @throws Unauthorized always
  */
 async function refuseLogin(
   db: Database,

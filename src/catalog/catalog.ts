@@ -11,15 +11,15 @@ export interface Search {
   criteria: Criterion[];
   order: ProspectOrder;
   /**
-   * The id of a customer. The search excludes the prospects that this customer has unlocked; if undefined, it excludes
-   * none.
+   * The id of a customer. The search leaves out prospects that this customer has unlocked (paid to see). If undefined,
+   * it leaves out none.
    */
   netNewFor?: string | undefined;
 }
 
 /**
- * The part of a search's result to return as one page: at most `limit` prospects, after the first `skip` ones or after
- * the position `after`. Set at most one of `skip` and `after`.
+ * The page of a search's result to return: at most `limit` prospects. The page starts after the first `skip` prospects,
+ * or after the position `after`. Set at most one of the two.
  */
 export interface PageWindow {
   limit: number;
@@ -36,7 +36,9 @@ export interface EncodedPerson {
   bytes: Buffer;
 }
 
-/** The maximum of page number × page size in a request for prospects. Clients must use a cursor to read further. */
+/**
+ * The maximum of page number × page size in a request for prospects. To read later pages, clients must use a cursor.
+ */
 export const maxPageDepth = 10_000;
 
 /** The engine, the counts and other details of the prospect catalog, for the output of the command `catalog status`. */
@@ -69,8 +71,8 @@ export interface CatalogReads {
 }
 
 /**
- * The prospect catalog, with its read and write methods. For a customer's request, use the read methods that `for`
- * returns; those of the catalog itself are for the service's own work.
+ * The prospect catalog, with its read and write methods. Use the read methods of the catalog itself for the service's
+ * own work. For a customer's request, use the read methods that `for` returns.
  */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
@@ -78,19 +80,21 @@ export interface Catalog extends CatalogReads {
   readonly name: string;
   /** The limiters of concurrent reads of the catalog, with the queues of waiting reads. Used for metrics. */
   readonly gates: readonly Gate[];
-  /** Whether the catalog rejects all reads at the moment, because its search cluster is down. */
+  /** True if the catalog rejects all reads at the moment, because its search cluster is down. */
   readonly isRefusing: boolean;
 
   /**
    * Returns the read methods for one request. The number of concurrent reads is limited and shared fairly between
-   * customers; these reads count for the requester's customer. They are cancelled when the requester's signal aborts.
+   * customers, so each read counts for the customer of the request. If the signal of `requester` aborts, the reads are
+   * cancelled.
    */
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies the unlocks of these prospects from Postgres into the catalog: for each prospect, the ids of the customers
-   * who have unlocked it. Includes all unlocks that were committed before the call. Searches see the copied unlocks
-   * after `refresh`.
+   * Copies unlocks of prospects from Postgres into the catalog. An unlock means that a customer has paid to see a
+   * prospect; the catalog stores the ids of these customers with each prospect. All unlocks that are committed before
+   * the call are copied. Searches see them after `refresh`.
+   * @param ids ids of the prospects
    */
   syncUnlocks(ids: string[]): Promise<void>;
   /** Makes all earlier writes visible to later searches. */
@@ -108,15 +112,19 @@ export interface Catalog extends CatalogReads {
   /** Encodes a person as text for `write`: a row as JSON for Postgres, a bulk operation for Elasticsearch. */
   encode(document: CatalogDocument): string;
   /**
-   * Writes people to the catalog. Replaces people with the same id; who has unlocked them does not change. When the
-   * promise resolves, all people are stored, and the caller may reuse the bytes.
+   * Writes people to the catalog. A person with an existing id replaces the stored person; the ids of the customers who
+   * have unlocked the person are kept. When the promise resolves, all people are stored, and the caller may reuse the
+   * bytes.
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;
-  /** Removes people from the catalog and returns how many were removed. The record of who has unlocked them is kept. */
+  /**
+   * Removes people from the catalog, and returns the number of removed people. Postgres still stores which customers
+   * have unlocked them.
+   */
   remove(ids: string[]): Promise<number>;
   /**
-   * Ends an import: makes all its writes visible to searches, and counts again how many people have each suggested
+   * Ends an import: makes all written people visible to searches, and updates the number of people with each suggested
    * value.
    * @returns the number of people in the catalog
    * @throws DomainError `unavailable` if the database or cluster does not respond in time, or if the catalog was

@@ -11,8 +11,8 @@ import {
 import { fold, words } from '../text/fold.ts';
 
 /**
- * One condition of a search for prospects, which is translated into SQL or an Elasticsearch query. Its texts are in
- * lower case and without accents.
+ * One condition of a search for prospects. It can be translated into SQL and into an Elasticsearch query. Its texts are
+ * in lower case and without accents.
  */
 export type Criterion =
   /** Condition: the field `member` equals one of the values. The value `""` also matches people without this field. */
@@ -67,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns true if a condition can exclude prospects. A range without ends excludes none. A `words` condition with an
- * empty alternative excludes none either.
+ * Returns false if a condition matches all prospects: a range without ends, or a `words` condition in which one of the
+ * alternatives has no words. Otherwise returns true.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
@@ -97,8 +97,9 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns a request's filters as the response reports them: text fields and `date_verified` always, the others only if
- * given. A client that sends them back as `filters` gets the same matches.
+ * Returns the filters of a request in the form in which the response contains them. Text fields and `date_verified` are
+ * always included, other filters only if the request has them. If a client sends the result as `filters` in a new
+ * request, it gets the same matches.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);

@@ -3,8 +3,8 @@ import { fold, words } from '../text/fold.ts';
 import { memoize } from './memoize.ts';
 
 /**
- * A person in the form that Postgres and Elasticsearch store. It includes the texts in lower case, without accents, and
- * split into words, so that both find the same people.
+ * A person in the form that the catalog stores. In addition to the person's data, it contains the texts that searches
+ * use: in lower case, without accents, and split into words.
  */
 export interface CatalogDocument {
   id: string;
@@ -14,7 +14,10 @@ export interface CatalogDocument {
   folded: Record<RequiredField, string> & { location_postal_code: string | null };
   /** For each text field that is searched by word: its distinct words, in lower case and without accents. */
   words: Record<WordField, string[]>;
-  /** The original spelling of each text; undefined if it equals the text in `folded` with each word capitalised. */
+  /**
+   * The original spelling of each text. Undefined if it equals the text in `folded` with the first letter of each word
+   * capitalised.
+   */
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
@@ -96,7 +99,10 @@ export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): s
 /** A folded text (lower case, without accents), its original spelling and its words. */
 interface Folded {
   readonly folded: string;
-  /** The original text; undefined if it equals `usualSpelling(folded)`, which capitalises each word. */
+  /**
+   * The original spelling of the text. Undefined if it equals `usualSpelling(folded)`, where the first letter of each
+   * word is capitalised.
+   */
   readonly spelled: string | undefined;
   /** The distinct words of `folded`. Undefined until they are first needed. */
   words?: string[];

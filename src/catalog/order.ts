@@ -13,14 +13,14 @@ export interface SortKey {
 }
 
 /**
- * A sort order for prospects: its fields with their directions, the most significant first. Prospects with equal values
- * are sorted by id, ascending.
+ * A sort order for prospects: fields with their directions, the most important field first. Prospects with equal values
+ * in all fields are sorted by id, ascending.
  */
 export type ProspectOrder = readonly SortKey[];
 
 /**
- * A prospect's value in a sort field: a text in lower case and without accents, a whole number (0 for false, 1 for
- * true), an ISO 8601 instant, or null.
+ * A prospect's value in a sort field: a text in lower case and without accents, a whole number (also 0 for false and 1
+ * for true), an ISO 8601 timestamp, or null.
  */
 export type SortValue = string | number | null;
 
@@ -30,7 +30,7 @@ export type SortValue = string | number | null;
  */
 export interface ProspectPosition {
   id: string;
-  /** The prospect's values in the sort fields, in the same sequence as these fields. */
+  /** The prospect's values in the sort fields, in the order of these fields. */
   values: SortValue[];
 }
 
@@ -62,8 +62,8 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
 /**
- * Returns a description of each field in a sort order (its type, and whether it can be null), to check the values in a
- * cursor that a client sends.
+ * Describes the fields of a sort order: their types, and whether they can be null. The descriptions are used to check
+ * the values in a client's cursor.
  */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
@@ -74,8 +74,8 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
   }));
 
 /**
- * Returns whether a position from a cursor contains all sort values. In a cursor, `true` stands for a text that is too
- * long; the caller must then read this value from the prospect.
+ * Returns true if a position from a cursor has all its sort values. In a cursor, a text that is too long is replaced by
+ * `true`; the caller must then read the value from the prospect itself.
  */
 export const isWhole = (position: Position): position is ProspectPosition =>
   position.values.every((value) => value !== true);

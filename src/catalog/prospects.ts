@@ -26,8 +26,9 @@ export interface ProspectServices {
 }
 
 /**
- * Returns one page of prospects and the cursor for the next page. Masks contact data that the customer has not
- * unlocked, unless masking is switched off. `nextCursor` is undefined if the page is not full.
+ * Returns one page of prospects, and the cursor for the next page. `nextCursor` is undefined if the page is not full.
+ * The contact data of prospects that the customer has not unlocked (paid to see) is masked, unless masking is switched
+ * off.
  * @throws DomainError `validation_failed` if the request is invalid, `unavailable` if the catalog does not respond in
  *   time
  */
@@ -74,8 +75,8 @@ export async function countProspects(
 }
 
 /**
- * Converts a request to a search of the catalog. The search excludes the prospects that the customer has unlocked,
- * unless `all_contacts` is true.
+ * Converts a request to a search of the catalog. The search leaves out prospects that the customer has unlocked (paid
+ * to see), unless `all_contacts` is true.
  */
 export function toSearch(
   customerId: string,
@@ -101,8 +102,8 @@ function refuseTooDeep(page = 1, limit: number): void {
 }
 
 /**
- * Returns a hash of a customer's search: the customer, the conditions and the sort order. A cursor is only valid for a
- * search with the same hash.
+ * Returns a hash of a customer's search: of the customer's id, the conditions and the sort order. A cursor contains
+ * this hash and is only valid for the same search.
  */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
@@ -111,8 +112,8 @@ const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): st
     .slice(0, 16);
 
 /**
- * Returns the position after which the page starts, read from the request's cursor. Returns undefined if the request
- * has no cursor.
+ * Reads the cursor of a request. Returns the position where the previous page ended, or undefined if the request has no
+ * cursor.
  */
 async function readAfter(
   { catalog }: ProspectServices,
@@ -133,8 +134,8 @@ async function readAfter(
 }
 
 /**
- * Returns the prospects, with masked contact data where the customer has not unlocked them. Reads the unlocks from
- * Postgres, because the search index may not have the newest ones yet.
+ * Masks the contact data of those prospects that the customer has not unlocked (paid to see), and returns all
+ * prospects. Reads the unlocks from Postgres, because the newest unlocks may be missing in the search index.
  */
 async function maskLocked(
   { config, db }: ProspectServices,

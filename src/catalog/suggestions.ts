@@ -2,8 +2,8 @@ import type { TextField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 
 /**
- * One spelling of a text, for example `ACME`, and the number of people who have exactly this spelling. `folded` is the
- * text in lower case and without accents: `acme`.
+ * One spelling of a text, such as `ACME`, and the number of people who have exactly this spelling. `folded` is the text
+ * in lower case and without accents, such as `acme`.
  */
 export interface Spelling {
   folded: string;
@@ -12,8 +12,8 @@ export interface Spelling {
 }
 
 /**
- * A value that is suggested to users for a text field. Spellings that differ only in case or accents are one value:
- * `value` is the most frequent spelling, `people` counts the people of all these spellings.
+ * A suggested value of a text field. It combines all spellings that differ only in case or accents: `value` is the most
+ * frequent of them, and `people` counts the people who have any of them.
  */
 export interface SuggestedValue extends Spelling {
   member: TextField;
@@ -22,8 +22,8 @@ export interface SuggestedValue extends Spelling {
 
 /**
  * Splits a search text into its distinct words, in lower case and without accents.
- * @returns the words; an empty array if the text is empty and so matches every suggested value; undefined if the text
- *   has characters but no words (such as `'*`) and so matches no value
+ * @returns the words. An empty array means that the search text is empty, so all suggested values match. Undefined
+ *   means that the search text has characters but no words (such as `'*`), so no value matches.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -31,7 +31,8 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Combines spellings that differ only in case or accents into suggested values. Holds only one value in memory.
+ * Combines spellings that differ only in case or accents into suggested values. Keeps only one value in memory at a
+ * time.
  * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(
@@ -59,8 +60,8 @@ export async function* groupSpellings(
 }
 
 /**
- * Returns true if the spelling `one` is shown instead of the spelling `other`: `one` is used by more people, or by as
- * many people and is first in code point order.
+ * Returns true if the spelling `one` is suggested instead of the spelling `other`: more people have it, or equally many
+ * people have it and it is first in the order of code points.
  */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);

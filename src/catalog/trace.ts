@@ -1,7 +1,7 @@
 import { inSpan } from '../tracing/tracing.ts';
 import type { Catalog, CatalogReads } from './catalog.ts';
 
-/** Records each read of a catalog as a span. */
+/** Returns a catalog that records a trace span for each read of the given catalog. */
 export const traceCatalog = (catalog: Catalog): Catalog => ({
   ...catalog,
   ...traceReads(catalog, catalog),

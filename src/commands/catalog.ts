@@ -2,7 +2,6 @@ import { createWriteStream } from 'node:fs';
 import { open, realpath } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { setFlagsFromString } from 'node:v8';
 import { Option, type Command } from 'commander';
 import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import/import-lock.ts';
@@ -17,6 +16,7 @@ import { dropStaleImports, endImport, findCatalogState, listUnfinishedImports } 
 import { countUnindexed } from '../queries/unlocks.ts';
 import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './command.ts';
 import { openServices, type OpenServices } from './database.ts';
+import { keepHeapSmall } from './heap.ts';
 import { progressOn, type Progress } from './progress.ts';
 
 /** Defines the subcommands of the command `catalog`: `import`, `generate`, `reindex`, `remove` and `status`. */
@@ -97,16 +97,8 @@ async function withCatalog<T>(
   }
 }
 
-/**
- * Makes V8 keep the JavaScript heap small during an import. By default the heap grows far beyond what an import needs.
- */
-function keepHeapSmall(): void {
-  setFlagsFromString('--semi-space-growth-factor=1');
-  setFlagsFromString('--heap-growing-percent=100');
-}
-
 async function importFile(file: string, options: ImportOptions): Promise<ImportReport> {
-  keepHeapSmall();
+  keepHeapSmall(100);
   const format = options.format ?? formatOf(file);
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);

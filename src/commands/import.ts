@@ -4,7 +4,6 @@ import { stat, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { logger } from '../app.ts';
 import { gunzipIfPacked } from '../catalog/import/split-records.ts';
 import { readConfig } from '../config.ts';
 import type { Database } from '../database/db.ts';
@@ -12,6 +11,7 @@ import { readErrorsFile } from '../jobs/errors-file.ts';
 import { workAtImport, type ImportContext } from '../jobs/import-records.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport } from '../jobs/start-import.ts';
+import { logger } from '../logger.ts';
 import { requireCustomer } from '../queries/customers.ts';
 import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports.ts';
 import type { MatchField } from '../schemas/batches.ts';
@@ -28,6 +28,7 @@ import {
 import { asName, asUuid, commandAction, UsageError } from './command.ts';
 import { withDatabase } from './database.ts';
 import { formatOf } from './export.ts';
+import { keepHeapSmall } from './heap.ts';
 import { progressOn, type Progress } from './progress.ts';
 
 interface ImportOptions {
@@ -97,6 +98,7 @@ async function importAndReport(object: ImportObject, file: string, options: Impo
 }
 
 async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
+  keepHeapSmall(50);
   const isStandardInput = file === '-';
   if (isStandardInput && !options.format) throw new UsageError('standard input has no name: add --format');
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);

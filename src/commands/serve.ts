@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
-import { buildApp, logger } from '../app.ts';
+import { buildApp } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
+import { logger } from '../logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
 import { openServices, requireSchema } from './database.ts';
 import { describeDemo } from './demo.ts';

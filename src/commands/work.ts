@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
-import { logger } from '../app.ts';
 import { readConfig } from '../config.ts';
 import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
+import { logger } from '../logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
 import { openServices, requireSchema } from './database.ts';
+import { keepHeapSmall } from './heap.ts';
 import { listenMonitor } from './monitor.ts';
 import { serverAction } from './server-action.ts';
 import { Shutdown } from './shutdown.ts';
@@ -27,6 +28,7 @@ export function define(command: Command): void {
  * 0.
  */
 async function work(options: { migrate?: true }): Promise<Working> {
+  keepHeapSmall(50);
   const config = readConfig();
   const log = logger(config);
   await startTracing(config, log);

@@ -20,8 +20,8 @@ export type Sql = postgres.Sql<WireTypes>;
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database, with separate connections for look-ups, searches and transactions, so that slow searches do not delay
- * the others. Temporary failures (a timeout, a deadlock, a lost connection) become a DomainError `unavailable`.
+ * The database. Look-ups, searches and transactions have separate connections, so that slow searches do not delay other
+ * work. A temporary failure (a timeout, a deadlock, a lost connection) is thrown as DomainError `unavailable`.
  */
 export interface Database {
   /**
@@ -30,8 +30,8 @@ export interface Database {
    */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs reads whose SQL and cost depend on the request, such as searches. Each call has its own connection, and
-   * PostgreSQL plans each query for its actual values.
+   * Runs reads, such as searches, whose SQL and cost depend on the request. Each call has its own connection, and
+   * PostgreSQL makes a plan for the actual values of each query.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Runs `work` in a transaction. Rolls the transaction back if `work` throws. */
@@ -39,19 +39,19 @@ export interface Database {
 }
 
 /**
- * The database for the whole service. Its own methods run the work of the service itself; `for` returns the methods
- * that run the work of one customer.
+ * The database for the whole service. Use its own methods for the work of the service itself. For the work of a
+ * customer, use the methods that `for` returns.
  */
 export interface SharedDatabase extends Database {
   /**
-   * Returns the database for the work of one customer. When the abort signal of `requester` aborts, the running call
-   * rejects, and its search or transaction is cancelled. Exception: if the caller only closed the HTTP connection, a
-   * transaction continues.
+   * Returns the database for the work of one customer. If the signal of `requester` aborts, the running call rejects,
+   * and its search or transaction is cancelled. There is one exception: if the caller has only closed the HTTP
+   * connection, a transaction continues.
    */
   for(requester: Requester): Database;
   /**
-   * Runs reads of API keys and sessions, to authenticate callers. They have their own connections, so that the work of
-   * customers cannot delay them.
+   * Runs reads of API keys and sessions, to authenticate callers. These reads have their own connections, so that the
+   * work of customers cannot delay them.
    */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
@@ -59,38 +59,50 @@ export interface SharedDatabase extends Database {
    * metrics.
    */
   readonly gates: readonly Gate[];
-  /** Whether the last transaction failed because the disk of the database is full. */
+  /** True if the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
-  /** From now on, logs one line when the database stops to answer, and one when it answers again. */
+  /** Starts to log outages: one line when the database becomes unavailable, and one when it is available again. */
   logOutages(log: FastifyBaseLogger): void;
-  /** Rejects new calls, waits for running ones, then closes all connections. */
+  /** Rejects new calls, waits until running calls have ended, then closes all connections. */
   close(): Promise<void>;
 }
 
-/** Which database a URL names. Several hosts and ports are separated by commas. */
+/**
+ * The database to which a URL points. If the URL contains several hosts, `host` and `port` are lists, separated by
+ * commas.
+ */
 export interface DatabaseAddress {
   host: string;
   port: string;
   name: string;
 }
 
-/** Returns which database a URL names, without user and password. The URL can name several hosts. */
+/**
+ * Parses the address of a database from its URL, which may contain several hosts. The result contains no user and no
+ * password.
+ */
 export function addressOf(url: string): DatabaseAddress {
   const { host, port, database } = postgres(url).options;
   return { host: host.join(), port: port.join(), name: database };
 }
 
-/** The PostgreSQL role that runs all statements of the service, whatever user logs in. Migration 0001 creates it. */
+/**
+ * The PostgreSQL role with which the service runs all its statements. It does not depend on the user who logs in.
+ * Migration 0001 creates the role.
+ */
 const serviceRole = 'sales_data_api';
 
-/** Maximum time to open a database connection, until it can run its first statement (seconds). */
+/** Maximum time to open a database connection (seconds). */
 const connectTimeout = 5;
 /**
  * Seconds that are added to the statement timeout. If the server has not answered by then, the connection counts as
  * lost.
  */
 const silenceMargin = 2;
-/** Maximum number of queries that wait for their results on one shared connection. */
+/**
+ * Maximum number of queries that can run at the same time on one shared connection. The server executes them one after
+ * the other.
+ */
 const pipelineDepth = 64;
 /**
  * How often the PostgreSQL server checks whether the client of a running statement is still connected. The server ends
@@ -119,7 +131,10 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
   let isDiskFull = false;
-  /** Runs a transaction, and remembers whether the last one that wrote failed because the database's disk is full. */
+  /**
+   * Runs a transaction. Updates `isDiskFull`, which is true if the last transaction that wrote data failed because the
+   * database's disk is full.
+   */
   const writeToDisk = async <T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> => {
     let hasWritten = false;
     // Asked only while the disk is full, because it costs a round trip. Reading proves nothing about the disk.
@@ -159,13 +174,15 @@ export function openDatabase(config: Config, url: string): SharedDatabase {
   };
 }
 
-/** Returns whether a transaction has written anything: PostgreSQL gives a transaction its id at the first write. */
+/**
+ * Returns true if a transaction has written data. PostgreSQL assigns an id to a transaction only at its first write.
+ */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
   return row.changed;
 }
 
-/** Returns whether an error means that the disk of the database is full (SQLSTATE 53100). */
+/** Returns true if an error means that the disk of the database is full (SQLSTATE 53100). */
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
@@ -178,15 +195,14 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
 }
 
 /**
- * Returns true if the transaction of an aborted request must be cancelled. Returns false if the caller only closed the
- * HTTP connection: the transaction then continues.
+ * Returns true if an abort must cancel the running transaction. Returns false if the caller has only closed the HTTP
+ * connection, because the transaction then continues.
  * @param reason the reason of the abort
  */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
 /**
- * Connection options that differ between the groups of connections. Our patch of the database driver adds
- * `describe_first`.
+ * The options of a group of database connections. Our patch of the database driver adds the option `describe_first`.
  */
 interface LaneOptions {
   max: number;
@@ -208,19 +224,20 @@ interface LaneOptions {
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Settings of the query planner for searches: PostgreSQL plans each search for its actual values. Parallel workers are
- * off, so that one search uses one processor. With less `work_mem` an index scan of a
- * million records forgets which rows of a page it wants, and reads all of them.
+ * Settings of the query planner for searches: PostgreSQL makes a plan for the actual values of each search. A search
+ * uses one processor, because parallel workers are off. `work_mem` is large enough for index scans of a million
+ * records.
  */
 const plannedAnew = {
+  // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
   describe_first: false,
 };
 
 /**
- * Options of the database driver, with those that its type declarations lack. Our patch of the driver adds
- * `silence_timeout`, and `saslprep`, which normalises passwords for SCRAM.
+ * Options of the database driver, including some that its type declarations do not contain. Our patch of the driver
+ * adds `silence_timeout`, and `saslprep`, which normalises passwords for SCRAM.
  */
 type Options = postgres.Options<typeof wireTypes> &
   Omit<LaneOptions, 'planner'> & { silence_timeout: number; saslprep: typeof scramPassword };
@@ -256,8 +273,8 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
 }
 
 /**
- * Returns the delay before the next attempt to connect (seconds): first 0, then 0.25. So the service reconnects soon
- * after the server is back.
+ * Returns the delay before the next attempt to connect (seconds). It is short, so that the service reconnects soon
+ * after the server is available again.
  * @param failures the number of failed attempts
  */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

@@ -32,16 +32,14 @@ export class SharedLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for one customer (the requester) on the shared connections. Waits first if too many operations are
-   * running.
+   * Runs `work` for one customer (the requester) on the shared connections. If too many operations are running, waits
+   * first.
    */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
   }
 
-  /**
-   * Runs `work` that belongs to no customer on the shared connections. Waits first if too many operations are running.
-   */
+  /** Runs `work` for the service itself on the shared connections. If too many operations are running, waits first. */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.runAlone(() => this.#traced(work)));
   }
@@ -56,7 +54,7 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** One database connection: an instance of the driver that is limited to a single connection. */
+/** One database connection: a driver instance that may open only one connection. */
 interface Line<Sql> {
   sql: Sql;
   /** Called when the database connection has closed. */
@@ -64,8 +62,8 @@ interface Line<Sql> {
 }
 
 /**
- * A group of database connections in which each operation has a connection of its own. It creates one driver instance
- * per connection, because the driver's own pool can give one connection to two transactions.
+ * A group of database connections in which each operation has its own connection. Each connection is a separate driver
+ * instance, because the driver's pool can give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -84,10 +82,10 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for one customer (the requester) on a connection of its own. Waits first if too many operations are
-   * running.
-   * @param isToEnd Called with the reason when the requester's signal aborts. If it returns true, `work` is cancelled
-   *   at once; if false, `work` continues until the requester's time is up.
+   * Runs `work` for one customer (the requester) on its own connection. If too many operations are running, waits
+   * first.
+   * @param isToEnd is called with the reason when the requester's signal aborts. If it returns true, `work` is
+   *   cancelled at once; if false, `work` continues until the requester's time is up.
    */
   run<T>(
     requester: Requester,
@@ -132,7 +130,7 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Cancels an operation by closing its connection. Resolves when the server has closed the connection too, or after
+   * Cancels an operation by closing its connection. Resolves when the server has also closed the connection, or after
    * `cutTimeout`.
    */
   async #cut(line: Line<Sql>): Promise<void> {
@@ -147,13 +145,14 @@ export class ExclusiveLane<Sql extends Connections> {
 }
 
 /**
- * Makes a gate (a limiter) reject new operations, and waits until the running ones have ended, at most `closeTimeout`.
+ * Makes a `Gate` (a limiter of concurrent operations) reject new operations. Resolves when all running operations have
+ * ended, or after `closeTimeout`.
  */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
 /**
- * Runs a database operation. If the connection or the server fails, throws `unavailable`; all other errors are thrown
+ * Runs a database operation. If the connection or the server fails, throws `unavailable`. All other errors are thrown
  * unchanged.
  */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
@@ -165,8 +164,7 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Error codes (of the database driver or the operating system) which mean that the connection was lost or could not be
- * opened.
+ * Error codes of the database driver and the operating system for a connection that was lost or could not be opened.
  */
 const connectionCodes = new Set(
   (
@@ -184,7 +182,10 @@ const connectionCodes = new Set(
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
-/** Matches the SQLSTATEs of a connection that the server has ended or does not accept: it stops, starts or has crashed. */
+/**
+ * Matches the PostgreSQL error codes (SQLSTATE) for a lost or rejected connection: the server stops, starts or has
+ * crashed.
+ */
 const lostStates = /^(08...|57P0[1-3])$/;
 
 const isConnectionFailure = (error: unknown): boolean => {
@@ -193,8 +194,8 @@ const isConnectionFailure = (error: unknown): boolean => {
 };
 
 /**
- * Returns whether an error, or its cause, means that a connection to the database was lost or could not be opened. An
- * error that a reachable server returns, such as a deadlock, is no such error.
+ * Returns true if an error, or its cause, means that a connection to the database was lost or could not be opened.
+ * Returns false for errors that the server itself returns while it is running, such as a deadlock.
  */
 export function isConnectionLost(error: unknown): boolean {
   const code = codeOf(error instanceof DomainError ? error.cause : error);

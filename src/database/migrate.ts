@@ -5,8 +5,8 @@ import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
 
 /**
- * The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration that the
- * database has.
+ * The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration in the
+ * database.
  */
 export interface Migrated {
   applied: string[];
@@ -29,19 +29,19 @@ const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 /**
- * How long a statement of a migration waits for a lock on a table or row (ms). Requests queue behind a statement that
- * waits for a table, so this is shorter than they wait for a connection (`DATABASE_QUEUE_MS`).
+ * Maximum time for which a statement of a migration waits for a lock on a table or row (ms). It is shorter than
+ * `DATABASE_QUEUE_MS`, because requests that need the same table wait behind the statement.
  */
 const lockTimeoutMs = 500;
 /** Pause before a statement that did not get its lock is tried again (ms). The requests behind it run meanwhile. */
 const lockPauseMs = 500;
-/** How long such a statement is tried again before the migration fails (ms). */
+/** How long a migration tries to get a lock before it fails (ms). */
 const lockPatienceMs = 300_000;
 
 /**
- * Applies the missing migrations to the database in order, each SQL file in its own transaction. Several processes may
- * call it at the same time, also while the service runs; each waits for the others. Changes nothing if a newer release
- * has migrated the database and this release can run on the result.
+ * Applies all missing migrations to the database, in order. Each SQL file runs in its own transaction. Several
+ * processes may call this at the same time, also while the service runs; each waits for the others. If a newer release
+ * has already migrated the database, and this release can run on the result, nothing changes.
  * @throws MigrationError if an applied file was edited, the database is too new for this program, its encoding is not
  *   UTF8, a table stayed locked for minutes, or the server is older than PostgreSQL 18
  */
@@ -114,13 +114,14 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
 }
 
 /**
- * Adds the column `oldest_release` to a table that an older release created. Looks first, because every `alter table`
- * waits for the readers of the table, and `/readyz` would wait behind it.
+ * Adds the column `oldest_release` to the table `schema_migrations`, if it is missing. Older releases created the table
+ * without this column.
  */
 async function addOldestRelease(sql: postgres.Sql): Promise<void> {
   const [column] = await sql`
     select from pg_attribute
     where attrelid = 'schema_migrations'::regclass and attname = 'oldest_release'`;
+  // Every `alter table` waits for the readers of the table, and `/readyz` would wait behind it.
   if (column) return;
   await limitLockWaits(sql, lockTimeoutMs);
   await patiently(() => sql`alter table schema_migrations add column oldest_release text`);
@@ -132,8 +133,8 @@ interface Applied extends AppliedMigration {
 }
 
 /**
- * Returns the migrations that are not applied to the database yet, and the name of the newest one that this program
- * does not know, if any.
+ * Compares the migrations of this program with the applied ones. Returns the migrations that must still be applied, and
+ * the name of the newest applied migration that this program does not know, if any.
  * @param applied the applied migrations, by name
  * @throws MigrationError if an applied file was edited, or the database is too new for this program
  */
@@ -190,13 +191,16 @@ async function applyStatement(sql: postgres.Sql, statement: string): Promise<voi
   if (/^-- repeat$/m.test(statement)) while (changed > 0) changed = await run();
 }
 
-/** Limits how long the statements of a connection wait for a lock (ms). 0 means no limit. */
+/**
+ * Limits how long each statement of a connection waits for a lock.
+ * @param limit the limit (ms); 0 means no limit
+ */
 const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
   sql`select set_config('lock_timeout', ${String(limit)}, false)`;
 
 /**
- * Runs a statement or transaction again and again until it gets its locks.
- * @throws MigrationError if it does not get them within `lockPatienceMs`
+ * Runs a statement or transaction. If it does not get its locks, runs it again.
+ * @throws MigrationError if it does not get its locks within `lockPatienceMs`
  */
 async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
@@ -214,15 +218,19 @@ async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   }
 }
 
-/** Returns whether a statement did not get a lock in time (SQLSTATE 55P03), or was chosen to end a deadlock (40P01). */
+/**
+ * Returns true if a statement failed because it did not get a lock in time (SQLSTATE 55P03) or was part of a deadlock
+ * (40P01).
+ */
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
 /**
- * Records a migration as applied, if the database session is still the one with the id `session`. A new session, after
- * a lost connection, does not hold the migration lock.
+ * Saves that a migration was applied. Only the session that holds the migration lock may save this; after a lost
+ * connection there is a new session without the lock.
+ * @param session id of the database session that holds the migration lock
  * @throws MigrationError if the session has changed
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {

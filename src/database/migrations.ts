@@ -5,8 +5,8 @@ import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
 /**
- * How the schema of a database compares with the migrations of this program: equal, older (`behind`) or newer
- * (`ahead`).
+ * How the schema of a database compares with this program: `current` if they are equal, `behind` if the database is
+ * older, `ahead` if it is newer.
  */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
@@ -22,13 +22,13 @@ export interface Migration {
   sha256: string;
   text: string;
   /**
-   * The oldest release of this program that can run on the schema that the migration creates, such as `1.4.0`. Null for
-   * migrations older than this rule.
+   * The oldest release of this program that can run on the schema after this migration, such as `1.4.0`. Null for old
+   * migrations, which do not state it.
    */
   oldestRelease: string | null;
 }
 
-/** A migration that a database has, as its table `schema_migrations` describes it. */
+/** A migration that was applied to a database, as stored in the table `schema_migrations`. */
 export interface AppliedMigration {
   name: string;
   oldestRelease: string | null;
@@ -37,14 +37,16 @@ export interface AppliedMigration {
 /** Path of the folder with the SQL migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 
-/** The last migration that does not have to state an oldest release. Applied migrations cannot be edited. */
+/**
+ * The name of the last migration that does not state the oldest release that can run on its schema. All later
+ * migrations must state it.
+ */
 const lastWithoutRelease = '0021_large_lists.sql';
 
 let ourNames: string[] | undefined;
 
 /**
- * Compares the migrations that a database has applied with those of this program. The login of the service has enough
- * rights for this.
+ * Compares the migrations in a database with the migrations of this program. Needs only the permissions of the service.
  */
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   ourNames ??= await namesIn(ourMigrations);
@@ -56,14 +58,14 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/** Returns whether this release of the program can run on the schema that a migration of a newer release creates. */
+/** Returns true if this release of the program can run on the schema after a migration of a newer release. */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
 /** Compares two releases such as `1.9.0` and `1.10.0`. The result is negative if the first one is older. */
 const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
 
-/** Reads which migrations a database has. Returns none if it was never migrated. */
+/** Reads the migrations that were applied to a database. Returns an empty array if the database was never migrated. */
 async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
   const [table] = await sql<{ found: boolean }[]>`select to_regclass('schema_migrations') is not null as found`;
   if (!table?.found) return [];

@@ -2,13 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { isConnectionLost } from './lanes.ts';
 
-/** Time between two attempts to reach a database that does not answer (ms). */
+/** Time between two checks whether an unavailable database is available again (ms). */
 const retryMs = 500;
 
 /**
- * Logs when the database stops to answer and when it answers again: one line each, however many connections break. Many
- * connections can report the same fault, and a single one can break while the database is up, so a statement of its own
- * decides.
+ * Logs when the database becomes unavailable and when it is available again. Writes only one line for each, even if
+ * many connections break. A broken connection alone proves nothing, so a test statement decides.
  */
 export class Outages {
   readonly #ping: () => Promise<unknown>;
@@ -16,17 +15,23 @@ export class Outages {
   #isChecking = false;
   #isClosed = false;
 
-  /** @param ping runs a statement in the database */
+  /**
+   * Creates the logger.
+   * @param ping runs a test statement in the database
+   */
   constructor(ping: () => Promise<unknown>) {
     this.#ping = ping;
   }
 
-  /** Starts to log. Nothing is checked before this is called. */
+  /** Starts to log. Before this call, the database is not checked. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
   }
 
-  /** Checks whether the database answers, unless a check is already running. Call this when a connection has closed. */
+  /**
+   * Checks whether the database is available, unless a check is already running. Call this when a connection has
+   * closed.
+   */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
@@ -38,7 +43,7 @@ export class Outages {
     this.#isClosed = true;
   }
 
-  /** Returns when the database answers. */
+  /** Checks the database. If it is unavailable, logs this and waits until it is available again. */
   async #check(log: FastifyBaseLogger): Promise<void> {
     let fault = await this.#faultOf();
     if (!fault || this.#isClosed) return;
@@ -52,7 +57,10 @@ export class Outages {
     log.info({ seconds: Math.round((performance.now() - since) / 1000) }, 'the database answers again');
   }
 
-  /** Runs the statement. Returns why the database cannot be reached, or undefined if it answers, with an error or not. */
+  /**
+   * Runs the test statement. Returns the reason if the database cannot be reached. Returns undefined if the database
+   * responds, even with an error.
+   */
   async #faultOf(): Promise<{ code: string | undefined; reason: string } | undefined> {
     try {
       await this.#ping();
@@ -65,7 +73,7 @@ export class Outages {
 }
 
 /**
- * Returns the level at which to log an error of work that is retried: `debug` if the database was lost, because
- * `Outages` logs that once for all such work.
+ * Returns the log level for an error of work that is retried. Errors of a lost database connection get the level
+ * `debug`, because `Outages` already logs the outage once.
  */
 export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLost(error) ? 'debug' : 'warn');

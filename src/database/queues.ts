@@ -6,8 +6,8 @@ import { jobTypes, type JobType } from '../schemas/jobs.ts';
 export const queueSchema = 'pgboss';
 
 /**
- * Options of queues whose jobs are retried until they succeed, with growing delays. A worker must send heartbeats; if
- * they stop, its job is retried.
+ * Options of queues whose jobs are retried until they succeed, with growing delays. A worker must send heartbeats while
+ * it runs a job. If they stop, the job is retried.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -21,8 +21,8 @@ const persistent = {
 // One waiting message per customer gives a fair order. Processing a message takes little time, and finished messages have
 // no use, so both expire soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
 /**
- * Options of queues with at most one waiting message per customer (policy `short`). A message means that the customer
- * has jobs to process.
+ * Options of queues that hold at most one waiting message for each customer (policy `short`). A message means that this
+ * customer has work to do.
  */
 const turns = {
   ...persistent,
@@ -34,8 +34,8 @@ const turns = {
 } as const;
 
 /**
- * The options of each job queue, by its name. With `notify: true`, idle workers learn of a new job at once; otherwise
- * they only poll.
+ * The options of each job queue, by queue name. With `notify: true`, idle workers are notified of a new job at once.
+ * Without it, they only poll.
  */
 export const queues = {
   unlock: turns,
@@ -68,7 +68,9 @@ export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 /** For each job queue, the types of jobs that it processes. */
 export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
 
-/** For each job queue, the cron schedule (UTC) on which pg-boss adds a job, or null if only the service adds jobs. */
+/**
+ * The cron schedule (UTC) of each job queue, on which pg-boss adds a job. Null means that only the service adds jobs.
+ */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
   import: null,
@@ -80,9 +82,9 @@ const schedules: Record<JobKind, string | null> = {
 };
 
 /**
- * Creates or updates the job queues in the database: the tables of pg-boss, the queues and their schedules. It may be
- * called again at any time.
- * @param ownerUrl logs in as the owner of the database, because the service itself may not create tables
+ * Creates or updates the job queues in the database: the tables of pg-boss, the queues and their schedules. It is safe
+ * to call it again.
+ * @param ownerUrl database URL with the login of the owner, because the service itself may not create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({

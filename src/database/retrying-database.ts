@@ -3,13 +3,13 @@ import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
 // An import waits equally long for a search cluster.
-/** How long a database operation is retried by default while the database is unavailable (ms). */
+/** Default time for which a database operation is retried while the database is unavailable (ms). */
 const defaultPatienceMs = 300_000;
 
 /**
- * Returns a database that retries each operation while the given database is unavailable. Each operation must be safe
- * to repeat, because a transaction that failed may still have committed.
- * @param patienceMs how long one operation is retried before its error is thrown (ms)
+ * Wraps a database, so that each operation is retried while the database is unavailable. Each operation must be safe to
+ * repeat, because a transaction may have committed although it seems to have failed.
+ * @param patienceMs how long an operation is retried before its error is thrown (ms)
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
   const patient = (wrapped: Database): Database => ({

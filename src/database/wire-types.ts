@@ -1,11 +1,10 @@
 import type postgres from 'postgres';
 
-/** The smallest UUID. It is the id of no record, and every id is greater. */
+/** The smallest UUID. No record has this id, and every other id is greater. */
 export const lowestId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * The value types that this project adds to the database driver, in addition to the driver's own types. `instant` is a
- * timestamp, parsed into ISO text.
+ * The value types that this project adds to the types of the database driver. `instant` is a timestamp as an ISO text.
  */
 export type WireTypes = { instant: string };
 
@@ -32,7 +31,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Pairs of PostgreSQL object ids: the id of a type, and the id of the array type with elements of that type. */
+/** Pairs of PostgreSQL type ids: a type, and the array type whose elements have this type. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -56,8 +55,8 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
 /**
- * The `types` option of the database driver: how values of each PostgreSQL type are parsed and serialised. Decimals and
- * 64-bit integers become numbers.
+ * The `types` option of the database driver. It defines how values of PostgreSQL types are parsed and serialised.
+ * Decimals and 64-bit integers become JavaScript numbers.
  */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
@@ -77,7 +76,7 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The internal parsers and serialisers of the database driver, by the id of the PostgreSQL type. */
+/** The internal parsers and serialisers of the database driver. The key is the id of a PostgreSQL type. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
@@ -85,8 +84,8 @@ interface Codecs {
 }
 
 /**
- * Tells a driver instance how to parse and serialise arrays. It replaces the driver option `fetch_types`, which reads
- * the array types from the server on every new connection.
+ * Adds parsers and serialisers for arrays to a driver instance. It replaces the driver option `fetch_types`, which
+ * reads the array types from the server for every new connection.
  */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.

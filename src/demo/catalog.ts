@@ -10,7 +10,8 @@ import { generatePeople } from './generate-people.ts';
 const count = 5_000;
 const seed = 1;
 /**
- * Name under which the database stores the progress of the demo's import. An interrupted import is found by this name.
+ * Name under which the database stores the progress of the demo's import. An interrupted import is resumed by this
+ * name.
  */
 const source = 'people of the demo';
 /** The longest wait for an import of another process, and the pause between two attempts (both in ms). */
@@ -18,10 +19,11 @@ const patienceMs = 120_000;
 const pollMs = 250;
 
 /**
- * Imports generated people into the prospect catalog, unless it already contains people. While another process imports,
- * waits and tries again.
+ * Imports generated people into the prospect catalog. Does nothing if the catalog already contains people. If another
+ * process is importing, waits and tries again.
  * @returns the number of people in the catalog
- * @throws DomainError `unavailable`, or `conflict` if the import of another process takes too long
+ * @throws DomainError `unavailable` if the catalog is unavailable; `conflict` if the import of another process takes
+ *   too long
  */
 export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
   for (const start = performance.now(); ; await sleep(pollMs)) {

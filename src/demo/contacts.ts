@@ -1,7 +1,7 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { ContactCreate } from '../schemas/contacts.ts';
 
-/** An invented company of the demo, with the data that its contacts share. */
+/** An invented company of the demo: the data that all its contacts have in common. */
 interface DemoCompany {
   company_name: string;
   industry: string;
@@ -35,8 +35,8 @@ const places = [
 ];
 
 /**
- * Generates invented contacts for the demo; several of them work for the same company. Every call with the same count
- * returns the same contacts.
+ * Generates invented contacts for the demo. Some of them work for the same company. The same `count` always gives the
+ * same contacts.
  * @param count number of contacts
  */
 export function demoContacts(count: number): ContactCreate[] {

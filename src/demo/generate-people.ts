@@ -3,8 +3,8 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { seeded, type Random } from './random.ts';
 
 /**
- * The countries of generated people, the most frequent first. Each has the locale for names, an internet domain and a
- * dialling code.
+ * The countries of generated people, the most frequent country first. Each has a locale for names, an internet domain
+ * and a dialling code.
  */
 const countries: [name: string, locale: LocaleDefinition, domain: string, dialling: string][] = [
   ['United States', en, 'com', '+1'],
@@ -79,8 +79,8 @@ interface Company {
 }
 
 /**
- * Generates fictional people with a realistic distribution: a few names, titles, companies and places are frequent,
- * many are rare. The same count and seed give the same people.
+ * Generates fictional people with a realistic distribution: a few names, titles, companies and places are frequent, and
+ * many are rare. The same `count` and `seed` always give the same people.
  */
 export function* generatePeople(count: number, seed: number): Generator<Prospect> {
   // All domains end with `.example`, so none of the addresses can exist (RFC 2606, section 2).

@@ -23,14 +23,12 @@ import { makeDemoSales } from './sales.ts';
 /** The result of `loadDemo`: the login, the API key and the size of the demo. */
 export interface Demo {
   customerId: string;
-  /**
-   * True if this call of `loadDemo` created the customer. False if the customer already existed; its data is then kept.
-   */
+  /** True if this call of `loadDemo` created the customer. False if the customer already existed. */
   created: boolean;
   email: string;
   /**
-   * The new password of the demo login. Null if this call of `loadDemo` changed nothing: a stored password cannot be
-   * read back.
+   * The new password of the demo login. Null if this call of `loadDemo` changed nothing, because a stored password
+   * cannot be read.
    */
   password: string | null;
   key: string | null;
@@ -44,7 +42,8 @@ export interface Demo {
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
 /**
- * The first job of the demo customer. It unlocks 60 contacts, so that a new user sees progress, charges and results.
+ * The first job of the demo customer. It unlocks 60 prospects as contacts, so that a new user sees a job with its
+ * progress, charged credits and results.
  */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
@@ -56,8 +55,8 @@ interface Services {
 }
 
 /**
- * Thrown if the database contains a customer other than the demo customer. The demo adds invented people to the
- * prospect catalog, and that customer could pay credits for them.
+ * Thrown if the database contains a customer other than the demo customer. The demo is then not loaded, because this
+ * customer could pay for its invented people.
  */
 export class OtherCustomerError extends Error {
   constructor() {
@@ -67,10 +66,10 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and imports invented people into the prospect catalog. Skips what already exists. Every
- * call sets a new password and creates another API key, which is valid for a week.
- * @param force If true, the demo customer is created even if the database contains other customers; the catalog stays
- *   unchanged then. If the demo customer already exists, nothing is changed.
+ * Creates the demo customer and imports invented people into the prospect catalog. Skips data that already exists.
+ * Every call sets a new password and creates another API key, which is valid for a week.
+ * @param force if true, creates the demo customer even if the database contains other customers, but does not change
+ *   the catalog. If the demo customer already exists, nothing is changed.
  * @throws OtherCustomerError if the database contains another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
@@ -123,8 +122,8 @@ async function lockDemo(sql: Transaction): Promise<void> {
 }
 
 /**
- * Returns null if an error says that the prospect catalog is unavailable: the demo works without it. Throws all other
- * errors.
+ * Handles an error of the prospect catalog. Returns null if the catalog is unavailable, because the demo works without
+ * it. Throws all other errors.
  */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;

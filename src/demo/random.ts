@@ -7,8 +7,8 @@ export interface Random {
   /** Returns one of the items, all with the same probability. */
   pick<T>(among: readonly T[]): T;
   /**
-   * Returns one of the items. The n-th item is about n times rarer than the first (Zipf's law), as with real names and
-   * cities.
+   * Returns one of the items at random, with the probabilities of Zipf's law: the n-th item is about n times rarer than
+   * the first. Real names and cities have such a distribution.
    */
   pickZipf<T>(among: readonly T[]): T;
   /**

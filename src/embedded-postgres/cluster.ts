@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { environmentWithout } from '../config.ts';
 import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
 
-/** A PostgreSQL data folder on disk, with the programs and the system user that run its server. */
+/** A PostgreSQL data folder on disk, with the folder of the PostgreSQL programs and the system user for its server. */
 export interface Cluster {
   /** Path of the data folder, with symbolic links resolved. */
   data: string;
@@ -24,12 +24,15 @@ export interface ClusterOptions {
   password: string;
   /** Settings of the PostgreSQL server: name and value. They are written to postgresql.conf. */
   settings: Record<string, string>;
-  /** Whether the new files are flushed to disk (fsync). */
+  /** True if new files are flushed to disk (fsync). */
   sync: boolean;
 }
 
 const run = promisify(execFile);
-/** Folder for the data if this process is root and the server's user cannot enter the requested folder. */
+/**
+ * The folder in which data is stored if the server's user cannot enter the requested folder. This can happen only if
+ * this process runs as root.
+ */
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
@@ -40,8 +43,9 @@ const stopTimeoutMs = 60_000;
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Returns the PostgreSQL data folder `folder`, which is created if it is missing, but does not start the server. If
- * this process is root, another user must run the server, because PostgreSQL refuses to run as root.
+ * Creates the PostgreSQL data folder `folder` if it is missing, and returns it with the settings to run its server.
+ * Does not start the server. If this process runs as root, the server gets another user, because PostgreSQL refuses to
+ * run as root.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
@@ -52,15 +56,15 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
 }
 
 /**
- * Returns the port of the running server, or undefined if no server runs. A server that is still starting has a port
- * too.
+ * Returns the port of the server, or undefined if the server does not run. A server that is still starting also has a
+ * port.
  */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
 }
 
-/** Returns the process id of the server of this data folder, or undefined if no server runs. */
+/** Returns the process id of the server of this data folder, or undefined if the server does not run. */
 async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
   const pid = await lockedBy(cluster);
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
@@ -81,7 +85,7 @@ export async function startServer(cluster: Cluster): Promise<void> {
   }
 }
 
-/** Stops the server in an orderly way, and waits until its process has ended. */
+/** Stops the server normally (without killing it), and waits until its process has ended. */
 export async function stopServer(cluster: Cluster): Promise<void> {
   // `pg_ctl` does not wait (`-W`), because it could mistake the lock file of the next server for that of this one.
   const pid = await serverOf(cluster);
@@ -106,8 +110,8 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 }
 
 /**
- * Creates the data folder in a temporary place and moves it to its final place when it is complete. So an interrupted
- * attempt leaves no partial data folder.
+ * Creates the data folder in a temporary place, and moves it to its final place when it is complete. An interrupted
+ * attempt therefore leaves no incomplete data folder.
  */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
@@ -149,7 +153,10 @@ async function give(user: User | undefined, ...paths: string[]): Promise<void> {
   if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
 }
 
-/** Runs a PostgreSQL program as the server's user, without the locale and the `PG…` variables of this process. */
+/**
+ * Runs a PostgreSQL program as the server's user. The locale and the `PG…` variables of this process are not passed to
+ * it.
+ */
 function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
   const options: ExecFileOptions = {
     ...cluster.user,
@@ -159,7 +166,10 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
   return run(join(cluster.programs, name), args, options);
 }
 
-/** Returns true if a process is the server of this data folder. The working folder of a server is its data folder. */
+/**
+ * Returns true if the process `pid` is the server of this data folder. The working folder of such a process is the data
+ * folder.
+ */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
   if (cwd !== 'ENOENT') return cwd === cluster.data || cwd === 'EACCES';
@@ -171,8 +181,8 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes the lock file of a killed server if its process id now belongs to another process. Otherwise PostgreSQL would
- * refuse to start.
+ * Removes the lock file of a killed server if its process id now belongs to another process. With this file, PostgreSQL
+ * would refuse to start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);
@@ -182,7 +192,10 @@ async function removeStaleLock(cluster: Cluster): Promise<void> {
 
 const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
 
-/** Returns the lines of PostgreSQL's lock file: process id, data folder, start time, port, … */
+/**
+ * Returns the lines of PostgreSQL's lock file: process id, data folder, start time, port and further data. Returns one
+ * empty line if the file is missing.
+ */
 const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
   (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
 
@@ -201,8 +214,8 @@ export function isAlive(pid: number): boolean {
 }
 
 /**
- * Returns the port on which the server ran last, or 0 if it is unknown. With the same port, older clients can
- * reconnect.
+ * Returns the port on which the server ran last, or 0 if this port is unknown. The port is used again, so that existing
+ * clients can reconnect.
  */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');

@@ -14,10 +14,7 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/**
- * A system user, by its ids. If this process runs as root, the server runs as this user, because PostgreSQL refuses to
- * run as root.
- */
+/** A system user who runs the server if this process runs as root, because PostgreSQL refuses to run as root. */
 export interface User {
   uid: number;
   gid: number;
@@ -25,15 +22,16 @@ export interface User {
 
 const run = promisify(execFile);
 /**
- * Folder for a copy of the PostgreSQL programs, used if the server's user cannot enter the folder of the npm package.
+ * Folder for a copy of the PostgreSQL programs. The copy is used if the server's user cannot enter the folder of the
+ * npm package.
  */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server. Returns undefined if this process is not root: it can then run the
- * server itself. Otherwise returns the owner of the data folder, or the user `postgres` if the folder is missing or
- * belongs to root. Creates the user `postgres` if it is missing.
+ * Returns the system user that must run the server. If this process is not root, returns undefined, because this
+ * process can run the server itself. Otherwise returns the owner of the data folder; if the folder is missing or
+ * belongs to root, returns the user `postgres`, which is created if it is missing.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -63,7 +61,7 @@ async function createUser(): Promise<User> {
 }
 
 /**
- * Returns a folder with PostgreSQL programs that `user` can run: the one of the npm package, or a copy of it.
+ * Returns a folder with PostgreSQL programs that `user` can run: the folder of the npm package, or a copy of it.
  * @throws EmbeddedPostgresError if the programs do not run
  */
 export async function reachablePrograms(user: User | undefined): Promise<string> {

@@ -15,13 +15,14 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** URL of the database `postgres`, with the login of the superuser. */
   superuserUrl: string;
-  /** Ends this process's use of the server. The server stops when all processes that used it have called `close`. */
+  /** Ends this process's use of the server. The last process that calls this also stops the server. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedOptions {
   /**
-   * For tests: stores the data in the temporary folder of the system, without fsync, and removes the data on `close`.
+   * For tests. If true, the data is stored in the temporary folder of the system, without fsync, and is deleted on
+   * `close`.
    */
   throwaway?: boolean;
   /** Settings of the server besides its usual ones, by name. Used only with `throwaway`. */
@@ -36,7 +37,10 @@ export interface Passwords {
 }
 
 const database = 'sales_data_api';
-/** Names of the database logins: the superuser, the owner of the database, and the service, which has few rights. */
+/**
+ * Names of the database logins: the superuser, the owner of the database, and the service, which has only few
+ * permissions.
+ */
 export const logins: Record<keyof Passwords, string> = {
   superuser: 'postgres',
   owner: 'sales_owner',
@@ -49,8 +53,8 @@ export const logins: Record<keyof Passwords, string> = {
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
 /**
- * The names of temporary data folders start with this text. The id of the process that uses the folder and random
- * characters follow.
+ * The beginning of the names of temporary data folders. It is followed by the id of the process that uses the folder,
+ * and by random characters.
  */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
@@ -75,8 +79,8 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the embedded PostgreSQL server, or connects to it if it already runs: several processes can share one server.
- * The data is in `dataDir`/postgres, the passwords are in `dataDir`/postgres.json.
+ * Starts the embedded PostgreSQL server, or connects to it if it already runs. Several processes can share one server.
+ * The data is stored in `dataDir`/postgres, and the passwords in `dataDir`/postgres.json.
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
@@ -101,7 +105,7 @@ async function openThrowaway(more: Record<string, string> = {}): Promise<Embedde
   }
 }
 
-/** Stops the temporary servers of processes that were killed, and removes the data of these servers. */
+/** Stops temporary servers that were left by killed processes, and deletes their data. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];
@@ -143,8 +147,8 @@ function urls(port: number, passwords: Passwords): Omit<EmbeddedPostgres, 'close
 }
 
 /**
- * Reads the passwords of the database logins from a file, which is created if it is missing. If several processes
- * create it at once, all use the same passwords.
+ * Reads the passwords of the database logins from a file. If the file is missing, creates it with new passwords. If
+ * several processes create it at the same time, all get the same passwords.
  */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -193,7 +197,7 @@ async function attend(cluster: Cluster, password: string): Promise<{ presence: p
 
 /**
  * Connects to the server and takes a lock that prevents other processes from stopping it. Returns the connection that
- * holds the lock, or undefined if the server is starting or being stopped.
+ * holds the lock. Returns undefined if the server is just starting or stopping.
  */
 async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
   const presence = postgres({
@@ -225,7 +229,8 @@ async function enter(port: number, password: string): Promise<postgres.Sql | und
 }
 
 /**
- * Creates the empty database `name` and the roles of its owner and of the service. Does nothing if the database exists.
+ * Creates an empty database, with the roles of its owner and of the service. Does nothing if the database exists.
+ * @param name name of the database
  */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;

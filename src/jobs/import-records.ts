@@ -21,7 +21,7 @@ import { enqueueNext } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { LeaseLost } from './settle.ts';
-import { planRecords, writeRecords } from './write-records.ts';
+import { planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
 
 /** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 2;
@@ -159,21 +159,42 @@ const batchBytes = 4 * 1024 * 1024;
 /** Writes the records of an import until it has ended or the time is over. */
 async function writeAll(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   let from = positionOf(leased);
-  const write = async (records: readonly FileRecord[]): Promise<{ written: number; isEnd: boolean }> => {
-    const planned = await planRecords(leased, records);
-    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned));
+  const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
+    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
     if (isEnd) context.log.info('an import is completed');
     from = planned.at(-1)?.record.next ?? from;
-    return { written: planned.length, isEnd };
+    return isEnd;
   };
   if (leased.total === 0) return void (await write([]));
+  for await (const planned of readAhead(plansOf(context, leased))) if ((await write(planned)) || isOver()) return;
+  throw new Error('The file of an import has fewer records than were counted');
+}
+
+/** Reads and validates the records of an import from its position on. Yields those that one transaction writes. */
+async function* plansOf(context: ImportContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
+  let from = positionOf(leased);
   for await (const some of recordsOf(context, leased))
     for (let rest = some; rest.length > 0;) {
-      const { written, isEnd } = await write(firstOf(rest, from));
-      if (isEnd || isOver()) return;
-      rest = rest.slice(written);
+      const planned = await planRecords(leased, firstOf(rest, from));
+      yield planned;
+      from = planned.at(-1)!.record.next;
+      rest = rest.slice(planned.length);
     }
-  throw new Error('The file of an import has fewer records than were counted');
+}
+
+/** Yields the same values. Reads the next one while the caller works on one. */
+async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T> {
+  try {
+    for (let read = await values.next(); !read.done;) {
+      const next = values.next();
+      // It may fail while nobody waits for it. It is awaited below, unless the caller stops.
+      next.catch(() => undefined);
+      yield read.value;
+      read = await next;
+    }
+  } finally {
+    await values.return();
+  }
 }
 
 /** Returns the first records, as many as one transaction writes. */

@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Transaction } from '../database/db.ts';
 import { DomainError } from '../errors.ts';
 import { errorsLine } from '../files/errors-file.ts';
@@ -24,7 +25,7 @@ import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
 
 /** A record of a file that is ready to be written: its valid item or its error, and the batch that it belongs to. */
-interface PlannedRecord {
+export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
   round: number;
@@ -57,6 +58,7 @@ export async function writeRecords(
   leased: LeasedImport,
   from: ImportPosition,
   planned: readonly PlannedRecord[],
+  log: Pick<FastifyBaseLogger, 'warn'>,
 ): Promise<boolean> {
   const { customer_id: customerId, id } = leased;
   const row = await lockLeasedImport(sql, customerId, leased);
@@ -64,6 +66,7 @@ export async function writeRecords(
   if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
   const outcomes = await writeRounds(sql, row, planned);
   if (!row.dry_run) await addToLists(sql, row, outcomes);
+  logRejections(log, planned, outcomes);
   const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
   if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
   const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, countsOf(outcomes));
@@ -89,13 +92,66 @@ async function writeRounds(
     );
   for (const records of rounds) {
     const items = records.map(({ item }) => item);
-    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeBatch(sql, row, items));
+    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeAccepted(sql, row, items));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
   return planned.map((record) => outcomes.get(record)!);
 }
 
-/** Writes a batch of records. */
+/**
+ * Writes a batch of records. If PostgreSQL rejects a valid record, for example because a value is too large for an index,
+ * that record fails and the others are written.
+ */
+async function writeAccepted(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
+  try {
+    return await writeBatch(sql, row, items);
+  } catch (error) {
+    if (!isRejection(error)) throw error;
+    return writeHalves(sql, row, items, error);
+  }
+}
+
+/** Writes the halves of a batch that PostgreSQL has rejected. A batch of one record fails. */
+async function writeHalves(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  cause: unknown,
+): Promise<Outcome[]> {
+  if (items.length === 1)
+    return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
+  const valid = items.filter((item) => !(item instanceof DomainError));
+  // All at once, because the second half must not wait for values while the first half holds records.
+  if (!row.dry_run) await lockForBatches(sql, row.customer_id, row, valid);
+  const half = Math.ceil(items.length / 2);
+  const first = await writeAccepted(sql, row, items.slice(0, half));
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half)))];
+}
+
+/** Logs why PostgreSQL rejected records. Their owner is told only that it did. */
+function logRejections(
+  log: Pick<FastifyBaseLogger, 'warn'>,
+  planned: readonly PlannedRecord[],
+  outcomes: readonly Outcome[],
+): void {
+  for (const [i, outcome] of outcomes.entries())
+    if (outcome.status === 'failed' && isRejection(outcome.error.cause))
+      log.warn(
+        { err: outcome.error.cause, line: planned[i]!.record.line },
+        'PostgreSQL rejected a record of an import',
+      );
+}
+
+const rejectedMessage = 'the database cannot store this record';
+
+/**
+ * Returns true if PostgreSQL rejected the data of a statement: a value out of range, a violated constraint, a row that is
+ * too large, or an error that a trigger raised (SQLSTATE classes 22, 23, 54 and P0).
+ */
+const isRejection = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
+
+/** Writes a batch of records. If it throws, all its writes are undone, and the transaction can go on. */
 async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
@@ -112,7 +168,7 @@ class DryRun extends Error {}
 async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    outcomes = await writeBatch(attempt as Transaction, row, items);
+    outcomes = await writeAccepted(attempt as Transaction, row, items);
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {

@@ -3,13 +3,14 @@ import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
 // A caller sends many requests, and parsing an IPv6 address takes longer than a look-up here.
-/** For each of the last 1000 IPv6 addresses, the name under which its requests are counted. */
+/** A cache for the last 1000 IPv6 addresses: the result of `addressGroup` for each address. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the name under which the requests of an IP address are counted: an IPv4 address itself, but only the /64
- * prefix of an IPv6 address. For any other text the name is `unknown`.
- * @param address undefined if the connection is already closed
+ * Returns the name under which requests from an IP address are counted. For IPv4 this is the address. For IPv6 it is
+ * the /64 prefix of the address, so all addresses with the same prefix share one name. For any other text it is
+ * `unknown`.
+ * @param address the IP address; undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
   if (address === undefined) return 'unknown';

@@ -7,14 +7,14 @@ import ipaddr from 'ipaddr.js';
  */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Names that a configuration may use instead of these IP address ranges. */
+/** Names of IP address ranges that a configuration may use instead of the ranges. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],
   uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 };
 
-/** Text for error messages: what an element of a list of IP address ranges must be. */
+/** Text for error messages. It says what each element in a list of IP address ranges must be. */
 export const rangeSyntax = `an IP address, a range such as 10.0.0.0/8 (not /0), or one of ${Object.keys(named).join(', ')}`;
 
 /**
@@ -65,8 +65,8 @@ export function normaliseAddress(text: string): string | undefined {
 }
 
 /**
- * Returns the IP address of the caller behind trusted proxies. Reads `X-Forwarded-For` from right to left and returns
- * the first address that is not a trusted proxy.
+ * Returns the IP address of the caller, who may be behind proxies. Reads `X-Forwarded-For` from right to left, and
+ * returns the first address that does not belong to a trusted proxy.
  * @param peer the address at the other end of the connection
  * @param forwarded the value of the header `X-Forwarded-For`
  * @param trusted the addresses of the trusted proxies
@@ -88,7 +88,7 @@ const unknownAddress = '0.0.0.0';
 
 /**
  * Returns true if an IP address lies in one of the ranges.
- * @param address in the form that `normaliseAddress` returns
+ * @param address the IP address, in the form that `normaliseAddress` returns
  */
 export function isWithin(ranges: AddressRanges, address: string): boolean {
   const parsed = ipaddr.parse(address);

@@ -3,14 +3,14 @@ import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
 /**
- * For each TCP connection, the number of sent bytes that the peer has not acknowledged (as a hexadecimal text). The key
- * is the inode of the socket.
+ * A map with the number of sent bytes that the peer has not acknowledged, for each TCP connection. The key is the inode
+ * of the socket; the number is a hexadecimal text.
  */
 export type Unacknowledged = ReadonlyMap<string, string>;
 
 /**
- * Reads for every TCP connection how many sent bytes the peer has not acknowledged. Returns an empty map if the system
- * is not Linux.
+ * Reads for each TCP connection how many sent bytes the peer has not acknowledged yet. Returns an empty map on other
+ * systems than Linux.
  * @see https://docs.kernel.org/networking/proc_net_tcp.html
  */
 export async function readUnacknowledged(): Promise<Unacknowledged> {
@@ -29,8 +29,8 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Returns a text that changes whenever the peer receives data from a socket. Compare two of these texts to detect a
- * peer that has stopped reading.
+ * Returns a text that changes when the peer receives data from a socket. If two calls return the same text, the peer
+ * has received nothing in between.
  * @param unacknowledged the result of `readUnacknowledged`
  */
 export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
@@ -49,8 +49,8 @@ function inodeOf(socket: Socket): string | undefined {
 }
 
 /**
- * Returns the internal object of a Node socket. `writeQueueSize` is the number of bytes that the kernel has not
- * accepted yet; `fd` is the file descriptor.
+ * Returns the internal object of a Node socket. Its `fd` is the file descriptor, and its `writeQueueSize` is the number
+ * of bytes that the kernel has not accepted yet.
  */
 const handleOf = (socket: Socket): { writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};

@@ -1,7 +1,9 @@
+import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../errors.ts';
 import { NoBody } from '../schemas/wire.ts';
+import { parseInPieces, type ParsedJson } from '../text/json-pieces.ts';
 import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
@@ -15,8 +17,10 @@ declare module 'fastify' {
   }
 }
 
+/** Maximum size of a body that is parsed without a pause (bytes). Only bodies of batches can be larger. */
+const maxUnbroken = 1024 * 1024;
+
 const nothing = Buffer.alloc(0);
-const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
  * Parses request bodies as JSON. An empty or missing body counts as `{}`. A route that declares no body accepts only
@@ -31,19 +35,33 @@ export default fp(
       done();
     });
     app.removeAllContentTypeParsers();
-    app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
-      request.bodyBytes = bytes as Buffer;
+    const parserOf = (request: FastifyRequest) => (text: string) => {
+      let value: unknown;
+      void parse(request, text, (error, parsed) => {
+        if (error) throw error;
+        value = parsed;
+      });
+      return value;
+    };
+    app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
+      request.bodyBytes = bytes;
       if (bytes.length === 0) return done(null, undefined);
       if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
-      const text = decode(bytes as Buffer);
-      if (text === undefined) return done(refusal('the body is not valid UTF-8'));
-      const { depth, names } = shapeOf(bytes as Buffer);
+      if (!isUtf8(bytes)) return done(refusal('the body is not valid UTF-8'));
+      const { depth, names } = shapeOf(bytes);
       if (depth > maxJsonDepth) return done(refusal(`the body is nested deeper than ${maxJsonDepth} levels`));
-      void parse(request, text, (error, value) => {
-        if (error) return done(refusal('the body is not valid JSON'));
-        if (countMembers(value) < names) return done(refusal('an object of the body names the same property twice'));
-        return done(null, value);
-      });
+      const end = ({ value, names: found }: ParsedJson): void =>
+        found < names ? done(refusal('an object of the body names the same property twice')) : done(null, value);
+      const refuse = (): void => done(refusal('the body is not valid JSON'));
+      if (bytes.length > maxUnbroken)
+        return void parseInPieces(withoutMark(bytes), parserOf(request)).then(end, refuse);
+      let value: unknown;
+      try {
+        value = parserOf(request)(withoutMark(bytes).toString());
+      } catch {
+        return refuse();
+      }
+      return end({ value, names: countMembers(value) });
     });
     app.addHook('onRoute', ({ schema, config }) => {
       if (schema?.response && !config?.takesFile) schema.body ??= NoBody;
@@ -64,11 +82,6 @@ function isEncoded({ headers }: FastifyRequest): boolean {
   return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
 }
 
-/** Decodes UTF-8 bytes to text. Returns undefined if the bytes are not valid UTF-8. */
-function decode(bytes: Buffer): string | undefined {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return undefined;
-  }
-}
+/** Returns a text without its byte order mark. */
+const withoutMark = (text: Buffer): Buffer =>
+  text[0] === 0xef && text[1] === 0xbb && text[2] === 0xbf ? text.subarray(3) : text;

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { DomainError } from '../errors.ts';
-import { withoutStack } from './request-log.ts';
+import { withoutStack } from '../logger.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

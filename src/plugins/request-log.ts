@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import fp from 'fastify-plugin';
-import { isUnavailable, type DomainError } from '../errors.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -47,31 +46,3 @@ export default fp(
   },
   { name: 'request-log' },
 );
-
-/**
- * Returns the properties of an error that are safe to log. Leaves out PostgreSQL texts that can contain values from the
- * database. For a temporary failure (`unavailable`) gives the cause instead of the stack trace.
- */
-export function loggableError(error: unknown): Record<string, unknown> {
-  if (isUnavailable(error)) return loggableFailure(error as DomainError);
-  // Something else than an error can be thrown, even null.
-  const thrown = Object(error) as Error & { code?: string; constraint_name?: string };
-  const { name, message, code, constraint_name, stack } = thrown;
-  // Messages of class 22 (unreadable values) contain the value. The property `detail` can contain values of rows.
-  const quotesValue = typeof code === 'string' && code.startsWith('22');
-  return { type: name, code, constraint: constraint_name, ...(quotesValue ? {} : { message, stack }) };
-}
-
-const loggableFailure = ({ name, code, message, cause }: DomainError): Record<string, unknown> => ({
-  type: name,
-  code,
-  message,
-  ...(cause === undefined ? {} : { cause: withoutStack(cause) }),
-});
-
-/** The same as `loggableError`, without the stack trace. */
-export function withoutStack(error: unknown): Record<string, unknown> {
-  const { stack, ...rest } = loggableError(error);
-  void stack;
-  return rest;
-}

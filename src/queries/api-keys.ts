@@ -17,13 +17,12 @@ export interface KeyState {
   created_by: string;
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
-  /** Whether `last_used_at` must be updated: it is empty or at least a minute old. */
+  /** True if `last_used_at` must be updated, because it is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
 /**
- * Returns the current states of the API keys with these hashes. A hash that belongs to no key has no state in the
- * result.
+ * Returns the current states of the API keys with these hashes. A hash that belongs to no key is missing in the result.
  */
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
@@ -125,7 +124,10 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** The optional changes to an API key when its secret is replaced. An undefined field stays as it is. */
+/**
+ * The changes to an API key that its rotation can make (a rotation replaces the secret). A field that is undefined
+ * stays as it is.
+ */
 export interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -133,9 +135,10 @@ export interface KeyChanges {
 }
 
 /**
- * Replaces the secret of an API key. The new secret is valid for `changes.expiration` days or, without that, for as
- * many days as the old one was.
- * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer that of `before`
+ * Rotates an API key: replaces its secret. The new secret is valid for `changes.expiration` days. If
+ * `changes.expiration` is undefined, the new secret is valid for as many days as the old secret was.
+ * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer the secret in
+ *   `before`
  */
 export async function rotateApiKey(
   sql: Transaction,
@@ -172,7 +175,7 @@ export async function rotateApiKey(
 
 /**
  * Revokes an API key permanently. Does nothing if the key is already revoked.
- * @returns whether the customer has this key
+ * @returns true if the customer has this key
  */
 export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
   const [revoked] = await sql<IssuedRow[]>`

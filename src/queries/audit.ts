@@ -20,8 +20,8 @@ export const nobody = {
 };
 
 /**
- * Maximum number of network addresses stored for the failed logins of one account, day and reason. All further
- * addresses share one row.
+ * Maximum number of rows for the failed logins of one account on one day with one reason. Each of these rows has its
+ * own network address. Failed logins from further addresses are counted in one common row.
  */
 export const maxAddresses = 100;
 

@@ -4,8 +4,8 @@ import type { JobStatus, JobType } from '../schemas/jobs.ts';
 /** The unfinished work of all customers, shown to operators. */
 export interface Backlog {
   /**
-   * The number of unfinished jobs of each type and status, and the age of the oldest of them in seconds. Imports whose
-   * file is there count as jobs of the type `import`.
+   * The number of unfinished jobs for each type and status, and the age in seconds of the oldest of these jobs. An
+   * import whose file is completely uploaded counts as a job of the type `import`.
    */
   jobs: { type: JobType | 'import'; status: JobStatus; jobs: number; oldest_seconds: number }[];
   /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */

@@ -10,18 +10,21 @@ interface Row {
   external_id: string | null;
 }
 
-/** Returns the external ids that items want to write, as values to lock, so that nobody else writes them meanwhile. */
+/**
+ * Returns the external ids in a batch, in the form that `lockValues` takes. Locking them prevents other transactions
+ * from writing the same external ids.
+ */
 export const externalIdsOf = (items: readonly Item<unknown>[]): LockedValue[] =>
   alive(items).flatMap(({ body: { external_id: value } }) =>
     typeof value === 'string' ? [{ kind: 'external_id' as const, value }] : [],
   );
 
 /**
- * Decides which items get the external id that they want, as if the items were sent one by one: an item fails if another
- * record has the external id at that moment. Clears the external ids that go from one record to another, because the
- * database checks that they are unique row by row.
- * @param faulty errors of items that fail for a reason which a call for one record finds after the external id. These
- *   items fail here, and take no external id
+ * Assigns the external ids that the items of a batch contain. The result is the same as if the items were sent one by
+ * one: an item fails if another record has its external id at that moment. Before an external id moves from one record
+ * to another, it is removed from the first record, so that it stays unique.
+ * @param faulty errors of items that are invalid for another reason. These items fail with this error, unless their
+ *   external id is already used. Their external ids are not assigned.
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
@@ -53,13 +56,16 @@ export async function assignExternalIds<T extends Row>(
   await clear(sql, customerId, records, passedOn);
 }
 
-/** Returns the external id that an item adds to its record; nothing if the record has it already. */
+/**
+ * Returns the external id of an item in an array. The array is empty if the item has no external id, or if the stored
+ * record already has the same external id.
+ */
 const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   const wanted = columns?.external_id ?? null;
   return wanted === null || wanted === stored?.external_id ? [] : [wanted];
 };
 
-/** Returns which of these external ids records of the customer have. */
+/** Returns those of the `wanted` external ids that the customer's records already use. */
 async function findTaken(
   sql: Transaction,
   customerId: string,

@@ -4,15 +4,23 @@ import { fold } from '../text/fold.ts';
 import { alive, fail, noRecord, RecordsChanged, severalRecords, type Item, type ReadOutcome } from './batches.ts';
 import type { LockedValue } from './value-locks.ts';
 
-/** How the values of a match field are compared. */
+/**
+ * How values of a match field are compared. A match field is the field that identifies the records in a batch: `id`,
+ * `external_id` or `work_email`.
+ */
 interface Comparison {
-  /** Converts a value to the form in which values are compared. */
+  /**
+   * Converts a value to its comparable form, such as lower case. Two values are equal if their comparable forms are
+   * equal.
+   */
   canonical: (value: string) => string;
-  /** SQL expression for the value of a record `r` in that form. */
+  /** SQL expression: the comparable form of the field of a record `r`. */
   column: string;
-  /** SQL type of the expression. */
+  /** SQL type of `column`. */
   type: 'uuid' | 'text';
-  /** The kind of lock for the values; undefined for ids, which nobody can choose. */
+  /**
+   * The kind of lock that protects these values. Undefined for `id`: the database creates ids, so they need no lock.
+   */
   lock?: LockedValue['kind'];
 }
 
@@ -27,10 +35,13 @@ const comparisons: Record<MatchField, Comparison> = {
   },
 };
 
-/** Returns the form of a match value in which values are compared. */
+/** Returns a function that converts values of a match field to their comparable form, such as lower case. */
 export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
 
-/** Returns the match values of items as values to lock, so that nobody else creates records with them. */
+/**
+ * Returns the values that identify the records of a batch, in the form that `lockValues` takes. Locking them prevents
+ * other transactions from creating records with these values.
+ */
 export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[]): LockedValue[] {
   const { lock } = comparisons[match];
   return lock === undefined
@@ -42,17 +53,20 @@ export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[
 export interface RecordTable {
   kind: BatchKind;
   table: 'contacts' | 'companies';
-  /** SQL condition for the records `r` that callers can see. */
+  /** SQL condition: the API shows the record `r`. */
   visible: string;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
 export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: 'r.deleted_at is null' };
 
-/** Maximum number of ids that the error for an ambiguous value lists. */
+/** If a value in a batch matches several records, the error contains at most this number of record ids. */
 const maxMatchingIds = 10;
 
-/** Returns the ids of the records that have each value, at most 10 per value, the oldest first. */
+/**
+ * Searches the customer's records for each of the given values. Returns a map from each value to the ids of its
+ * records: at most 10 ids, the oldest record first.
+ */
 async function findIds(
   sql: Sql | Transaction,
   customerId: string,
@@ -88,9 +102,9 @@ async function findIds(
 }
 
 /**
- * Finds the records that items name. Items that name none fail, unless they can create one; so do items that name
- * several.
- * @returns the ids of the records by match value
+ * Finds the record that each item of a batch identifies. An item fails if it identifies several records. An item that
+ * identifies no record fails too, unless `creates` is true.
+ * @returns a map from match value (such as an external id) to record id
  */
 export async function matchItems(
   sql: Sql | Transaction,
@@ -119,10 +133,10 @@ export async function matchItems(
 }
 
 /**
- * Finds and locks the records that items name, and stores their columns in the items. Items that name none fail, unless
- * they can create one; so do items that name several.
- * @param lock locks records by id, and returns those that exist
- * @throws RecordsChanged if a record got another value or was deleted before it was locked
+ * Finds and locks the record that each item of a batch identifies, and saves the record in `item.stored`. An item fails
+ * if it identifies several records. An item that identifies no record fails too, unless `how.creates` is true.
+ * `how.lock` is a function that locks records by id and returns the records that exist.
+ * @throws RecordsChanged if a record was changed so that it no longer matches, or was deleted, before it was locked
  */
 export async function lockMatching<Row extends object>(
   sql: Transaction,
@@ -145,9 +159,9 @@ export async function lockMatching<Row extends object>(
 }
 
 /**
- * Returns the outcome of each item of a batch that reads records.
- * @param matched the ids of the records by match value
- * @param records the records with these ids that still exist
+ * Returns the result of each item of a batch that reads records.
+ * @param matched a map from match value (such as an external id) to record id
+ * @param records the records with these ids; a record that was deleted meanwhile is missing
  */
 export function readMatched<Shown extends { id: string }>(
   { kind }: RecordTable,

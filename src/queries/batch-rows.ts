@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Transaction } from '../database/db.ts';
+import { TimeSlice } from '../event-loop.ts';
 import { constant } from '../filters/sql.ts';
 
 /** A record as columns to write. */
@@ -8,59 +9,108 @@ type Row = Record<string, unknown>;
 /** A table that batches write. */
 type Table = 'contacts' | 'companies';
 
-/**
- * SQL: the given records as rows of the table. A member that is missing becomes null.
- */
+/** SQL expression: converts records to rows of the table. A column that a record does not have becomes null. */
 const rowsOf = (sql: Transaction, table: Table, rows: readonly Row[]) =>
   sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
 
-/** Inserts records, all with the same columns. Returns their ids in the order of `rows`, which is also ascending. */
-export async function insertRows(
+/** Maximum number of records that one statement writes. */
+const rowsAtOnce = 250;
+
+/**
+ * Writes records, some at a time. Prepares the next ones while the database writes, because both take about the same
+ * time, and lets the event loop handle other work in between.
+ * @param rowOf returns the columns to write for a record, in a new object
+ * @returns the results of all calls of `write`
+ */
+async function writeInParts<T, Result>(
+  records: readonly T[],
+  rowOf: (record: T) => Row,
+  write: (rows: readonly Row[]) => Promise<Result[]>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  const slice = new TimeSlice();
+  let writing: Promise<Result[]> = Promise.resolve([]);
+  for (let i = 0; i < records.length; i += rowsAtOnce) {
+    const rows: Row[] = [];
+    for (const record of records.slice(i, i + rowsAtOnce)) {
+      rows.push(withoutNulls(rowOf(record)));
+      if (slice.isOver) await slice.pause();
+    }
+    results.push(...(await writing));
+    writing = write(rows);
+    // It may fail while nobody waits for it. It is awaited later.
+    writing.catch(() => undefined);
+    // Without a pause the statement would be sent only after the next records are prepared.
+    await slice.pause();
+  }
+  return [...results, ...(await writing)];
+}
+
+/** Sets null members to undefined, so that JSON leaves them out. Changes the object. */
+function withoutNulls(row: Row): Row {
+  for (const name in row) if (row[name] === null) row[name] = undefined;
+  return row;
+}
+
+/**
+ * Inserts records, which must all have the same columns. Returns their ids in the order of `records`.
+ * @param rowOf returns the columns of a record, in a new object
+ */
+export async function insertRows<T>(
   sql: Transaction,
   customerId: string,
   table: Table,
-  rows: readonly Row[],
+  records: readonly T[],
+  rowOf: (record: T) => object,
 ): Promise<string[]> {
-  if (rows.length === 0) return [];
-  const columns = constant(sql, Object.keys(rows[0]!).join(', '));
-  const inserted = await sql<{ id: string }[]>`
-    insert into ${constant(sql, table)} (customer_id, ${columns})
-    select ${customerId}, ${columns}
-    from ${rowsOf(sql, table, rows)} with ordinality given
-    order by given.ordinality
-    returning id`;
+  const inserted = await writeInParts(records, rowOf as (record: T) => Row, (rows) => {
+    const columns = constant(sql, Object.keys(rows[0]!).join(', '));
+    return sql<{ id: string }[]>`
+      insert into ${constant(sql, table)} (customer_id, ${columns})
+      select ${customerId}, ${columns}
+      from ${rowsOf(sql, table, rows)} with ordinality given
+      order by given.ordinality
+      returning id`;
+  });
   // The database creates ascending ids within a transaction.
   return inserted.map(({ id }) => id).toSorted();
 }
 
-/** Updates records, all with the same columns. Also sets their `updated_at`. The caller must have locked the records. */
-export async function updateRows(
+/**
+ * Updates records, which must all have the same columns, and sets their `updated_at`. The caller must have locked the
+ * records.
+ * @param rowOf returns the id of a record and the columns to write, in a new object
+ */
+export async function updateRows<T>(
   sql: Transaction,
   customerId: string,
   table: Table,
-  rows: readonly (Row & { id: string })[],
+  records: readonly T[],
+  rowOf: (record: T) => object & { id: string },
 ): Promise<void> {
-  if (rows.length === 0) return;
-  const columns = Object.keys(rows[0]!).filter((name) => name !== 'id');
-  const assignments = constant(sql, columns.map((name) => `${name} = given.${name}`).join(', '));
-  await sql`
-    update ${constant(sql, table)} r
-    set ${assignments}, updated_at = (select clock_timestamp())
-    from ${rowsOf(sql, table, rows)} given
-    where r.customer_id = ${customerId}
-      and r.id = given.id`;
+  await writeInParts(records, rowOf as unknown as (record: T) => Row, (rows) => {
+    const columns = Object.keys(rows[0]!).filter((name) => name !== 'id');
+    const assignments = constant(sql, columns.map((name) => `${name} = given.${name}`).join(', '));
+    return sql`
+      update ${constant(sql, table)} r
+      set ${assignments}, updated_at = (select clock_timestamp())
+      from ${rowsOf(sql, table, rows)} given
+      where r.customer_id = ${customerId}
+        and r.id = given.id`;
+  });
 }
 
-/** Returns whether two records have the same values in all columns of `columns`. */
+/** Returns true if every value in `columns` equals the value of the same column in `stored`. */
 export const isUnchanged = (stored: Row, columns: Row): boolean =>
   Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
 
-/** Compares two values of a column as they are stored. JSON has no negative zero. */
+/** Returns true if a new value equals the stored value of the column. */
 const isSame = (stored: unknown, value: unknown): boolean =>
   isDeepStrictEqual(stored, value) ||
+  // The database stores objects as JSON, which has no negative zero.
   (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
 
-/** Returns a copy of an object without one of its members. */
+/** Returns a copy of an object without the property `member`. */
 export function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
   const { [member as unknown as keyof T]: _, ...others } = given;
   return others as Omit<T, K>;

@@ -2,51 +2,60 @@ import type { Transaction } from '../database/db.ts';
 import { conflict, counted, DomainError, fromDatabase, unavailable, validationFailed, type Fault } from '../errors.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 
-/** A batch of writes. The items have the schema `batchItem` of their operation. */
+/** A request to write many records of one kind: the operation, its settings and its items. */
 export interface Batch {
   operation: Exclude<BatchOperation, 'read'>;
-  /** The member of each item that names its record. It has no meaning for `create`. */
+  /**
+   * The field that identifies the record of each item: `id`, `external_id` or `work_email`. Ignored if the operation is
+   * `create`.
+   */
   match: MatchField;
-  /** If true, nothing is written when one item fails. */
+  /** If true, the batch writes nothing if one of its items fails. */
   isAtomic: boolean;
-  /** Members that an item may lack although creating a record requires them. The new record has empty ones. */
+  /** Names of required fields that items may omit. A new record then has an empty value in these fields. */
   optional?: readonly string[];
-  /** The items, or the reason why an item is invalid. */
+  /** The items of the batch. An invalid item is represented by its error. */
   items: readonly (object | DomainError)[];
 }
 
-/** What became of one item of a batch. */
+/** The result of one item of a batch that writes records. */
 export type Outcome =
   { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: string } | { status: 'failed'; error: DomainError };
 
-/** What became of one item of a batch that reads records. */
+/** The result of one item of a batch that reads records. */
 export type ReadOutcome<Shown> =
   { status: 'found'; id: string; record: Shown } | { status: 'failed'; error: DomainError };
 
-/** An item of a batch while it is processed. `Row` has the columns of a record that callers can write. */
+/**
+ * An item of a batch, and its state while the batch is processed. `Row` is the type of the columns that callers can
+ * write.
+ */
 export interface Item<Row> {
-  /** The item as the caller sent it. */
+  /** The item as the client sent it. */
   readonly body: Readonly<Record<string, unknown>>;
-  /** The value that names the record, in the form in which it is compared; undefined for `create`. */
+  /**
+   * The value that identifies the record (an id, external id or e-mail address) in its comparable form, such as lower
+   * case. Undefined if the operation is `create`.
+   */
   readonly value: string | undefined;
-  /** The record that the item changes or deletes. */
+  /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
   stored?: Row & { id: string };
-  /** The columns of the record as the item wants them. */
+  /** The columns of the record after the item is applied. */
   columns?: Row;
   outcome?: Outcome;
 }
 
-/** Returns the items of a batch that have not failed. */
+/** Returns the items that do not have a result yet. Items that have failed are left out. */
 export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
-/** Makes an item fail. */
+/** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
 export function fail(item: Item<unknown>, error: DomainError): void {
   item.outcome ??= { status: 'failed', error };
 }
 
 /**
- * Returns the outcome of each item, in the order of the items.
- * @throws Error if an item has none
+ * Returns the result of each item, in the order of the items.
+ * @throws Error if an item has no result
  */
 export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
   items.map(({ outcome }, index) => {
@@ -55,8 +64,8 @@ export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
   });
 
 /**
- * If the batch is atomic and an item has failed, ends the batch.
- * @throws the error of the first failed item, with the faults of all failed items
+ * Throws if the batch is atomic and at least one of its items has failed. Otherwise does nothing.
+ * @throws the error of the first failed item, with the error details of all failed items
  */
 export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readonly Item<unknown>[]): void {
   if (!isAtomic) return;
@@ -70,23 +79,24 @@ export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readon
   throw new DomainError(code, counted(`item ${first.index}: ${message}`, faults), { faults, matchingIds });
 }
 
-/** Returns the faults of an item, with pointers into the body of the batch. */
+/** Returns the details of an item's error. Each detail has a JSON pointer into the request body of the batch. */
 function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
   const pointer = `/items/${index}`;
   if (faults.length === 0) return [{ path: pointer, message }];
   return faults.slice(0, maxBatchFaults.ofItem).map((fault) => ({ ...fault, path: pointer + fault.path }));
 }
 
-/** Thrown when records changed before the batch could lock them. The batch is then processed again. */
+/**
+ * Thrown if another transaction changed records before the batch could lock them. The batch is then processed again.
+ */
 export class RecordsChanged extends Error {}
 
-/** Maximum number of times that a batch is processed. */
 const maxAttempts = 5;
 
 /**
- * Processes a batch. Processes it again, without the locks and writes of the failed attempt, if a record was created or
- * changed by another transaction in between.
- * @throws unavailable if this happens again and again
+ * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
+ * back and calls `attempt` again, at most 5 times in all.
+ * @throws unavailable if the last attempt fails for this reason too
  */
 export async function withRepeats<T>(sql: Transaction, attempt: (sql: Transaction) => Promise<T>): Promise<T> {
   for (let attempts = 1; ; attempts += 1) {
@@ -99,19 +109,21 @@ export async function withRepeats<T>(sql: Transaction, attempt: (sql: Transactio
   }
 }
 
-/** Returns whether an error means that another record has the value of a unique column (SQLSTATE 23505). */
+/** Returns true if a database error means that a value is already used in a unique column (SQLSTATE 23505). */
 const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505' && fromDatabase(error) !== undefined;
 
-/** Creates the error for an item of a batch that names a record which an earlier item has named. */
+/**
+ * Creates the error for an item that has the same match value (such as the same id) as an earlier item of the batch.
+ */
 const namedTwice = (match: MatchField): DomainError =>
   conflict(`An earlier item has the same ${match}`, [{ path: `/${match}`, message: 'an earlier item has it' }]);
 
-/** Creates the error for an item of a batch that names no record of the customer. */
+/** Creates the error for an item whose match value (such as an id) belongs to no record of the customer. */
 export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
   new DomainError('not_found', `No such ${noun}`, { faults: [{ path: `/${match}`, message: `no such ${noun}` }] });
 
-/** Creates the error for an item of a batch that names several records. */
+/** Creates the error for an item whose match value (such as an e-mail address) belongs to several records. */
 export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingIds: string[]): DomainError =>
   new DomainError('conflict', `More than one ${noun} has this ${match}`, {
     faults: [{ path: `/${match}`, message: `more than one ${noun} has it` }],
@@ -119,9 +131,9 @@ export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingI
   });
 
 /**
- * Begins to process the items of a batch. An invalid item fails, and so does a valid item with the same match value as
- * an earlier valid one.
- * @param canonical converts a match value to the form in which values are compared
+ * Converts the items of a request to `Item` objects. Invalid items get the result `failed`. So does an item with the
+ * same match value (such as the same id) as an earlier valid item.
+ * @param canonical converts a match value to its comparable form, such as lower case
  */
 export function openItems<Row>(
   { operation, match, items }: Pick<Batch, 'match' | 'items'> & { operation: BatchOperation },
@@ -141,8 +153,9 @@ export function openItems<Row>(
 }
 
 /**
- * Creates the error for an item that lacks members which creating a record requires. Returns undefined if it has all.
- * @param optional members that it may lack
+ * Creates the error for an item without the fields that a new record must have. Returns undefined if the item has all
+ * of them.
+ * @param optional names of required fields that the item may omit
  */
 export function lacksRequired(
   { create }: BatchKind,

@@ -16,10 +16,11 @@ export interface ImportState {
 }
 
 /**
- * Starts or resumes the import of a file into a table or search index, and returns its progress. An interrupted import
- * resumes only if the id of the table or index (`incarnation`) is still the same; otherwise it starts again.
+ * Starts or resumes the import of a file into a database table or search index. An interrupted import resumes only if
+ * the id of the table or index (`incarnation`) has not changed; otherwise it starts again.
  * @param source path, size and change time of the file
- * @returns the progress; `dropped_at_line` is the line that an import into the old table or index had reached, or null
+ * @returns the progress. If an interrupted import starts again, `dropped_at_line` is the line that it had reached;
+ *   otherwise null.
  */
 export async function beginImport(
   sql: Transaction,
@@ -83,16 +84,19 @@ export interface CatalogState {
    * saved.
    */
   incarnation: string;
-  /** Whether searches read the table or search index with the id `incarnation`. */
+  /** True if searches use the table or search index with the id `incarnation`. */
   is_searched: boolean;
   /** Time at which the last import finished. */
   imported_at: string | null;
 }
 
-/** Stored name of a catalog that was imported into a search cluster before catalogs had names (see migration 0019). */
+/**
+ * The name under which the state of some old catalogs is stored: those imported into a search cluster before catalogs
+ * had names (see migration 0019).
+ */
 const unnamed = '';
 
-/** Returns the saved state of a catalog; undefined if nothing was ever written to it. */
+/** Returns the saved state of a catalog. Returns undefined if nothing was ever written to this catalog. */
 export async function findCatalogState(sql: Sql | Transaction, name: string): Promise<CatalogState | undefined> {
   const [known] = await sql<CatalogState[]>`
     select incarnation, is_searched, imported_at
@@ -119,8 +123,8 @@ export async function saveIncarnation(
 }
 
 /**
- * Saves that an import into a catalog has finished now. `incarnation` is the id of the table or search index that was
- * written; searches read it from now on.
+ * Saves that an import into a catalog has finished. `incarnation` is the id of the table or search index that the
+ * import wrote; searches use it from now on.
  */
 export async function saveImportEnd(sql: Transaction, name: string, incarnation: string): Promise<void> {
   await sql`
@@ -133,7 +137,7 @@ export async function saveImportEnd(sql: Transaction, name: string, incarnation:
   await sql`delete from catalogs where name = ${unnamed} and ${name}::text <> 'postgres'`;
 }
 
-/** Returns the imports that have started and not finished, the latest first. */
+/** Returns all unfinished imports, the latest first. */
 export const listUnfinishedImports = (
   sql: Sql | Transaction,
 ): Promise<{ source: string; line: number; updated_at: string }[]> => sql`

@@ -59,11 +59,11 @@ const shown = `
   co.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** Returns the page of the customer's companies that the request asks for. */
+/** Returns one page of the customer's companies, with the filters and order of the request. */
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
   readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
 
-/** Reads all of the customer's companies that the request asks for, page by page. */
+/** Returns all companies of the customer that match the request, as a generator of pages. */
 export const exportCompanies = (
   db: Database,
   customerId: string,
@@ -114,11 +114,11 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Locks the company that a contact will refer to. Until the transaction ends, other transactions cannot change or
- * delete the company.
- * @param path JSON pointer of the company id, for the error
+ * Locks a company to which a contact will refer. Until the transaction ends, other transactions cannot change or delete
+ * the company.
+ * @param path JSON pointer to the company id in the request, for the error
  * @returns the company's id
- * @throws not_found
+ * @throws not_found if the customer has no such company
  */
 export async function lockCompanyForContact(
   sql: Transaction,
@@ -189,8 +189,8 @@ export function patchedCompany(current: CompanyColumns, { custom_fields, ...fiel
 }
 
 /**
- * Locks a company until the transaction ends and returns its columns. With `strength = 'update'`, other transactions
- * cannot add contacts or opportunities to the company either.
+ * Locks a company until the transaction ends, and returns its columns. With `strength = 'update'`, other transactions
+ * also cannot add contacts or opportunities to the company.
  * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
  */
 async function lockCompany(
@@ -209,7 +209,7 @@ async function lockCompany(
 
 /**
  * Locks companies until the transaction ends, and returns their ids and columns. With `strength = 'update'`, other
- * transactions cannot add contacts or opportunities to the companies either.
+ * transactions also cannot add contacts or opportunities to the companies.
  */
 export const lockCompanyRows = (
   sql: Transaction,
@@ -225,13 +225,15 @@ export const lockCompanyRows = (
   order by id
   for ${sql.unsafe(strength)}`;
 
-/** Returns the row to write for a company: its columns, and those by which it is found. */
+/**
+ * Returns the columns of a company to insert or update, together with the columns that searches use (`folded` and
+ * `terms`).
+ */
 export function companyRow(customerId: string, columns: CompanyColumns) {
   const { folded, terms } = searchColumnsOfCompany(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
 
-/** Returns the values to write for a company as parameters of a statement. */
 function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
   const row = companyRow(customerId, columns);
   return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };

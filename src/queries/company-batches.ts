@@ -34,9 +34,9 @@ import { lockValues } from './value-locks.ts';
 
 type CompanyItem = Item<CompanyColumns>;
 
-/** The result of a batch of companies. */
+/** The result of a batch that writes companies. */
 export interface CompanyOutcomes {
-  /** The outcome of each item. */
+  /** The result of each item, in the order of the items. */
   outcomes: Outcome[];
   /**
    * True if contacts and opportunities of the companies must be updated in the background. The caller must then call
@@ -46,11 +46,11 @@ export interface CompanyOutcomes {
 }
 
 /**
- * Writes a batch of companies: the result is the same as if the items were sent one by one, except that of two items
- * with the same match value the later fails. Failed items write nothing. Runs in the caller's transaction, which should
- * not hold other locks.
- * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the same
- *   records
+ * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
+ * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
+ * locks.
+ * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the
+ *   same companies
  */
 export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<CompanyOutcomes> =>
   withRepeats(sql, async (attempt) => {
@@ -67,7 +67,7 @@ export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: B
     return { outcomes: outcomesOf(items), isSettling };
   });
 
-/** Locks the companies that the items name. */
+/** Locks the companies that the items identify, and saves them in `item.stored`. */
 const lockCompanies = (
   sql: Transaction,
   customerId: string,
@@ -79,7 +79,10 @@ const lockCompanies = (
   return lockMatching(sql, customerId, companyTable, { match, creates: operation === 'upsert', lock }, items);
 };
 
-/** Computes the columns that the items want. Items fail that lack a field, or want what another company has. */
+/**
+ * Computes the new company columns for each item. An item fails if it lacks a required field, or if another company has
+ * its external id.
+ */
 async function setAllColumns(
   sql: Transaction,
   customerId: string,
@@ -90,7 +93,7 @@ async function setAllColumns(
   await assignExternalIds(sql, customerId, companyTable, items);
 }
 
-/** Computes the columns that an item wants. The item fails if it lacks what creating requires. */
+/** Computes the new company columns for one item. The item fails if it creates a company but lacks a required field. */
 function setColumns(match: MatchField, item: CompanyItem): void {
   const lacks = item.stored ? undefined : lacksRequired(companyBatches, item.body);
   if (lacks) return fail(item, lacks);
@@ -105,7 +108,7 @@ function setColumns(match: MatchField, item: CompanyItem): void {
   return undefined;
 }
 
-/** Notes that the items delete their companies. Returns the ids of the companies. */
+/** Sets the result of each item to `deleted`. Returns the ids of the companies to delete. */
 function noteDeleted(items: readonly CompanyItem[]): string[] {
   return alive(items).map((item) => {
     const { id } = item.stored!;
@@ -114,7 +117,10 @@ function noteDeleted(items: readonly CompanyItem[]): string[] {
   });
 }
 
-/** Writes the companies of all items that have not failed. Returns the changed companies, and the changes of counts. */
+/**
+ * Inserts or updates the company of each item that has not failed. Returns the updated companies, and the change of the
+ * number of companies.
+ */
 async function write(sql: Transaction, customerId: string, items: readonly CompanyItem[]) {
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
@@ -122,20 +128,15 @@ async function write(sql: Transaction, customerId: string, items: readonly Compa
   const [created, changed] = [[] as CompanyItem[], [] as CompanyItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: CompanyItem) => companyRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'companies', created.map(rowOf));
-  await updateRows(
-    sql,
-    customerId,
-    'companies',
-    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
-  );
+  const newIds = await insertRows(sql, customerId, 'companies', created, rowOf);
+  await updateRows(sql, customerId, 'companies', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const changes = changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
   return [changes, new CountChanges().add('companies', created.length)] as const;
 }
 
-/** Reads the companies that the items name. Returns one outcome for each item. */
+/** Reads the companies that the items identify. Returns one result for each item. */
 export async function readCompanyBatch(
   sql: Sql,
   customerId: string,

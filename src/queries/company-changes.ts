@@ -7,10 +7,10 @@ import { refreshMembers } from './list-members.ts';
 import type { LockedRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
 
-/** The fields of a company that its contacts show. */
+/** The fields of a company that also appear in its contacts. */
 const shownByContacts = ['company_name', 'industry'] as const;
 
-/** A company before and after this transaction changed it. */
+/** An updated company: its fields before and after this transaction. */
 export interface ChangedCompany {
   id: string;
   before: Pick<Company, (typeof shownByContacts)[number]>;
@@ -18,8 +18,9 @@ export interface ChangedCompany {
 }
 
 /**
- * Updates which lists the contacts of changed companies belong to because of the lists' rules, and writes all changes in
- * `counts`. Call it last in the transaction that changed the companies. The caller must have locked them.
+ * Updates list memberships after changes of companies, because list rules can use the company of a contact. Also writes
+ * all changes in `counts`. Call it last in the transaction that changed the companies. The caller must have locked the
+ * companies.
  * @returns true if some contacts must be updated in the background; the caller must then call `enqueueSettling`, which
  *   enqueues this work, in the same transaction
  */
@@ -49,8 +50,9 @@ const changedFields = ({ before, after }: ChangedCompany): CompanyField[] =>
   shownByContacts.filter((name) => before[name] !== after[name]).map((name): CompanyField => `company.${name}`);
 
 /**
- * Records that the contacts of large companies must be updated in the background, unless no rule uses the changed
- * fields. Returns whether it did.
+ * Records that contacts of large companies must be updated in the background. Does nothing if no list rule uses the
+ * changed fields.
+ * @returns true if background work was recorded
  */
 async function settleLater(sql: Transaction, customerId: string, changes: readonly ChangedCompany[]): Promise<boolean> {
   if (changes.length === 0) return false;
@@ -61,8 +63,8 @@ async function settleLater(sql: Transaction, customerId: string, changes: readon
 }
 
 /**
- * Deletes companies. Their contacts and opportunities stay, without a company. The caller must have locked the companies
- * (`for update`), and calls this last in its transaction.
+ * Deletes companies. Their contacts and opportunities are kept, without a company. The caller must have locked the
+ * companies (`for update`), and must call this function last in its transaction.
  * @returns true if some contacts and opportunities must be updated in the background; the caller must then call
  *   `enqueueSettling`, which enqueues this work, in the same transaction
  */

@@ -6,15 +6,15 @@ import { normalise } from '../text/normalise.ts';
 import type { CountChanges } from './counters.ts';
 import { lockValues, type LockedValue } from './value-locks.ts';
 
-/** The name and industry of a company that a contact refers to by name. */
+/** The name and industry of a company. A contact can refer to its company by name. */
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 
 /**
- * Returns the id of the customer's oldest company with this name, or creates the company. Case and accents in the name
- * do not matter; the industry is used only for a new company.
+ * Finds the customer's oldest company with a given name, or creates a company. Case and accents in the name are
+ * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
+ * transactions cannot change or delete it.
  * @param counts collects the change of the number of companies
- * @returns the company's id; the company stays locked until the transaction ends, so that nobody changes or deletes it.
- *   Null if the company was deleted while this transaction waited for it
+ * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock
  */
 export async function findOrCreateCompany(
   sql: Transaction,
@@ -34,15 +34,16 @@ export async function findOrCreateCompany(
 /** Companies that contacts will refer to. They are locked until the transaction ends. */
 export interface LockedCompanies {
   /**
-   * Ids of the oldest companies by their names in lower case, without accents. A name without a company is missing; null
-   * stands for a company that was deleted while this transaction waited for it.
+   * A map from company name (in lower case, without accents) to the id of the oldest company with this name. A name
+   * without a company is missing. The id is null if another transaction deleted the company while this transaction
+   * waited for the lock.
    */
   byName: Map<string, string | null>;
-  /** The given ids that belong to companies, in lower case. */
+  /** The requested ids that belong to existing companies, in lower case. */
   byId: Set<string>;
 }
 
-/** What `lockCompanies` locks. */
+/** The names, ids and other values that `lockCompanies` locks. */
 interface Wanted {
   /** Names of companies in lower case, without accents. */
   names: readonly string[];
@@ -53,9 +54,9 @@ interface Wanted {
 }
 
 /**
- * Locks the companies that contacts will refer to, so that nobody changes or deletes them. Also locks the names that no
- * company has, so that nobody else creates these companies; `createCompanies` can do so. Case and accents in a name do
- * not matter.
+ * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If no company
+ * has a given name, locks the name, so that other transactions cannot create this company. Case and accents in a name
+ * are ignored.
  */
 export async function lockCompanies(
   sql: Transaction,
@@ -88,8 +89,8 @@ async function findNames(sql: Transaction, customerId: string, names: readonly s
 }
 
 /**
- * Locks companies by name and by id, in the order of their ids. A renamed company may be locked under its old name: this
- * transaction then counts as the earlier one.
+ * Locks companies by name and by id, in the order of their ids, to avoid deadlocks. If another transaction renames a
+ * company at the same moment, the result can contain the company under its old name.
  */
 async function lockOldest(
   sql: Transaction,
@@ -142,10 +143,10 @@ const lockOldestStatement = `
   ) co`;
 
 /**
- * Creates companies with these names. The caller must have locked the names with `lockCompanies`. Of two given companies
- * with the same name, the first is created.
+ * Creates companies. The caller must have locked their names with `lockCompanies`. If two of the given companies have
+ * the same name, only the first one is created.
  * @param counts collects the change of the number of companies
- * @returns company ids by name in lower case, without accents
+ * @returns a map from company name (in lower case, without accents) to company id
  */
 export async function createCompanies(
   sql: Transaction,

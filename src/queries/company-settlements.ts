@@ -20,27 +20,27 @@ import { detachOpportunities } from './opportunities.ts';
  */
 
 /**
- * If a company has more contacts or opportunities than this, they are updated in the background. Updating this many
- * takes about 30 ms.
+ * Maximum number of contacts, or of opportunities, that are updated in the same transaction as their company. More of
+ * them are updated in the background. Updating this many takes about 30 ms.
  */
 const maxAtOnce = 500;
 
 /** The fields of a contact that change when its company gets another name or industry, or is deleted. */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
 
-/** All fields of a contact that change when its company is deleted. */
+/** All fields of a contact that can change when its company changes or is deleted. */
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
 
 /**
- * SQL condition for a row of `lists`: at least one rule of the list uses one of these fields. By default, these are the
- * fields of a contact that change with its company.
+ * SQL condition for a row of the table `lists`: at least one rule of the list uses one of these fields. By default,
+ * these are the fields of a contact that can change with its company.
  */
 export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
 /**
  * SQL condition: no contacts of this customer wait for a background update after a change of their company. With `which
- * = 'deletions'`, only updates after the deletion of a company matter.
+ * = 'deletions'`, only the deletion of a company counts as a change.
  */
 export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
   not exists (
@@ -51,9 +51,10 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
   )`;
 
 /**
- * Returns which of these companies have too many contacts or opportunities to update all of them in this transaction.
- * The limit is for all the companies together: the first of them that fit are not large. A company is large too if a
- * background update of its contacts is unfinished. The caller must have locked the companies.
+ * Returns the ids of large companies: those with so many contacts or opportunities that they must be updated in the
+ * background. A company is large if its contacts and opportunities, added to those of the companies before it, exceed
+ * the limit for one transaction. A company with an unfinished background update is also large. The caller must have
+ * locked the companies.
  */
 export async function findLarge(
   sql: Transaction,
@@ -95,7 +96,7 @@ export async function findLarge(
 }
 
 /**
- * Returns whether any list of the customer has a rule that uses one of these fields. The caller must have locked the
+ * Returns true if any list of the customer has a rule that uses one of these fields. The caller must have locked the
  * customer's list rules.
  */
 export async function affectsLists(
@@ -109,8 +110,8 @@ export async function affectsLists(
 }
 
 /**
- * Records that the contacts of companies must be updated in the background, because this transaction has changed the
- * companies or marked them as deleted. The caller must also call `enqueueSettling`, which enqueues the work.
+ * Records that the contacts of changed or deleted companies must be updated in the background. The caller must also
+ * call `enqueueSettling`, which enqueues the work, in the same transaction.
  */
 export async function beginSettling(
   sql: Transaction,
@@ -128,8 +129,8 @@ export async function beginSettling(
 }
 
 /**
- * The outcome of one batch of background work for a customer. `more`: work may remain. `done`: no work is left. `busy`:
- * other workers are doing the remaining work.
+ * The result of one batch of background work for a customer: `more` if work may remain, `done` if no work is left,
+ * `busy` if another worker is doing the work.
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
@@ -140,8 +141,8 @@ interface Settlement {
 }
 
 /**
- * Updates the next contacts whose company was changed or deleted, or records that all of them are updated. Works on one
- * company at a time. Several workers may call it at once.
+ * Runs one batch of background work after changes of companies: updates the next contacts of one company, or ends the
+ * work for this company if no contacts are left. Several workers can call it at once.
  * @param size maximum number of contacts, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {
@@ -199,8 +200,8 @@ async function lockNextContacts(
 }
 
 /**
- * Removes deleted companies from their contacts, which the caller has locked. Their `updated_at` becomes the time of the
- * deletion, unless they were updated later.
+ * Removes deleted companies from their contacts, which the caller must have locked. The `updated_at` of a contact
+ * becomes the time of the deletion, unless the contact was updated later.
  */
 export async function detachContacts(
   sql: Transaction,
@@ -220,8 +221,8 @@ export async function detachContacts(
 }
 
 /**
- * Saves the last contact that was updated after a change of its company. Does nothing if the company has changed again,
- * because the update then starts again.
+ * Saves the id of the last contact that the background update of a company has processed. Does nothing if the company
+ * has changed again, because the update then starts again.
  */
 async function noteProgress(
   sql: Transaction,
@@ -238,8 +239,8 @@ async function noteProgress(
 }
 
 /**
- * Ends the background update of a company's contacts, unless the company has changed again. Also deletes the company if
- * it is marked as deleted.
+ * Ends the background update after a change of a company. Does nothing if the company has changed again. If the company
+ * is marked as deleted, also deletes its row.
  */
 async function endSettlement(sql: Transaction, customerId: string, settlement: Settlement): Promise<void> {
   // Without this row, reads use the stored list memberships.

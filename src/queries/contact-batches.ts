@@ -38,12 +38,12 @@ import { lockValues } from './value-locks.ts';
 type ContactItem = Item<ContactColumns>;
 
 /**
- * Writes a batch of contacts: the result is the same as if the items were sent one by one, except that of two items with
- * the same match value the later fails. Failed items write nothing. Runs in the caller's transaction, which should not
- * hold other locks.
- * @returns the outcome of each item
- * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the same
- *   records
+ * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
+ * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
+ * locks.
+ * @returns the result of each item, in the order of the items
+ * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the
+ *   same contacts
  */
 export const writeContactBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> =>
   withRepeats(sql, (attempt) =>
@@ -90,11 +90,16 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch): Pro
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
   body['company'] as CompanyReference | null | undefined;
 
-/** Returns the ids of the lists in the field `list_ids` of an item, or undefined if the item has no such field. */
+/**
+ * Returns the list ids in the field `list_ids` of an item (in lower case), or undefined if the item has no such field.
+ */
 const listsOf = ({ body }: ContactItem): string[] | undefined =>
   (body['list_ids'] as string[] | undefined)?.map((id) => id.toLowerCase());
 
-/** Locks the match values of the items, and their companies. */
+/**
+ * Locks the values that identify the items' contacts, the external ids, and the companies to which the items refer.
+ * Returns the companies.
+ */
 function lockCompaniesOf(
   sql: Transaction,
   customerId: string,
@@ -108,7 +113,7 @@ function lockCompaniesOf(
   return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
 }
 
-/** Locks the contacts that the items name. */
+/** Locks the contacts that the items identify, and saves them in `item.stored`. */
 const lockContacts = (
   sql: Transaction,
   customerId: string,
@@ -123,7 +128,10 @@ const lockContacts = (
     items,
   );
 
-/** Computes the columns that an item wants. It fails if it lacks what creating requires, or names an unknown company. */
+/**
+ * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
+ * but lacks a required field.
+ */
 function setColumns({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
   const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
   if (lacks) return fail(item, lacks);
@@ -142,8 +150,8 @@ function setColumns({ match, optional }: Batch, item: ContactItem, companies: Lo
 }
 
 /**
- * Returns the company id for the field `company` of an item: undefined without this field, and null if the company is
- * still to be created.
+ * Returns the company id for the field `company` of an item. Returns undefined if the item has no such field, and null
+ * if the contact has no company or its company must still be created.
  */
 function companyIdOf(
   company: CompanyReference | null | undefined,
@@ -153,7 +161,7 @@ function companyIdOf(
   return company.name === undefined ? (company.id?.toLowerCase() ?? null) : (byName.get(fold(company.name)) ?? null);
 }
 
-/** Returns the errors of the items that assign a contact to an unknown user. */
+/** Returns an error for each item in which `assigned_to` is the id of an unknown user. */
 async function withUnknownUsers(
   sql: Transaction,
   customerId: string,
@@ -168,7 +176,7 @@ async function withUnknownUsers(
   return alive(items).flatMap((item) => (isFaulty(item) ? [[item, notFound('user', ['/assigned_to'])]] : []));
 }
 
-/** Returns the errors of the items that name an unknown list. */
+/** Returns an error for each item in which `list_ids` contains the id of an unknown list. */
 async function withUnknownLists(
   sql: Transaction,
   customerId: string,
@@ -182,7 +190,7 @@ async function withUnknownLists(
   });
 }
 
-/** Creates the companies that do not exist yet, in the order of the items. */
+/** Creates the companies to which the items refer and which do not exist yet. */
 async function setNewCompanies(
   sql: Transaction,
   customerId: string,
@@ -199,7 +207,7 @@ async function setNewCompanies(
   for (const { item, company } of missing) item.columns!.company_id = created.get(fold(company.company_name))!;
 }
 
-/** Writes the contacts of all items that have not failed, and their memberships and counts. */
+/** Inserts or updates the contact of each item that has not failed. Also updates list memberships and counts. */
 async function write(
   sql: Transaction,
   customerId: string,
@@ -211,13 +219,8 @@ async function write(
   const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'contacts', created.map(rowOf));
-  await updateRows(
-    sql,
-    customerId,
-    'contacts',
-    changed.map((item) => ({ id: item.stored!.id, ...rowOf(item) })),
-  );
+  const newIds = await insertRows(sql, customerId, 'contacts', created, rowOf);
+  await updateRows(sql, customerId, 'contacts', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
@@ -232,7 +235,7 @@ async function write(
 
 const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
 
-/** Notes which items change nothing in their contacts. */
+/** Sets the result of items to `unchanged` if they would change nothing in their contacts. */
 async function setUnchanged(
   sql: Transaction,
   customerId: string,
@@ -250,7 +253,7 @@ async function setUnchanged(
   }
 }
 
-/** Reads the contacts that the items name. Returns one outcome for each item. */
+/** Reads the contacts that the items identify. Returns one result for each item. */
 export async function readContactBatch(
   sql: Sql,
   customerId: string,

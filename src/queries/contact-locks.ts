@@ -2,8 +2,8 @@ import type { Sql, Transaction } from '../database/db.ts';
 import type { Fragment } from '../filters/sql.ts';
 
 /**
- * Ends a statement that selects contacts: locks the selected rows until the transaction ends. Every transaction locks
- * contacts in the order of their ids, so that two of them cannot deadlock.
+ * SQL clauses for the end of a `select` of contacts: they lock the selected rows, in the order of their ids, until the
+ * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
  * @param limit maximum number of contacts; all by default
  */
 export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment => sql`

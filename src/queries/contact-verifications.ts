@@ -6,7 +6,7 @@ import { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 
-/** The outcome of verifying an email address, and the ids of the contacts that have this address. */
+/** The result of verifying an email address, with the ids of the contacts that have this address. */
 export interface ContactVerification {
   address: string;
   status: Verification['status'];
@@ -14,8 +14,8 @@ export interface ContactVerification {
 }
 
 /**
- * Writes verification outcomes to contacts and updates the contacts' list memberships. Skips contacts that were deleted
- * or whose work email has changed.
+ * Saves the results of email verifications in contacts, and updates the contacts' list memberships. Skips contacts that
+ * were deleted or whose work email has changed.
  */
 export async function saveVerifications(
   sql: Transaction,

@@ -79,11 +79,11 @@ const shown = `
   ${updatedAtOf('c')} as updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** Returns the page of the customer's contacts that the request asks for. */
+/** Returns one page of the customer's contacts, with the filters and order of the request. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
   readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
 
-/** Reads all of the customer's contacts that the request asks for, page by page. */
+/** Returns all contacts of the customer that match the request, as a generator of pages. */
 export const exportContacts = (
   db: Database,
   customerId: string,
@@ -176,7 +176,8 @@ export async function createContact(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Inserts a contact. Returns its id and the values that list rules use; only the id if the customer has no list rules.
+ * Inserts a contact and returns its id. If the customer has list rules, also returns the contact's values that list
+ * rules use.
  */
 async function insertContact(
   sql: Transaction,
@@ -231,7 +232,10 @@ export function patchedContact(
   };
 }
 
-/** Makes a locked contact a manually added member of exactly these lists. */
+/**
+ * Sets the lists to which a contact is added manually: adds the contact to these lists, and removes it from others. The
+ * caller must have locked the contact.
+ */
 async function setLists(
   sql: Transaction,
   customerId: string,
@@ -246,8 +250,8 @@ async function setLists(
 }
 
 /**
- * Updates the row of a locked contact. Returns its id and the values that list rules use; only the id if the customer
- * has no list rules.
+ * Updates the row of a contact, which the caller must have locked, and returns its id. If the customer has list rules,
+ * also returns the contact's values that list rules use.
  */
 async function updateContactRow(
   sql: Transaction,
@@ -278,7 +282,10 @@ export async function deleteContact(sql: Transaction, customerId: string, id: st
   await removeContacts(sql, customerId, [id], counts);
 }
 
-/** Deletes locked contacts, removes them from lists and opportunities, and writes all changes in `counts`. */
+/**
+ * Deletes contacts and removes them from lists and opportunities. Also writes all changes in `counts`. The caller must
+ * have locked the contacts.
+ */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
@@ -296,8 +303,8 @@ export async function removeContacts(
 }
 
 /**
- * Locks a contact until the transaction ends and returns its columns. Meanwhile, other transactions cannot add the
- * contact to a list.
+ * Locks a contact until the transaction ends, and returns its columns. Other transactions cannot add the contact to a
+ * list until then.
  * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
  */
 async function lockContact(
@@ -314,8 +321,8 @@ async function lockContact(
 }
 
 /**
- * Locks contacts until the transaction ends, and returns their ids and columns. Meanwhile, other transactions cannot add
- * the contacts to a list.
+ * Locks contacts until the transaction ends, and returns their ids and columns. Other transactions cannot add the
+ * contacts to a list until then.
  */
 export const lockContactRows = (
   sql: Transaction,
@@ -344,13 +351,15 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/** Returns the row to write for a contact: its columns, and those by which it is found. */
+/**
+ * Returns the columns of a contact to insert or update, together with the columns that searches use (`folded` and
+ * `terms`).
+ */
 export function contactRow(customerId: string, columns: ContactColumns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
 
-/** Returns the values to write for a contact as parameters of a statement. */
 function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
   const row = contactRow(customerId, columns);
   return {

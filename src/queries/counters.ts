@@ -5,8 +5,8 @@ import type { FragmentMaker } from '../filters/sql.ts';
 export type Counted = 'contacts' | 'companies' | (string & {});
 
 /**
- * Collects a transaction's changes to exact counts, such as the number of contacts. The last statement of the
- * transaction writes them, because it locks counter rows that other writers of the same customer wait for.
+ * Collects the changes that a transaction makes to counters, such as the number of contacts. The changes are written at
+ * the end of the transaction, because other transactions of the same customer wait while a counter is locked.
  */
 export class CountChanges {
   readonly #changes = new Map<Counted, number>();
@@ -48,8 +48,8 @@ export const writeCounts = (rows: string): string => `
 const given = writeCounts('select * from unnest($2::text[], $3::integer[]) as given (counted, change)');
 
 /**
- * Writes a transaction's collected changes to the counters, if there are any. Call it last in the transaction, so that
- * the counters are locked only briefly.
+ * Adds the changes in `gathered` to the counters. Call it last in the transaction, so that the counters are locked only
+ * briefly.
  */
 export async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {
   const { counted, changes } = gathered.toArrays();
@@ -66,14 +66,14 @@ export async function readCount(sql: Sql | Transaction, customerId: string, coun
   return row!.records;
 }
 
-/** Returns the SQL clauses that read a counter, for `select ${total} from ${from} where ${where}`. */
+/** Returns the SQL clauses that read a counter. Use them as `select ${total} from ${from} where ${where}`. */
 export const storedCountClauses = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
   total: sql`coalesce(sum(records), 0)`,
   from: sql`counters`,
   where: sql`customer_id = ${customerId} and counted = ${counted}`,
 });
 
-/** SQL expression: the number of members that is stored for the list `l`. */
+/** SQL expression: the stored number of members of the list `l`. */
 export const storedMembers = (sql: FragmentMaker, customerId: string) => sql`(
   select coalesce(sum(k.records), 0)
   from counters k

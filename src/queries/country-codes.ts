@@ -29,11 +29,12 @@ async function load(): Promise<CountryCodes> {
   return (name) => only(codes.get(keyOf(name)));
 }
 
-/** Returns the key under which a country name is looked up: the name without case, accents and punctuation. */
+/** Returns the form of a country name that is used for look-ups: lower case, without accents and punctuation. */
 const keyOf = (name: string): string => words(name).join(' ');
 
 /**
- * Returns the country code if `codes` has exactly one, else `""`. A few names, such as Congo, belong to two countries.
+ * Returns the only country code in `codes`, or `""` if `codes` has no code or several. A few country names, such as
+ * Congo, have two codes.
  */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];

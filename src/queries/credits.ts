@@ -146,7 +146,7 @@ export async function findAvailableCredits(sql: Sql | Transaction, customerId: s
   return balance?.available ?? 0;
 }
 
-/** Returns the credits of both pools at one instant. */
+/** Returns the credits in both pools of a customer, read at the same moment. */
 export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved

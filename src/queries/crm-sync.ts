@@ -13,7 +13,7 @@ import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 
-/** A contact that is updated or created for a batch of prospects. */
+/** A contact to insert or update, made from one or more prospects of a batch. */
 interface Slot {
   /** Id of the contact; undefined until a new contact is inserted. */
   id: string | undefined;
@@ -21,9 +21,9 @@ interface Slot {
 }
 
 /**
- * Creates contacts from prospects, with their companies and list memberships. If a contact already came from the same
- * prospect or has the same work email, that contact is updated instead.
- * @returns contact ids by prospect id; prospects with the same email have the same contact
+ * Creates contacts from prospects, with their companies and list memberships. If a contact with the same prospect id or
+ * the same work email already exists, updates this contact instead.
+ * @returns a map from prospect id to contact id; prospects with the same email have the same contact
  */
 export async function syncProspects(
   sql: Transaction,
@@ -47,13 +47,17 @@ export async function syncProspects(
 }
 
 /**
- * Finds the contact for each prospect of a batch: a stored contact, or a new one of an earlier prospect in the batch.
+ * The contacts for a batch of prospects. Prospects with the same id or work email as an earlier prospect, or as a
+ * stored contact, get the same contact.
  */
 class Batch {
   readonly #byProspect = new Map<string, Slot>();
   readonly #byEmail = new Map<string, Slot>();
 
-  /** @param stored contacts that exist already, the oldest first */
+  /**
+   * Creates a batch.
+   * @param stored the existing contacts that may match prospects of the batch, the oldest first
+   */
   constructor(stored: readonly Slot[]) {
     for (const slot of stored) this.#note(slot);
   }
@@ -74,7 +78,7 @@ class Batch {
   }
 }
 
-/** A stored contact that may match a prospect of the batch, as read before its row was locked. */
+/** A stored contact that may match a prospect of the batch. Its row is not locked yet. */
 interface Found {
   id: string;
   /** The prospect id by which the contact was found; null if it was found by `email`. */
@@ -84,8 +88,8 @@ interface Found {
 }
 
 /**
- * Locks the prospect ids and emails, so that no other transaction creates contacts with them, and the prospects'
- * companies.
+ * Locks prospect ids, emails and companies of a batch. Until the transaction ends, other transactions cannot create
+ * contacts with these ids or emails.
  */
 function lockForSync(
   sql: Transaction,
@@ -106,7 +110,7 @@ function lockForSync(
 const emailsOf = (given: readonly SyncedContact[]): string[] =>
   [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
-/** Finds the stored contacts that have the prospect id or the work email of one of the `given` contacts. */
+/** Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. */
 function findContacts(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Found[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
   return sql<Found[]>`
@@ -130,8 +134,8 @@ function findContacts(sql: Transaction, customerId: string, given: readonly Sync
 }
 
 /**
- * Finds or creates the companies of the prospects. Returns one company id per prospect. The id is undefined if the
- * prospect names no company or if its contact does not need this company.
+ * Finds or creates the companies of the prospects. Returns one company id for each prospect. The id is undefined if the
+ * prospect has no company name, or if its contact already has a company or gets it from an earlier prospect.
  */
 async function companiesOf(
   sql: Transaction,
@@ -156,7 +160,7 @@ async function companiesOf(
   return companies.map((company) => company && ids.get(fold(company.company_name)));
 }
 
-/** Locks contacts until the transaction ends and returns their current values, the oldest first. */
+/** Locks the found contacts until the transaction ends, and returns their current values, the oldest contact first. */
 async function lockFound(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
   if (found.length === 0) return [];
   const contacts = await sql<(SyncedContact & { id: string })[]>`
@@ -181,14 +185,14 @@ async function lockFound(sql: Transaction, customerId: string, found: readonly F
   return contacts.map(({ id, ...contact }) => ({ id, contact }));
 }
 
-/** The columns by which a contact is found, with their SQL types. */
+/** The columns of a contact that searches use, with their SQL types. */
 const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies Record<keyof SearchColumns, string>;
 
 const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
 const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
 const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
 
-/** Updates the contacts that exist already, and inserts the new contacts and sets their ids. */
+/** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `slots`. */
 async function write(
   sql: Transaction,
   customerId: string,
@@ -214,7 +218,7 @@ async function updateContacts(sql: Transaction, customerId: string, stored: read
       and c.id = given.id`;
 }
 
-/** Inserts contacts and returns their ids by prospect id. */
+/** Inserts contacts. Returns a map from prospect id to contact id. */
 async function insertContacts(
   sql: Transaction,
   customerId: string,

@@ -107,7 +107,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns whether any customer exists other than the one whose user has this email address. */
+/** Returns true if there is a customer that does not have a user with this email address. */
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

@@ -42,13 +42,13 @@ export async function findIdempotencyRecord(
 /** Maximum length of the JSON of a response that is stored uncompressed (UTF-16 units). */
 const maxPlainLength = 2_000;
 
-/** Returns the JSON to store for a response. A long one is compressed to about a quarter, in a JSON string. */
+/** Converts a response body to the JSON that is stored. A long body is compressed and stored as a JSON string. */
 async function pack(body: object): Promise<string> {
   const text = JSON.stringify(body);
   return text.length > maxPlainLength ? JSON.stringify((await compress(text)).toString('base64')) : text;
 }
 
-/** Returns the response for the stored JSON. */
+/** Converts the stored JSON back to the response body. */
 const unpack = async (stored: object | string): Promise<object> =>
   typeof stored === 'string' ? JSON.parse((await decompress(Buffer.from(stored, 'base64'))).toString()) : stored;
 

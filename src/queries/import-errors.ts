@@ -1,9 +1,9 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
 /**
- * Stores the failed records of one transaction of an import.
- * @param position where in the file the first record of the transaction starts (bytes)
- * @param lines lines of the errors file
+ * Stores lines of an import's errors file. Each line describes a record that failed.
+ * @param position offset in the import's file (bytes) of the first record that the transaction processes
+ * @param lines the lines, as one text
  */
 export async function insertErrors(
   sql: Transaction,
@@ -18,8 +18,8 @@ export async function insertErrors(
 }
 
 /**
- * Reads the next stored lines of an import's errors file: those of one transaction. Returns undefined at the end.
- * @param after the position of the lines that were read before; -1 at the beginning
+ * Reads the next stored lines of an import's errors file. Returns undefined at the end.
+ * @param after the `position` that the previous call returned; -1 for the first call
  */
 export async function readErrors(
   sql: Sql,

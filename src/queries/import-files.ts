@@ -1,9 +1,9 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
-/** Size of the pieces in which the file of an import is stored (bytes). Only the last piece can be smaller. */
+/** Size of the chunks in which the file of an import is stored (bytes). Only the last chunk can be smaller. */
 export const chunkBytes = 1024 * 1024;
 
-/** A file in the database: the upload that stored it, and its size. */
+/** An uploaded file in the database: its import, the id of its upload, and its size in bytes. */
 export interface StoredFile {
   importId: string;
   upload: string;
@@ -11,9 +11,9 @@ export interface StoredFile {
 }
 
 /**
- * Begins an upload of an import's file, and removes what an earlier upload has stored. That one can store nothing more.
- * The caller has locked the import.
- * @returns the id of the upload
+ * Starts a new upload of an import's file, and deletes everything that earlier uploads have stored. Earlier uploads can
+ * then store nothing more. The caller must have locked the import.
+ * @returns the id of the new upload
  */
 export async function beginUpload(sql: Transaction, customerId: string, importId: string): Promise<string> {
   const [row] = await sql<[{ upload: string }]>`
@@ -27,8 +27,9 @@ export async function beginUpload(sql: Transaction, customerId: string, importId
 }
 
 /**
- * Stores the next piece of an import's file.
- * @returns false if the import takes no more from this upload: a later upload has begun, or the import has ended
+ * Stores the next chunk of an import's file.
+ * @returns false if the chunk was not stored, because a newer upload has started or the import does not accept files
+ *   any more
  */
 export async function insertChunk(
   sql: Transaction,
@@ -53,7 +54,10 @@ export async function insertChunk(
   return true;
 }
 
-/** Notes that the file of an import is complete. The caller has locked the import, and this is its latest upload. */
+/**
+ * Marks the file of an import as completely uploaded. The caller must have locked the import, and checked that no newer
+ * upload has started.
+ */
 export async function endUpload(
   sql: Transaction,
   customerId: string,
@@ -66,7 +70,7 @@ export async function endUpload(
       and id = ${importId}`;
 }
 
-/** Removes what a broken upload has stored. */
+/** Deletes all chunks that an interrupted upload has stored. */
 export async function deleteUpload(
   sql: Transaction,
   customerId: string,
@@ -79,7 +83,7 @@ export async function deleteUpload(
       and upload = ${upload}`;
 }
 
-/** Removes the stored file of an import. */
+/** Deletes the stored file of an import. */
 export async function deleteFile(sql: Transaction, customerId: string, importId: string): Promise<void> {
   await sql`
     delete from import_chunks
@@ -88,10 +92,10 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
 }
 
 /**
- * Reads a part of an import's file, up to the end of the stored piece that it starts in. Returns undefined if the file is
- * removed, because the import has ended.
- * @param from where it starts in the file (bytes)
- * @param length its maximum length (bytes)
+ * Reads a part of an import's file. The part does not extend beyond the end of a stored chunk. Returns undefined if the
+ * file was deleted, because the import has ended.
+ * @param from offset of the part in the file (bytes)
+ * @param length maximum length of the part (bytes)
  */
 export async function readPart(
   sql: Sql | Transaction,

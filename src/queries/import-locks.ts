@@ -1,6 +1,7 @@
 import type { Transaction } from '../database/db.ts';
 import type { CompanyReference } from '../schemas/contacts.ts';
 import { fold } from '../text/fold.ts';
+import { externalIdsOf } from './batch-external-ids.ts';
 import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from './batch-matches.ts';
 import { openItems } from './batches.ts';
 import { lockCompanyRows } from './companies.ts';
@@ -11,9 +12,8 @@ import { lockRulesShared } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
 
 /**
- * Takes the locks of several batches that one transaction of an import will write, all at once and in the order of
- * value-locks.ts. Otherwise a later batch would wait for its values while the transaction holds records of an earlier one,
- * and two such transactions could wait for each other.
+ * Takes all locks that an import needs to write several batches in one transaction. Taking them at once, in the order
+ * that value-locks.ts describes, prevents deadlocks with other transactions.
  * @param items the valid items of all these batches
  */
 export async function lockForBatches(
@@ -23,11 +23,13 @@ export async function lockForBatches(
   items: readonly object[],
 ): Promise<void> {
   const match = given ?? 'id';
-  const open = openItems({ operation: 'read', match, items }, canonicalOf(match));
-  const values = lockedValuesOf(match, open);
+  const operation = given === null ? 'create' : 'read';
+  const open = openItems({ operation, match, items }, canonicalOf(match));
+  const values = [...lockedValuesOf(match, open), ...externalIdsOf(open)];
   await lockRulesShared(sql, customerId);
   if (object === 'contacts') await lockCompanies(sql, customerId, { ...companiesOf(items), values });
   else await lockValues(sql, customerId, values);
+  if (given === null) return;
   const table = object === 'contacts' ? contactTable : companyTable;
   const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
   if (object === 'contacts') await lockContactRows(sql, customerId, ids);

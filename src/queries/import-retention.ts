@@ -1,12 +1,15 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { allImports, endImport, lockImport } from './imports.ts';
 
-/** How long the failed records of an import are stored after its end. */
+/** How long the failed records of an import are stored after the import has ended. */
 const retention = '30 days';
-/** How long an import may wait for its file, or for its start, before it is cancelled. */
+/** How long an import can wait for its file or for its start. It is cancelled after this time. */
 const patience = '24 hours';
 
-/** Maximum number of rows of failed records that one transaction removes. Each stands for up to 1,000 records. */
+/**
+ * Maximum number of rows of the table `import_errors` that one transaction deletes. A row contains up to 1,000 failed
+ * records.
+ */
 const batchSize = 50;
 
 /** An import of some customer. */
@@ -15,7 +18,7 @@ export interface OwnedImport {
   id: string;
 }
 
-/** Returns imports that wait for their file or their start for more than 24 hours. */
+/** Returns imports that have waited for their file or their start for more than 24 hours. */
 export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
   select customer_id, id
   from imports
@@ -25,8 +28,8 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   limit ${limit}`;
 
 /**
- * Cancels an import, if it still waits for its file or its start. Removes its file.
- * @returns whether it was cancelled
+ * Cancels an import and deletes its file, but only if the import still waits for its file or its start.
+ * @returns true if the import was cancelled
  */
 export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { status } = await lockImport(sql, customerId, id, allImports);
@@ -36,8 +39,9 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Removes failed records of one import that ended more than 30 days ago, some at a time. The import itself stays.
- * @returns false if there was nothing to remove
+ * Deletes stored failed records of one import that ended more than 30 days ago, up to a fixed number. The import itself
+ * is kept.
+ * @returns false if there was nothing to delete
  */
 export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
   const [ended] = await sql<OwnedImport[]>`

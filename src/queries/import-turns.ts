@@ -3,27 +3,30 @@ import { settingColumns, type ImportSettings } from './imports.ts';
 import type { NextTurn } from './job-leases.ts';
 import { leaseSeconds } from './jobs.ts';
 
-/** A place in the file of an import: the start of a record. */
+/** The position of a record in the file of an import. */
 export interface ImportPosition {
-  /** Offset in the unpacked file (bytes). */
+  /** Offset in the uncompressed file (bytes). */
   bytes: number;
-  /** Number of the line there. The first line is 1. */
+  /** Line number at this offset. The first line is 1. */
   line: number;
 }
 
-/** An import that a worker works at. */
+/** An import, with the data that a worker needs to process it. */
 export interface ImportRow extends ImportSettings {
   customer_id: string;
   id: string;
   upload: string;
   file_bytes: number;
-  /** The columns of a CSV file. Null until the header was read, and for NDJSON. */
+  /** The columns of a CSV file. Null for NDJSON, and for CSV until the header has been read. */
   layout: object | null;
   /** Where the next record starts; null at the beginning of the file. */
   position: ImportPosition | null;
-  /** Records counted so far by the first reading. */
+  /** Number of records that the first pass over the file has counted so far. */
   counted: number;
-  /** Number of records in the file. Null until the first reading has ended; then the records are written. */
+  /**
+   * Number of records in the file. Null until the first pass, which counts the records, has ended. The second pass
+   * writes the records.
+   */
   total: number | null;
   /** Number of unexpected errors in a row. */
   failures: number;
@@ -38,10 +41,10 @@ const columns = (sql: Sql | Transaction) => sql`
   i.customer_id, i.id, i.upload, i.file_bytes, i.layout, i.position, i.counted, i.total, i.failures, ${settingColumns(sql)}`;
 
 /**
- * Gives one waiting import of the customer to this worker for a limited time (a lease). Chooses the import that no worker
- * has worked at for the longest time.
- * @param only id of the only import to consider
- * @returns the import, or undefined if none waits
+ * Gives one waiting import of the customer to this worker for a limited time (a lease). Chooses the import that has not
+ * been processed for the longest time.
+ * @param only id of an import; if given, only this import is considered
+ * @returns the import, or undefined if no import is waiting
  */
 export async function leaseImport(
   sql: Transaction,
@@ -75,8 +78,8 @@ export async function leaseImport(
 }
 
 /**
- * Locks an import until the transaction ends, and extends the lease. Returns undefined if the worker's time-limited claim
- * on the import (`leased.lease`) is no longer valid: the import has ended, or another worker has it.
+ * Locks an import until the transaction ends, and extends the worker's time-limited claim on it (its lease). Returns
+ * undefined if the lease is no longer valid, because the import has ended or another worker has taken it.
  */
 export async function lockLeasedImport(
   sql: Transaction,
@@ -93,7 +96,10 @@ export async function lockLeasedImport(
   return row;
 }
 
-/** Stores how far the first reading of a file is. The caller has locked the import. */
+/**
+ * Saves the progress of the first pass over an import's file, which counts the records. The caller must have locked the
+ * import.
+ */
 export async function saveReading(
   sql: Transaction,
   customerId: string,
@@ -110,7 +116,10 @@ export async function saveReading(
       and id = ${id}`;
 }
 
-/** Ends the first reading of a file: the next turn starts to write its records. The caller has locked the import. */
+/**
+ * Ends the first pass over an import's file, which counts the records, and saves the total. The second pass, which
+ * writes the records, can then start. The caller must have locked the import.
+ */
 export async function endReading(
   sql: Transaction,
   customerId: string,
@@ -133,7 +142,8 @@ export interface ImportCounts {
 }
 
 /**
- * Stores that records were written: their numbers, and where the next one starts. The caller has locked the import.
+ * Adds the numbers of newly processed records to an import, and saves the position of the next record in the file. The
+ * caller must have locked the import.
  * @returns the number of records processed so far
  */
 export async function saveWritten(
@@ -172,9 +182,10 @@ export async function releaseImport(sql: Transaction, customerId: string, leased
 }
 
 /**
- * Makes an import wait after an error, before a worker tries it again. Does nothing if the caller has lost its lease.
+ * Makes an import wait after an error, before a worker tries it again. Does nothing if the caller has lost its
+ * time-limited claim on the import (its lease).
  * @param seconds time until a worker can take the import again
- * @param failed whether the error counts in the import's `failures`
+ * @param failed true if the error counts in the import's `failures`
  */
 export async function backOffImport(
   sql: Transaction,
@@ -194,8 +205,9 @@ export async function backOffImport(
 }
 
 /**
- * Returns the earliest time at which a worker can work at an import of this customer: now, or when another worker's lease
- * expires. Returns undefined when none waits, or the customer is suspended.
+ * Returns the earliest time at which a worker can process an import of this customer: now, or when another worker's
+ * time-limited claim (lease) on an import expires. Returns undefined if the customer has no waiting import, or is
+ * suspended.
  */
 export async function findNextImportTurn(sql: Transaction, customerId: string): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
@@ -234,7 +246,10 @@ export async function findImportingCustomers(
   return rows.map(({ customer_id }) => customer_id);
 }
 
-/** SQL condition: import `i` of customer `c` can be worked at, has no valid lease, and the customer is not suspended. */
+/**
+ * SQL condition: the import `i` is ready to be processed, no worker has a valid lease on it, and its customer `c` is
+ * not suspended.
+ */
 const isWaiting = (sql: Sql | Transaction) => sql`
   i.finished_at is null
   and i.status in ('PENDING', 'PROCESSING')

@@ -18,10 +18,13 @@ import type { Scope } from '../schemas/scopes.ts';
 import { deleteFile } from './import-files.ts';
 import { limitAndOffset } from './paging.ts';
 
-/** The kinds of imports that a caller may see, as `object mode`. For that caller, other imports do not exist. */
+/**
+ * The kinds of imports that a caller may see. Each kind is a text of object and mode, such as `contacts upsert`.
+ * Imports of other kinds are hidden from this caller.
+ */
 export type VisibleImports = readonly string[];
 
-/** Returns the kinds of imports that a caller with these scopes could have started. */
+/** Returns the kinds of imports that a caller with these scopes may see: those that these scopes allow to start. */
 export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
   importObjects.flatMap((object) =>
     importModes
@@ -60,15 +63,15 @@ const projection = (sql: Sql | Transaction) => sql`
 /** The properties of a new import. */
 export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
-  /** Hash of what the command line was asked to import. */
+  /** Hash of the settings and the file. Only imports from the command line have it. */
   fingerprint?: Buffer;
 }
 
 /**
- * Creates an import that waits for its file.
- * @returns its id
- * @throws not_found with the JSON pointer of every unknown list; conflict if the customer has too many imports that have
- *   not ended
+ * Creates an import, which then waits for its file.
+ * @returns the id of the new import
+ * @throws not_found with the JSON pointer of every unknown list; conflict if the customer has too many unfinished
+ *   imports
  */
 export async function createImport(sql: Transaction, customerId: string, given: NewImport): Promise<string> {
   const { object, mode, match, format, name = '', start = true, fingerprint = null } = given;
@@ -87,15 +90,19 @@ export async function createImport(sql: Transaction, customerId: string, given: 
   return row.id;
 }
 
-/** Makes other new imports of the customer wait until the transaction ends. */
+/**
+ * Locks the creation of imports: other transactions that create an import for this customer wait until this transaction
+ * ends.
+ */
 async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
 }
 
 /**
- * Returns the id of the import that a command began and whose end no command has reported yet, unless it was cancelled.
- * Until the transaction ends, new imports of the customer wait.
- * @param fingerprint hash of what the command was asked to import
+ * Finds the import that an earlier, interrupted run of the same import command has started. Returns its id, or
+ * undefined if there is none. Other transactions that create an import for this customer wait until this transaction
+ * ends.
+ * @param fingerprint hash of the settings and the file of the import command
  */
 export async function findUnreportedImport(
   sql: Transaction,
@@ -114,7 +121,10 @@ export async function findUnreportedImport(
   return found?.id;
 }
 
-/** Notes that a command has reported the end of an import. The same command then begins a new one. */
+/**
+ * Records that the import command has shown the result of an import to its user. If the same command is run again, it
+ * starts a new import.
+ */
 export async function setReported(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     update imports
@@ -124,8 +134,9 @@ export async function setReported(sql: Transaction, customerId: string, id: stri
 }
 
 /**
- * Refuses a new import if the customer has `maxUnfinishedImports` already. Until the transaction ends, other new imports
- * of the customer wait.
+ * Checks that the customer may create another import. Other transactions that create an import for this customer wait
+ * until this transaction ends.
+ * @throws conflict if the customer has `maxUnfinishedImports` unfinished imports
  */
 async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
   await lockNewImports(sql, customerId);
@@ -139,7 +150,7 @@ async function refuseTooMany(sql: Transaction, customerId: string): Promise<void
 }
 
 /**
- * Returns the given ids of lists in lower case and without duplicates.
+ * Checks list ids of a request. Returns them in lower case and without duplicates.
  * @throws not_found with the JSON pointer of every unknown list
  */
 async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
@@ -169,7 +180,7 @@ export async function findExistingLists(
 
 /**
  * Returns an import as the API shows it.
- * @throws not_found when the customer has no such import of a visible kind
+ * @throws not_found if the customer has no such import, or if its kind is not in `visible`
  */
 export async function requireImport(
   sql: Sql | Transaction,
@@ -187,7 +198,7 @@ export async function requireImport(
   return found;
 }
 
-/** Returns a page of the customer's imports of the visible kinds, newest first. */
+/** Returns a page of the customer's imports, newest first. Leaves out imports whose kind is not in `visible`. */
 export const listImports = (
   sql: Sql,
   customerId: string,
@@ -211,14 +222,14 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
 export const settingColumns = (sql: Sql | Transaction) => sql`
   i.object, i.mode, i.match, i.format, i.dry_run, i.mapping, i.ignore_unknown, i.list_ids`;
 
-/** An import as its routes need it: its settings, its state, and where its file is. */
+/** An import with the data that its routes need: settings, status and uploaded file. */
 export interface ImportState extends ImportSettings {
   id: string;
   status: ImportStatus;
   failed: number;
-  /** Whether the work starts when the file is complete. */
+  /** True if processing starts automatically when the file is complete. */
   is_automatic: boolean;
-  /** The upload whose pieces are the file; null before the first upload begins. */
+  /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
   upload: string | null;
   file_bytes: number | null;
   layout: object | null;
@@ -230,7 +241,7 @@ const stateColumns = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns the settings and the state of an import.
- * @throws not_found when the customer has no such import of a visible kind
+ * @throws not_found if the customer has no such import, or if its kind is not in `visible`
  */
 export async function requireImportState(
   sql: Sql | Transaction,
@@ -249,9 +260,9 @@ export async function requireImportState(
 }
 
 /**
- * Locks an import until the transaction ends, and returns its settings and state. Meanwhile, no worker can write its
- * records.
- * @throws not_found when the customer has no such import of a visible kind
+ * Locks an import until the transaction ends, and returns its settings and state. Workers cannot write its records
+ * until then.
+ * @throws not_found if the customer has no such import, or if its kind is not in `visible`
  */
 export async function lockImport(
   sql: Transaction,
@@ -271,7 +282,7 @@ export async function lockImport(
 }
 
 /**
- * Changes the settings of an import. The caller has locked it.
+ * Changes the settings of an import. The caller must have locked the import.
  * @throws not_found with the JSON pointer of every unknown list
  */
 export async function updateImport(
@@ -293,7 +304,10 @@ export async function updateImport(
       and id = ${id}`;
 }
 
-/** Lets workers work at an import whose file is complete, from now on. The caller has locked it, and enqueues a turn. */
+/**
+ * Marks an import whose file is complete as ready, so that workers process it. The caller must have locked the import,
+ * and must enqueue a message for the workers in the same transaction.
+ */
 export async function startImport(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     update imports
@@ -302,11 +316,11 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
       and id = ${id}`;
 }
 
-/** How an import ends, and why it failed. */
+/** The final status of an import, with an error text if it failed. */
 export type ImportEnding =
   { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
-/** Ends an import and removes its file. The caller has locked it. */
+/** Sets the final status of an import and deletes its file. The caller must have locked the import. */
 export async function endImport(
   sql: Transaction,
   customerId: string,

@@ -4,9 +4,9 @@ import type { Sql, Transaction } from '../database/db.ts';
 export interface JobInput {
   position: number;
   item: string;
-  /** Ids of the contacts to which the outcome is written when the item is an email to verify; otherwise empty. */
+  /** If the input is an email to verify, the ids of the contacts in which the result is saved. Otherwise empty. */
   contact_ids: string[];
-  /** Whether an earlier input has the same item. Such an input is not processed again. */
+  /** True if an earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
 }
 
@@ -24,10 +24,8 @@ export async function insertInputs(
       as i (position integer, item text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
-/**
- * SQL condition: the row `i` of `job_inputs` has no result yet. A subquery is used because with `not exists` the
- * planner could read all results of the job for each input.
- */
+// A subquery, because with `not exists` the planner may read all results of the job for each input.
+/** SQL condition: the row `i` of `job_inputs` has no result yet. */
 const isOpen = (sql: Sql | Transaction) => sql`
   (
     select r.position
@@ -38,8 +36,8 @@ const isOpen = (sql: Sql | Transaction) => sql`
   ) is null`;
 
 /**
- * Returns a job's inputs that have no result yet, in order. Reads only inputs after the position `after`; the caller
- * knows that all earlier inputs have a result.
+ * Returns the next inputs of a job that have no result yet, in order. Reads only inputs after the position `after`; all
+ * earlier inputs must have a result.
  */
 export const findNextInputs = (
   sql: Sql | Transaction,
@@ -63,8 +61,8 @@ export interface EmailInput extends JobInput {
 }
 
 /**
- * Returns a job's emails that have no result yet, in order. Leaves out duplicates and the emails of the domains in
- * `without`. Reads only inputs after the position `after`; the caller knows that all earlier inputs have a result.
+ * Returns the next emails of a job that have no result yet, in order. Leaves out duplicates and emails of the domains
+ * in `without`. Reads only inputs after the position `after`; all earlier inputs must have a result.
  */
 export const findNextEmails = (
   sql: Sql | Transaction,
@@ -85,7 +83,7 @@ export const findNextEmails = (
 
 const domainOf = (sql: Sql | Transaction) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
-/** Returns the inputs of a job that repeat an earlier input, with or without a result. */
+/** Returns those inputs of a job that are duplicates of earlier inputs. Includes inputs that already have a result. */
 export const findDuplicateInputs = (
   sql: Sql | Transaction,
   customerId: string,
@@ -99,8 +97,8 @@ export const findDuplicateInputs = (
   order by i.position`;
 
 /**
- * Returns the position of a job's first input without a result, or undefined if every input has one.
- * @param after a position up to which every input is known to have a result
+ * Returns the position of the first input of a job that has no result, or undefined if all inputs have a result.
+ * @param after a position; all inputs up to this position must have a result
  */
 export async function findFirstOpenInput(
   sql: Sql | Transaction,
@@ -113,8 +111,8 @@ export async function findFirstOpenInput(
 }
 
 /**
- * Returns those of the given input positions of a job that already have a result. While the caller has locked the job,
- * no other transaction can add results.
+ * Returns those of the given input positions of a job that already have a result. If the caller has locked the job, no
+ * other transaction can add results.
  */
 export async function findSettledPositions(
   sql: Sql | Transaction,

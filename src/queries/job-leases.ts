@@ -10,17 +10,16 @@ export interface LeasedJob extends JobRow {
 type Types = readonly JobType[];
 
 /**
- * Makes workers that look for jobs of this customer wait until this transaction has committed its new job. Otherwise a
- * worker could consume the customer's only queue message without seeing the new job, which would then wait without a
- * message.
+ * Makes workers wait until this transaction, which starts a job of the customer, has ended. Otherwise a worker could
+ * consume the customer's only queue message before the new job is visible, and no message would remain for this job.
  */
 export async function blockTurns(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, customerId, queue)})`;
 }
 
 /**
- * Waits until all transactions that are adding a job of this customer to this queue have ended. The next statement of
- * this transaction sees their jobs.
+ * Waits until all transactions that are starting a job of this customer have ended. The next statement of this
+ * transaction sees the new jobs.
  */
 export async function waitForJobStarts(sql: Transaction, customerId: string, queue: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(${turnsLock(sql, customerId, queue)})`;
@@ -30,9 +29,9 @@ const turnsLock = (sql: Transaction, customerId: string, queue: string) =>
   sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
 
 /**
- * Gives one waiting job of the customer to this worker for a limited time (a lease). Chooses the job that no worker has
+ * Gives one waiting job of the customer to this worker for a limited time (a lease). Chooses the job that has not been
  * processed for the longest time. Jobs of a suspended customer wait until the customer is resumed.
- * @returns the job, or undefined if no job waits
+ * @returns the job, or undefined if no job is waiting
  */
 export async function leaseJob(sql: Transaction, customerId: string, types: Types): Promise<LeasedJob | undefined> {
   const [job] = await sql<LeasedJob[]>`
@@ -107,7 +106,7 @@ export async function releaseLease(sql: Transaction, customerId: string, job: Le
  * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
  * claim on the job (its lease).
  * @param seconds time until a worker can take the job again
- * @param failed whether the error counts in the job's `failures`
+ * @param failed true if the error counts in the job's `failures`
  */
 export async function backOff(
   sql: Transaction,
@@ -128,7 +127,7 @@ export async function backOff(
 
 /** The earliest time at which a worker can process a job of one customer. */
 export interface NextTurn {
-  /** Seconds from now until a job can be processed, rounded up; 0 when a job waits now. */
+  /** Seconds from now until a job can be processed, rounded up. 0 if a job can be processed now. */
   seconds: number;
   /** Time at which a job can be processed: Unix time in seconds, rounded up. */
   at: number;
@@ -157,7 +156,7 @@ export async function findNextTurn(sql: Transaction, customerId: string, types: 
   return next;
 }
 
-/** Returns whether another customer than `customerId` has a waiting job of these types. */
+/** Returns true if any customer other than `customerId` has a waiting job of these types. */
 export async function areOthersWaiting(sql: Transaction, customerId: string, types: Types): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
@@ -186,7 +185,9 @@ export async function findWaitingCustomers(
   return rows.map((row) => row.customer_id);
 }
 
-/** SQL condition: job `j` of customer `c` is unfinished, has no valid lease, and the customer is not suspended. */
+/**
+ * SQL condition: the job `j` is unfinished, no worker has a valid lease on it, and its customer `c` is not suspended.
+ */
 const isWaiting = (sql: Sql | Transaction, types: Types) => sql`
   j.finished_at is null
   and j.type = any(${types as JobType[]})

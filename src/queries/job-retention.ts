@@ -4,8 +4,8 @@ import type { Transaction } from '../database/db.ts';
 const retention = '30 days';
 
 /**
- * Returns whether all inputs and results of an ended job are still stored; they are removed 30 days after the job's
- * end. The caller must have locked the job, so that their removal cannot start meanwhile.
+ * Returns true if all inputs and results of an ended job are still stored. They are deleted 30 days after the end of
+ * the job. The caller must have locked the job, so that they are not deleted meanwhile.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -16,13 +16,13 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
   return job!.is_retained;
 }
 
-/** Maximum number of job inputs, and of job results, that one transaction removes. */
+/** Maximum number of job inputs that one transaction deletes, and maximum number of job results. */
 const batchSize = 5_000;
 
 /**
- * Removes inputs and results of one job that ended more than 30 days ago, at most 5,000 of each. The job itself and its
- * credit ledger entries stay.
- * @returns false if there was nothing to remove, or another transaction has locked the job
+ * Deletes inputs and results of one job that ended more than 30 days ago: at most 5,000 inputs and 5,000 results in
+ * each call. The job itself and its credit ledger entries are kept.
+ * @returns false if there was nothing to delete, or another transaction has locked the job
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   const [job] = await sql<{ customer_id: string; id: string }[]>`
@@ -45,8 +45,8 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
 }
 
 /**
- * Locks an ended job whose inputs and results are not fully removed yet. Returns false if they are removed, or if
- * another transaction has locked the job.
+ * Locks an ended job whose inputs and results are not completely deleted yet. Returns false if they are already
+ * deleted, or if another transaction has locked the job.
  */
 async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { count } = await sql`

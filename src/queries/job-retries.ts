@@ -1,9 +1,9 @@
 import type { Transaction } from '../database/db.ts';
 
 /**
- * Copies inputs of job `from` to job `to`, in the same order. Copies those that have no result or were cancelled.
- * @returns `total`: the number of copied inputs; `items`: their prospect ids or emails, without those that are marked
- *   as duplicates
+ * Copies the unprocessed inputs of job `from` to job `to`, in the same order: inputs that have no result, or whose
+ * result is `cancelled`.
+ * @returns the number of copied inputs (`total`), and their prospect ids or emails without duplicates (`items`)
  */
 export async function copyOpenInputs(
   sql: Transaction,

@@ -7,7 +7,7 @@ import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../schemas/jobs
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from './paging.ts';
 import type { RecordPage } from './record-pages.ts';
 
-/** The job types that a caller may see. For that caller, jobs of other types do not exist. */
+/** The job types that a caller may see. Jobs of other types are hidden from this caller. */
 export type VisibleTypes = readonly JobType[];
 
 const projection = (sql: Sql | Transaction) => sql`
@@ -28,7 +28,7 @@ const projection = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns a job as the API shows it.
- * @throws not_found when the customer has no such job of a visible type
+ * @throws not_found if the customer has no such job, or if its type is not in `visible`
  */
 export async function requireJobView(
   sql: Sql | Transaction,
@@ -46,7 +46,7 @@ export async function requireJobView(
   return job;
 }
 
-/** Returns a page of the customer's jobs of the visible types, newest first. */
+/** Returns a page of the customer's jobs, newest first. Leaves out jobs whose type is not in `visible`. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
@@ -61,13 +61,13 @@ export const listJobs = (
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** The column that orders a job's results: `position`. */
+/** Describes the column `position`, which defines the order of a job's results and is part of their cursors. */
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
 /**
  * Returns a page of a job's results, in the order of the job's inputs.
- * @throws not_found when the customer has no such job of a visible type; DomainError `validation_failed` if the cursor
- *   was returned for another list
+ * @throws not_found if the customer has no such job, or if its type is not in `visible`; DomainError
+ *   `validation_failed` if the cursor belongs to another list
  */
 export async function listItems(
   db: Database,
@@ -94,8 +94,8 @@ export async function listItems(
 }
 
 /**
- * Locks a job until the transaction ends, and returns its status. Meanwhile, no worker can save results of the job.
- * @throws not_found when the customer has no such job of a visible type
+ * Locks a job until the transaction ends, and returns its status. Workers cannot save results of the job until then.
+ * @throws not_found if the customer has no such job, or if its type is not in `visible`
  */
 export async function lockJob(
   sql: Transaction,
@@ -137,7 +137,7 @@ export async function skipOpenInputs(sql: Transaction, customerId: string, id: s
 /** A job with the id of its customer. */
 export type OwnedJob = Job & { customer_id: string };
 
-/** Returns the latest jobs for operators, newest first, of all customers or of one. */
+/** Returns the latest jobs, newest first, for operators: the jobs of all customers or of one customer. */
 export const listLatestJobs = (
   sql: Sql,
   { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },

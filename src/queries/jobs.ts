@@ -25,12 +25,12 @@ export interface JobRow {
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Reserved credits. Up to `reserved - charged` may still be charged. */
+  /** Number of credits that are reserved for the job. Of these, `reserved - charged` are not charged yet. */
   reserved: number;
   charged: number;
   /**
-   * The point where the job continues after an interruption; null at the start. If the job has inputs, this is
-   * `{position}`: every input up to `position` has its result, and later inputs may have one.
+   * The point where the job continues after an interruption; null at the start. For a job with inputs, it is `{
+   * position }`: all inputs up to this position have a result. Later inputs may have a result too.
    */
   progress: unknown;
   /** Number of unexpected errors in a row. */
@@ -114,10 +114,10 @@ export interface NewResult {
 }
 
 /**
- * Saves results of a job and updates the job's counts. The caller must have locked the job. A position that already has
- * a result keeps it.
- * @param progress the point where the job continues after an interruption; unchanged if left out
- * @returns the updated job; `charge` is the credits to charge for the newly saved results
+ * Saves results of a job and updates the job's counts. A result is ignored if its input already has one. The caller
+ * must have locked the job.
+ * @param progress the point where the job continues after an interruption; if undefined, the stored value stays
+ * @returns the updated job. `charge` is the number of credits to charge for the new results.
  */
 export async function saveResults(
   sql: Transaction,

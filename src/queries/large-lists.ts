@@ -21,8 +21,8 @@ const maxAtOnce = 2_000;
 const partSize = 100;
 
 /**
- * Returns whether a list has too many members to be deleted or copied in one transaction. Also true if members that
- * were copied to it are not all written yet.
+ * Returns true if a list has too many members to delete or copy in one transaction. Also returns true if the list is a
+ * copy whose members are not all written yet.
  */
 export async function isLargeList(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
   const [list] = await sql<{ is_large: boolean }[]>`
@@ -141,9 +141,9 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
   limit ${maxAtOnce / partSize}`;
 
 /**
- * Writes the contacts of some rows of `copied_members` as members of a list, and deletes these rows. Also updates the
- * list's member count.
- * @param locked ids of those contacts that still exist; the caller has locked them
+ * Writes contacts from rows of `copied_members` as members of a list, and deletes these rows. Also updates the list's
+ * member count.
+ * @param locked ids of the contacts that still exist; the caller must have locked them
  */
 export async function writeParts(
   sql: Transaction,

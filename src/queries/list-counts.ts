@@ -14,8 +14,8 @@ export interface FillingList extends UnsettledList {
 }
 
 /**
- * Counts the members of a copied list whose members are not all written yet. If the list has rules, all contacts are
- * evaluated.
+ * Counts the members of a copied list while some of its members are not written yet. If the list has rules, evaluates
+ * the rules for all contacts.
  */
 async function countCopying(sql: Sql | Transaction, customerId: string, list: UnsettledList): Promise<number> {
   if (list.rules.length === 0) return countByHand(sql, customerId, list.id);
@@ -29,7 +29,8 @@ async function countCopying(sql: Sql | Transaction, customerId: string, list: Un
 }
 
 /**
- * Counts the manually added members of a list: those that are stored, and those that still wait in `copied_members`.
+ * Counts the manually added members of a list. Includes copied members that are not written yet (rows of
+ * `copied_members`).
  */
 async function countByHand(sql: Sql | Transaction, customerId: string, listId: string): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
@@ -55,15 +56,15 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * Number of list rules at which one SQL statement is full: further lists are counted by another statement. A statement
- * can have at most 65,535 parameters, and many rules take long to plan.
+ * Maximum size of a group of lists whose members one SQL statement counts: a group with this many rules gets no further
+ * lists. A statement can have at most 65,535 parameters, and planning many rules takes long.
  */
 const rulesTogether = 500;
 
 /**
- * Counts the members of lists whose members are still being written to the database. Evaluates the lists' rules for
- * contacts whose memberships are not written yet. Call it in a transaction.
- * @returns the number of members by list id
+ * Counts the members of lists while their members are still being written to the database. For contacts that are not
+ * processed yet, evaluates the lists' rules. Call it in a transaction.
+ * @returns a map from list id to number of members
  */
 export async function countFilling(
   sql: Sql | Transaction,
@@ -78,8 +79,8 @@ export async function countFilling(
 }
 
 /**
- * Counts the members of some lists in one statement: the stored counts, corrected for the contacts whose memberships
- * are not written yet.
+ * Counts the members of some lists in one statement. Uses the stored counts, and evaluates the lists' rules for
+ * contacts that are not processed yet.
  */
 function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: readonly FillingList[]) {
   const ids = lists.map(({ id }) => id);
@@ -122,9 +123,9 @@ function countSomeFilling(sql: Sql | Transaction, customerId: string, lists: rea
 }
 
 /**
- * Counts the members of lists while some contacts still wait for an update after a change of their company. Evaluates
- * the rules only for these contacts, and corrects the stored counts. Call it in a transaction.
- * @returns the number of members by list id
+ * Counts the members of lists while some contacts wait for an update after a change of their company. Uses the stored
+ * counts, and evaluates the lists' rules only for these contacts. Call it in a transaction.
+ * @returns a map from list id to number of members
  */
 export const countChanging = (
   sql: Sql | Transaction,
@@ -132,7 +133,10 @@ export const countChanging = (
   lists: readonly ListWithRules[],
 ): Promise<Map<string, number>> => countByChunk(sql, lists, (some) => countSome(sql, customerId, some));
 
-/** Counts the members of lists with one statement for each group (chunk) of lists. Returns the numbers by list id. */
+/**
+ * Counts the members of lists. Splits the lists into groups and runs one statement for each group. Returns a map from
+ * list id to number of members.
+ */
 async function countByChunk<L extends ListWithRules>(
   sql: Sql | Transaction,
   lists: readonly L[],
@@ -147,8 +151,8 @@ async function countByChunk<L extends ListWithRules>(
 type ListWithRules = Pick<UnsettledList, 'id' | 'rules'>;
 
 /**
- * Splits lists into groups, one for each SQL statement. A group takes no further lists when it has `rulesTogether`
- * rules or more.
+ * Splits lists into groups, one for each SQL statement. A group is full when its lists have `rulesTogether` rules or
+ * more.
  */
 function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
   const all: L[][] = [];
@@ -165,8 +169,8 @@ function chunks<L extends ListWithRules>(lists: readonly L[]): L[][] {
 }
 
 /**
- * Counts the members of some lists in one statement: the stored counts, corrected for the contacts that wait for an
- * update after a change of their company.
+ * Counts the members of some lists in one statement. Uses the stored counts, and evaluates the lists' rules for
+ * contacts that wait for an update after a change of their company.
  */
 function countSome(sql: Sql | Transaction, customerId: string, lists: readonly ListWithRules[]) {
   const ids = lists.map(({ id }) => id);

@@ -9,7 +9,7 @@ import { usesCompanyFields, noneSettling } from './company-settlements.ts';
 import { lockRulesShared } from './list-rules.ts';
 import { memberOf, type Unsettled, type UnsettledList } from './settled-reads.ts';
 
-/** Maximum members of a list that one job can verify. */
+/** Maximum number of list members that one job can verify. */
 const maxMembers = 100_000;
 
 /**
@@ -43,8 +43,8 @@ interface Row extends UnsettledList {
   /** Whether the list's members are still being written. */
   is_filling: boolean;
   /**
-   * Whether the list's rules use a field that changes with the contact's company. After a change of a company, its
-   * contacts' memberships are out of date for a while.
+   * True if the list's rules use a field that depends on the contact's company. After a change of the company, the
+   * stored memberships of its contacts are out of date for a while.
    */
   looks_at_companies: boolean;
 }
@@ -71,8 +71,8 @@ async function insertMembers(sql: Transaction, customerId: string, jobId: string
 }
 
 /**
- * Inserts the e-mails of the contacts that match `members` as a job's inputs, but only if the SQL condition `guard` is
- * true. `is_exact` in the result is the value of `guard`.
+ * Inserts the e-mails of the contacts that match the filter `members` as inputs of a job. Does nothing if the SQL
+ * condition `guard` is false. Returns the value of `guard` as `is_exact`.
  */
 async function insertMatching(
   sql: Transaction,

@@ -31,9 +31,10 @@ export interface Fill {
 const batchSize = 2_000;
 
 /**
- * Updates the members of a list whose rules have changed. Does it at once if the customer has few contacts; otherwise,
- * workers do it later. The caller must have locked the customer's rules.
- * @returns the background work to enqueue in the same transaction, or undefined if the members are already written
+ * Updates the members of a list after its rules have changed. If the customer has many contacts, workers do this later.
+ * The caller must have locked the customer's rules.
+ * @returns the work for the workers, which the caller must enqueue in the same transaction; undefined if all members
+ *   are already written
  */
 export async function beginFill(
   sql: Transaction,
@@ -64,15 +65,16 @@ export async function beginFill(
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /**
- * Marks a copied list without rules, so that workers write its members. Returns this background work, which the caller
- * must enqueue.
+ * Starts to write the members of a copied list that has no rules: marks the list, and returns the work for the workers.
+ * The caller must enqueue this work in the same transaction.
  */
 export const beginCopy = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = ${end}`);
 
 /**
- * Marks a list as deleted, so that reads ignore the list and workers remove its members. Returns this background work,
- * which the caller must enqueue. The caller must have locked the customer's rules.
+ * Starts to remove a list: marks the list as deleted, so that reads ignore it, and returns the work for the workers,
+ * which remove its members. The caller must enqueue this work in the same transaction, and must have locked the
+ * customer's rules.
  */
 export const beginRemoval = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
   mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
@@ -90,8 +92,8 @@ async function mark(sql: Transaction, customerId: string, listId: string, change
 /**
  * Runs one batch of background work on one of the customer's lists: writes or removes members. Call it again until it
  * returns `done`. Several workers can call it at once, because each locks a different list.
- * @returns `more` after a batch, `busy` when other workers have locked all lists with work left, `done` when no list
- *   has work left
+ * @returns `more` after a batch; `busy` if other workers have locked all lists that still need work; `done` if no list
+ *   needs work
  */
 export async function fillNextBatch(sql: Transaction, customerId: string): Promise<BatchOutcome> {
   await lockRulesShared(sql, customerId);
@@ -151,7 +153,7 @@ export async function findFillingCustomers(
 
 /**
  * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.
- * @returns whether contacts are left to check
+ * @returns true if there are more contacts to check
  */
 async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
   const { customerId, listId, version } = fill;
@@ -169,7 +171,7 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): 
   return isMore;
 }
 
-/** The result of checking one batch of contacts against a list's rules. */
+/** The result of checking a batch of contacts: which stored memberships do not agree with the list's rules. */
 interface Batch {
   /** Number of contacts checked. */
   looked: number;
@@ -180,8 +182,8 @@ interface Batch {
 }
 
 /**
- * Finds out which of the next contacts have a stored membership that does not agree with the list's rules. Changes
- * nothing.
+ * Checks the next contacts against a list's rules, and returns those with a wrong stored membership. Does not change
+ * any data.
  */
 async function findWrongMembers(
   sql: Transaction,

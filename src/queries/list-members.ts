@@ -16,8 +16,9 @@ import { MemberChanges } from './member-changes.ts';
  */
 
 /**
- * Updates which lists these contacts belong to because of the lists' rules, and writes all changes in `counts`. Call it
- * last in the transaction that wrote the contacts; it must have locked them.
+ * Updates the list memberships of contacts after a change: evaluates `rules` for these contacts, and saves the
+ * differences. Also writes all changes in `counts`. Call it last in the transaction that wrote the contacts. The caller
+ * must have locked the contacts.
  */
 export async function refreshMembers(
   sql: Transaction,
@@ -40,9 +41,10 @@ export async function refreshMembers(
 }
 
 /**
- * Updates which lists a contact belongs to because of the lists' rules, and writes all changes in `counts`. Call it
- * last in the transaction that wrote the contact.
- * @param contact the contact, selected by `newContact` or `changedContact` in the statement that wrote it
+ * Updates the list memberships of one contact after a change: evaluates `rules` for this contact, and saves the
+ * differences. Also writes all changes in `counts`. Call it last in the transaction that wrote the contact.
+ * @param contact the contact, as returned by the statement that wrote it, which must end with the SQL of `newContact`
+ *   or `changedContact`
  */
 export async function refreshMember(
   sql: Transaction,
@@ -56,7 +58,7 @@ export async function refreshMember(
   await changes.finish();
 }
 
-/** A contact with the fields that list rules use, and the ids of lists that it belongs to because of their rules. */
+/** A contact with all fields that list rules can test. */
 export interface RuleContact extends FilteredRecord {
   id: string;
   /**
@@ -66,8 +68,8 @@ export interface RuleContact extends FilteredRecord {
 }
 
 /**
- * SQL that selects an inserted contact with the values that list rules use. Put it after `with contacts as (insert …
- * returning *)`.
+ * SQL `select` that returns an inserted contact with all fields that list rules can test. Put it after `with contacts
+ * as (insert … returning *)`.
  */
 export const newContact = `
   select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids
@@ -106,8 +108,8 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
   sql.unsafe<RuleContact[]>(selectContacts, [customerId, ids as string[]], { prepare: true });
 
 /**
- * Evaluates the rules of lists for contacts. If the result differs from the stored membership of a contact in a list,
- * adds the change to `changes`.
+ * Evaluates the rules of lists for contacts. Adds a change to `changes` if the result differs from the stored
+ * membership.
  */
 async function compareMembers(
   contacts: readonly RuleContact[],
@@ -127,8 +129,8 @@ async function compareMembers(
 }
 
 /**
- * Evaluates the rules of one list for the given contacts: adds contacts that match to the list, and removes the others
- * unless they were added by hand. The caller must have locked the contacts.
+ * Evaluates the rules of one list for some contacts. Adds the matching contacts to the list, and removes the others,
+ * except manually added members. The caller must have locked the contacts.
  */
 export const refreshList = (
   sql: Transaction,
@@ -145,9 +147,10 @@ export const refreshList = (
   );
 
 /**
- * Makes each contact a manually added member of exactly the given lists. Memberships because of rules do not change. The
- * caller must have locked the contacts, and have checked the lists with `findLists`.
- * @param wanted the ids of the lists (in lower case) by contact id
+ * Sets the lists to which contacts are added manually: adds each contact to its given lists, and removes it from
+ * others. Contacts that match a list's rules stay members of the list. The caller must have locked the contacts and
+ * checked the lists with `findLists`.
+ * @param wanted a map from contact id to list ids (in lower case)
  */
 export async function setManualLists(
   sql: Transaction,
@@ -187,9 +190,9 @@ export async function setManualLists(
 }
 
 /**
- * Returns the ids of the lists that each contact was added to manually, by contact id. The caller must have locked the
- * contacts.
- * @param counts collects the changes of the lists' member counts, because copied memberships are written first
+ * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
+ * memberships of these contacts that are not written yet. The caller must have locked the contacts.
+ * @param counts collects the changes of the lists' member counts
  */
 export async function findManualLists(
   sql: Transaction,
@@ -212,8 +215,8 @@ export async function findManualLists(
 }
 
 /**
- * Returns which of these ids (in lower case) belong to lists of the customer. The caller must have locked the rules of
- * the customer's lists, so that no list is deleted until the transaction ends.
+ * Returns those of the given ids (in lower case) that belong to lists of the customer. The caller must have locked the
+ * rules of the customer's lists, so that no list is deleted until the transaction ends.
  */
 export async function findLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();
@@ -227,10 +230,11 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
 }
 
 /**
- * Creates the error for ids in the field `list_ids` of a request that belong to no list of the customer.
- * @param given the ids as the request has them
+ * Creates the error `not_found` for unknown list ids in the field `list_ids` of a request. It contains the JSON pointer
+ * of each unknown id.
+ * @param given the ids in the request
  * @param known the ids of existing lists, in lower case
- * @returns the error `not_found` with the JSON pointer of every unknown id; undefined if there is none
+ * @returns undefined if all ids are known
  */
 export function unknownLists(given: readonly string[], known: ReadonlySet<string>): DomainError | undefined {
   const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
@@ -238,7 +242,7 @@ export function unknownLists(given: readonly string[], known: ReadonlySet<string
 }
 
 /**
- * Removes contacts from all their lists, before the contacts are deleted.
+ * Deletes all list memberships of contacts. Call it before the contacts are deleted.
  * @param counts collects the changes of the lists' member counts
  */
 export async function removeFromAllLists(

@@ -16,12 +16,12 @@ export interface RuleList {
 }
 
 /**
- * The rules of all lists of a customer. They are locked: they cannot change until the transaction ends. Read them
- * before writing contacts or companies, and pass them to `refreshMembers` afterwards, which updates the lists' members.
+ * The compiled rules of all lists of a customer. They are locked, so they cannot change until the transaction ends. A
+ * transaction that writes contacts or companies gets them at its start, and passes them to `refreshMembers` at its end.
  */
 export interface LockedRules {
   isEmpty: boolean;
-  /** Returns all lists with rules, ordered by id, in several arrays. Can be called more than once. */
+  /** Returns all lists that have rules, ordered by id, in batches. You can call it more than once. */
   lists: () => Iterable<readonly RuleList[]> | AsyncIterable<readonly RuleList[]>;
 }
 
@@ -69,8 +69,8 @@ export async function lockRulesExclusive(sql: Transaction, customerId: string): 
 const lockName = (customerId: string): string => `rules:${customerId}`;
 
 /**
- * Gives the rules of the customer's lists a new version. Processes that have cached the previous version then compile
- * the rules again. The caller must have locked the rules in exclusive mode.
+ * Gives the rules of the customer's lists a new version number. Other processes then know that their cached rules are
+ * out of date. The caller must have locked the rules in exclusive mode.
  * @returns the new version
  */
 export async function bumpRuleVersion(sql: Transaction, customerId: string): Promise<string> {

@@ -6,8 +6,8 @@ export interface ListState {
   /** True while a worker writes the members of the list after a change of the rules. */
   is_filling: boolean;
   /**
-   * Id of the last contact whose membership is stored. Null if no membership is stored yet, or if stored memberships
-   * may be out of date.
+   * Id of the last contact whose membership is stored; contacts are processed in the order of their ids. Null if no
+   * membership is stored yet, or if stored memberships may be out of date.
    */
   filled_to: string | null;
   /** True while contacts copied from another list wait to be written as members. */

@@ -73,8 +73,8 @@ const selectList = (sql: Sql | Transaction, customerId: string, id: string) => s
     and l.deleted_at is null`;
 
 /**
- * Reads lists with exact member counts. If a stored count may be out of date, reads the lists again in one snapshot and
- * counts their members.
+ * Reads lists with exact member counts. If a stored count may be out of date, reads the lists again and counts the
+ * members, all in one snapshot.
  */
 async function readLists(
   db: Database,
@@ -86,7 +86,10 @@ async function readLists(
   return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
 }
 
-/** Counts the members of lists whose stored member count is out of date. Returns all lists as the API shows them. */
+/**
+ * Returns lists as the API shows them, with exact member counts. Counts the members of a list only if its stored count
+ * is out of date.
+ */
 async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
   const [filling, changing] = [rows.filter((row) => row.is_filling), rows.filter((row) => row.is_changing)];
   const evaluated = new Map([
@@ -96,7 +99,10 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
   return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
-/** Returns a list as the API shows it. Its member count is `evaluated`, or the stored count if that is undefined. */
+/**
+ * Returns a list as the API shows it. The member count is `evaluated`; if `evaluated` is undefined, it is the stored
+ * count.
+ */
 function shown(row: Row, evaluated?: number): List {
   const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
   void [is_filling, filled_to, is_changing, is_copying];
@@ -104,8 +110,8 @@ function shown(row: Row, evaluated?: number): List {
 }
 
 /**
- * A list that was created or changed. `fill` is the background work that writes its members, or undefined; the caller
- * must enqueue it in the same transaction.
+ * A list that was created or changed. `fill` is the background work that writes its members; the caller must enqueue it
+ * in the same transaction. If all members are already written, `fill` is undefined.
  */
 export interface WrittenList {
   id: string;
@@ -224,7 +230,7 @@ export async function deleteList(
   return undefined;
 }
 
-/** The fields of a list that a copy of the list takes over. */
+/** The fields of a list that are copied when the list is duplicated. */
 interface Original {
   description: string;
   rules: Rule[];

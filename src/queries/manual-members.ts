@@ -8,7 +8,7 @@ import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
 import { lockRulesShared } from './list-rules.ts';
 
-/** A request body that adds contacts to a list by hand, or removes them. */
+/** A request body that adds contacts to a list manually, or removes them. */
 export interface ManualMembers {
   list_id: string;
   contact_ids: readonly string[];
@@ -17,7 +17,7 @@ export interface ManualMembers {
 /**
  * Adds contacts to a list manually. They stay members even if they do not match the list's rules.
  * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
- *   before, by hand or because of the list's rules
+ *   before
  * @throws not_found with the JSON pointer of every unknown id; then nothing is written
  */
 export async function addMembers(
@@ -71,8 +71,8 @@ export async function removeMembers(
 }
 
 /**
- * Locks contacts that are to be added to a list or removed from it. If stored members of the list may be out of date,
- * first updates the memberships of these contacts.
+ * Locks contacts to add to a list or to remove from it. If their stored membership may be out of date, updates it
+ * first.
  * @returns the contacts' ids in lower case, without duplicates
  * @throws not_found with the JSON pointer of every unknown id
  */
@@ -102,7 +102,7 @@ async function lockListAndContacts(
   return wanted;
 }
 
-/** Returns the JSON pointer of each given contact id that was not found, for the error. */
+/** Returns the ids in `given` that are not in `found`, as JSON pointers for the error `not_found`. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
   return given.flatMap((id, i) =>

@@ -1,7 +1,7 @@
 import type { Transaction } from '../database/db.ts';
 import { saveCounts, writeCounts, type CountChanges, type Counted } from './counters.ts';
 
-/** Pairs of a list and a contact, stored as two arrays that a statement takes as parameters. */
+/** Memberships of contacts in lists: two arrays of the same length, which are parameters of an SQL statement. */
 class Pairs {
   readonly lists: string[] = [];
   readonly contacts: string[] = [];
@@ -13,16 +13,16 @@ class Pairs {
 }
 
 /**
- * Number of collected membership changes after which they are written to the database. A small number blocks this
- * process and the database only briefly.
+ * Maximum number of membership changes to collect before they are written. It is small, so that each write takes only a
+ * short time.
  */
 const changesAtOnce = 5_000;
 /** Maximum time (ms) between two writes. It is much shorter than the database's timeout for idle transactions. */
 const maxPauseMs = 500;
 
 /**
- * Collects contacts that must be added to lists or removed from them because of the lists' rules. Writes these changes
- * in batches, together with the lists' member counts.
+ * A collection of list memberships to add or to delete, after the lists' rules were evaluated. Writes them in batches,
+ * and updates the member counts.
  */
 export class MemberChanges {
   readonly #sql: Transaction;
@@ -33,8 +33,9 @@ export class MemberChanges {
   #lastWrite = performance.now();
 
   /**
-   * Creates an empty collection of membership changes.
-   * @param counts collects changes of stored counts in this transaction; `write` and `finish` use it for member counts
+   * Creates an empty collection.
+   * @param counts collects all changes of counters in this transaction. `write` and `finish` add the changes of member
+   *   counts to it.
    */
   constructor(sql: Transaction, customerId: string, counts: CountChanges) {
     this.#sql = sql;
@@ -54,19 +55,19 @@ export class MemberChanges {
     return this.#begun.lists.length + this.#ended.lists.length;
   }
 
-  /** Whether the caller should call `write` now: there are many changes, or the last write was long ago. */
+  /** True if the caller should call `write` now: many changes are collected, or the last write was long ago. */
   get areDue(): boolean {
     return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= maxPauseMs;
   }
 
-  /** Writes the membership changes collected so far. The changed member counts are written by `finish`. */
+  /** Writes the changes of memberships that are collected so far. The member counts are written later, by `finish`. */
   async write(): Promise<void> {
     const changed = await this.#send<{ counted: Counted; change: number }[]>(change, [], []);
     for (const row of changed) this.#counts.add(row.counted, row.change);
     this.#lastWrite = performance.now();
   }
 
-  /** Writes the remaining membership changes and all changes of counts. Call it last in the transaction. */
+  /** Writes the remaining changes of memberships, and all changes of counters. Call it last in the transaction. */
   async finish(): Promise<void> {
     if (this.#size === 0) return saveCounts(this.#sql, this.#customerId, this.#counts);
     const { counted, changes } = this.#counts.toArrays();
@@ -85,7 +86,8 @@ export class MemberChanges {
 // `is true` in the condition stops the planner from joining the memberships and the pairs. With stale statistics it
 // expects at most one row, and would choose a nested loop that scans one set for each row of the other.
 /**
- * SQL `where` clause that selects the list memberships to end. `$6` and `$7` are the ids of their lists and contacts.
+ * SQL `where` clause that selects memberships whose contacts no longer match the list's rules. `$6` contains the list
+ * ids, `$7` the contact ids.
  */
 const endedRows = `
     where m.customer_id = $1::uuid
@@ -93,8 +95,8 @@ const endedRows = `
       and ((m.list_id, m.contact_id) in (select * from unnest($6::uuid[], $7::uuid[]))) is true`;
 
 /**
- * SQL that writes membership changes. `$1` is the customer, `$4` and `$5` are the lists and contacts of new
- * memberships, `$6` and `$7` those of ended memberships.
+ * SQL that writes changes of memberships. Parameters: `$1` is the customer; `$4` and `$5` are the lists and contacts
+ * that now match; `$6` and `$7` are those that no longer match.
  */
 const changeMembers = `
   begun as (
@@ -119,8 +121,8 @@ const changeMembers = `
   )`;
 
 /**
- * SQL `select` that returns counter names with the numbers to add to them: 1 or -1 for each contact that became or
- * stopped being a member of a list, and the given changes (`$2` counter names, `$3` numbers).
+ * SQL `select` that returns names of counters and the numbers to add to them: 1 or -1 for each new or deleted
+ * membership, and the changes in the parameters `$2` (names) and `$3` (numbers).
  */
 const countChanges = `
   select begun.list_id::text as counted, 1 as change

@@ -107,7 +107,7 @@ export const findOpportunities = (sql: Sql | Transaction, customerId: string, id
 /**
  * Creates an opportunity with its contacts and lines.
  * @returns the opportunity's id
- * @throws not_found with every id in `body` that is not a record of the customer; then nothing is written
+ * @throws not_found with every id in `body` that does not belong to a record of the customer; then nothing is written
  */
 export async function createOpportunity(
   sql: Transaction,
@@ -228,9 +228,9 @@ export async function detachOpportunities(
 }
 
 /**
- * Locks an opportunity until the transaction ends and returns its columns. Other transactions cannot change its
- * contacts and lines either.
- * @throws not_found
+ * Locks an opportunity until the transaction ends, and returns its columns. Other transactions cannot change the
+ * opportunity, its contacts or its lines until then.
+ * @throws not_found if the customer has no such opportunity
  */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`
@@ -243,13 +243,13 @@ async function lockOpportunity(sql: Transaction, customerId: string, id: string)
   return columns;
 }
 
-/** Returns whether a patch changes nothing. Empty arrays in `products` count as nothing. */
+/** Returns true if a patch changes nothing. Ignores empty arrays in `products`. */
 const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
   Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
 
 /**
- * Returns every id in a request body that must be the id of one of the customer's records, with its JSON pointer.
- * @param linesPath JSON pointer of `lines` in the body
+ * Returns every id in a request body that refers to another record of the customer, with its JSON pointer.
+ * @param linesPath JSON pointer to `lines` in the body
  */
 function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
   const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;

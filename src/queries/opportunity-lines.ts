@@ -12,8 +12,8 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
   )`;
 
 /**
- * The id and stage of an opportunity whose lines (products with price and quantity) are written. The caller has locked
- * or created the opportunity.
+ * An opportunity to whose lines a transaction writes (lines are products with price and quantity). The caller must have
+ * locked or created the opportunity.
  */
 export interface OpportunityRef {
   id: string;
@@ -104,7 +104,7 @@ async function updateExistingLines(
       and l.product_id = change.product_id`;
 }
 
-/** Sets the pipeline of an opportunity's lines to the pipeline of the opportunity's stage. */
+/** Copies the pipeline of the opportunity's stage into the opportunity's lines. Call it after the stage has changed. */
 export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: OpportunityRef): Promise<void> {
   await sql`
     update opportunity_lines l
@@ -132,7 +132,8 @@ export async function findLineProducts(
 }
 
 /**
- * Returns the JSON pointers of products that a patch removes or updates, but that have no line in the opportunity.
+ * Checks which products of a patch have no line in the opportunity, although the patch removes or updates their lines.
+ * Returns the JSON pointers to these products.
  * @param present ids of the products in the opportunity's lines
  */
 export function findAbsentLines(

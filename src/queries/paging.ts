@@ -11,24 +11,25 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 /** A request for one page of a list, by page number or by cursor. */
 export type PageOrCursor = Paginate & { cursor?: string };
 
-/** Describes the cursors of a list. A cursor marks the position where a page ended. */
+/** The settings for the cursors of one list. A cursor is a text that tells where a page ended. */
 export interface Keyset {
   /** Hash of the customer and the list that a cursor is valid for. */
   scope: string;
-  /** The columns whose values a cursor contains, in addition to the id of the page's last row. */
+  /** The sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */
   columns: Column[];
 }
 
 /**
- * Returns the position where the previous page ended, as stored in the request's cursor; undefined without a cursor.
- * @throws DomainError `validation_failed` if the cursor is invalid or was returned for another list
+ * Reads the cursor of a request. Returns the position where the previous page ended, or undefined if the request has no
+ * cursor.
+ * @throws DomainError `validation_failed` if the cursor is invalid or belongs to another list
  */
 export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCursor = {}): Position | undefined =>
   readPosition(scope, columns, paginate, 'this list');
 
 /**
- * Returns the cursor for the page that follows `rows`. Returns undefined if `rows` is not a full page: then no page
- * follows.
+ * Returns the cursor for the page after `rows`. Returns undefined if `rows` is not a full page, because it is then the
+ * last page.
  */
 export function cursorAfter<Row>(
   { scope }: Keyset,

@@ -100,7 +100,7 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Updates the fields of a product that `patch` contains. The price in existing lines of opportunities stays.
+ * Updates the fields of a product that `patch` contains. Existing lines of opportunities keep their price.
  * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 export async function updateProduct(
@@ -146,8 +146,8 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a product until the transaction ends. With `strength = 'update'`, no other transaction can add the product to
- * an opportunity meanwhile.
+ * Locks a product until the transaction ends. With `strength = 'update'`, other transactions cannot add the product to
+ * an opportunity until then.
  * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
  */
 async function lockProduct(

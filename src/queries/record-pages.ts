@@ -33,7 +33,7 @@ export interface RecordPage<Row> {
 }
 
 /**
- * Reads the page of records that a query asks for.
+ * Reads one page of records: those that match the query, with its order and limit.
  * @param projection returns the SQL columns to select
  */
 export async function readRecordPage<Row extends object>(
@@ -46,8 +46,8 @@ export async function readRecordPage<Row extends object>(
 }
 
 /**
- * Reads the records of one page of a query with the given strategy. The result is exact even while stored data is out
- * of date.
+ * Reads one page of records. The result is exact even if stored list memberships are out of date.
+ * @param strategy builds the SQL statement and runs it
  */
 const readRecords = <Row extends object>(
   db: Database,
@@ -75,22 +75,21 @@ const readRecords = <Row extends object>(
   });
 
 /**
- * Reads a page by continuing after the last record of the previous page. All pages together then read each of the
- * customer's records once. The candidates that an index selects would be read again for each page.
+ * Reads a page of an export. Uses no search index, because an export reads all pages: it is faster to test each record
+ * once than to select the candidates of an index again for each page.
  */
 const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
 
 /**
- * Number of records that an export reads with one statement: a page. At most two pages are in memory at the same time.
+ * Number of records in one page of an export. Each page is read by one statement, and at most two pages are in memory.
  */
 export const exportPage = 500;
 
 /**
- * Reads all records that match a query, page by page. Each page is a statement of its own, so no transaction stays
- * open, and other requests of the customer get their turn between two pages. Each record is read as it is at the time
- * of its page. The first page has been read when this function returns; the next one is read while the caller works on
- * a page.
- * @param listing its limit, page and cursor are ignored
+ * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
+ * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
+ * @param listing the query. Its limit, page and cursor are ignored.
+ * @returns the generator, after the first page was read
  */
 export async function readAllRecords<Row extends object>(
   db: Database,
@@ -113,12 +112,15 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-/** Number of matching records among the newest at which more of the newest are read, before an index is used. */
+/**
+ * If a search of the newest records finds at least this many matches, but not a full page, a larger number of the
+ * newest records is searched before an index is used.
+ */
 const fairlyMany = 5;
 
 /**
- * Reads a page in the cheapest way. If an index can select candidates (records that may pass the filter), looks at the
- * newest records first: many of them may pass, and then the index would select too many candidates.
+ * Reads one page of records in the cheapest way. An index can select candidates: records that may match the query. If
+ * many records match, there are too many candidates; it is then cheaper to search the newest records first.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -137,8 +139,8 @@ async function readRows<Row>(
 }
 
 /**
- * Returns whether a listing should read only the candidates that an index selects. If many records have no search
- * terms, nearly all of them would be candidates.
+ * Returns true if an index can select candidates for this query: records that may match. Returns false if too many
+ * records are not in the index yet, because all of them are candidates too.
  */
 async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise<boolean> {
   if (!isIndexable(recorder, listing)) return false;
@@ -146,7 +148,7 @@ async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise
   return !row!.many;
 }
 
-/** Returns whether many of the customer's newest records pass the filter of a listing. */
+/** Returns true if many of the customer's newest records match the filter. */
 async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<boolean> {
   const { from, where, limit } = newestPageClauses(recorder, {
     ...listing,
@@ -160,9 +162,9 @@ async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<b
 }
 
 /**
- * Returns the number of records that match a query, and the number of their pages.
- * @param everything the counter that stores the number of all records of this kind; it is read if the query has no
- *   filter
+ * Returns the number of records that match a query, and the number of pages.
+ * @param everything name of the counter of all records of this kind. If the query has no filter, this stored count is
+ *   returned.
  */
 export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
   if (asksForAll(listing.filter)) {
@@ -174,8 +176,8 @@ export async function countRecordPages(db: Database, listing: RecordQuery, every
 }
 
 /**
- * Returns the number of records that match a query, or undefined if `guard` of the query is false: then stored data may
- * be out of date.
+ * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
+ * because stored data may then be out of date.
  */
 async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Promise<number | undefined> {
   const { customerId, changing, filling, guard } = reading;
@@ -195,10 +197,7 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
   return row?.total;
 }
 
-/**
- * Returns the SQL clauses that count the records. They read only the candidates that an index selects, if that is
- * cheaper.
- */
+/** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
 async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
   const isByIndex =
     (await canNarrow(sql, reading)) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
@@ -208,7 +207,9 @@ async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
   };
 }
 
-/** Returns the number of records and pages in the form of the API's responses. Without records, `total_pages` is 0. */
+/**
+ * Returns the numbers of records and pages, in the format of the API's responses. Without records, `total_pages` is 0.
+ */
 export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({
   pagination: {
     current_page: offset / limit + 1,
@@ -217,12 +218,12 @@ export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, '
   },
 });
 
-/** Largest offset (number of skipped records) at which reading a page is still cheap. */
+/** Maximum offset (number of skipped records) at which a page is cheap to read. */
 const shallow = 1_000;
 
 /**
- * Returns the group of database connections to use for a query. The first pages of all records, or of one list, are
- * cheap and have their own group, so that expensive filters cannot delay them.
+ * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of one list)
+ * have their own group, so that expensive queries cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
   const [key] = order;

@@ -2,8 +2,8 @@ import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 
 /**
- * Kinds of records that a request body can refer to, with their tables. Every transaction locks rows of these tables in
- * this order, and then the record that refers to them, to avoid deadlocks.
+ * The kinds of records that a request body can refer to, with their tables. To avoid deadlocks, every transaction locks
+ * rows of these tables in this order, and only then the record that refers to them.
  */
 const tables = {
   company: 'companies',
@@ -26,7 +26,7 @@ export interface Reference {
 
 /**
  * Locks the referenced records until the transaction ends, so that they cannot be deleted.
- * @returns the references that are not records of the customer
+ * @returns the references whose ids do not belong to records of the customer
  */
 export async function lockReferences(
   sql: Transaction,

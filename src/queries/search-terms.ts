@@ -5,10 +5,13 @@ import { withTerms } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 
-/** The kinds of records that have search terms. */
+/**
+ * The kinds of records that have search terms. Search terms are numbers in the indexed column `terms`, with which a
+ * filter finds records fast.
+ */
 export const indexedSources: readonly Source[] = [contactSource, companySource];
 
-/** A record without up-to-date search terms, and the columns from which its terms are computed. */
+/** A record whose search terms are missing or out of date, with the columns from which they are computed. */
 interface Unindexed {
   id: string;
   folded: Folded;
@@ -16,10 +19,10 @@ interface Unindexed {
 }
 
 /**
- * Adds search terms to the next records that have none or outdated ones, because an older version of this program wrote
- * them. Locks the records until the transaction ends. Changes nothing that callers see. Idempotent.
+ * Computes the search terms of the next records whose terms are missing or out of date, because an older version of
+ * this program wrote them. Locks the records until the transaction ends. Idempotent.
  * @param after id of the last record of the previous batch
- * @returns the id of the last record of this batch, or undefined if there are no more
+ * @returns the id of the last record of this batch, or undefined if no such records are left
  */
 export async function addTerms(
   sql: Transaction,
@@ -56,7 +59,7 @@ export async function addTerms(
   return ids.at(-1);
 }
 
-/** Returns the ids of customers that have records without search terms or with outdated ones, ordered by id. */
+/** Returns a page of the ids of customers with records whose search terms are missing or out of date, ordered by id. */
 export async function findCustomersWithoutTerms(
   sql: Sql,
   source: Source,

@@ -33,8 +33,8 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session of 12 hours, if the account is active and its stored password hash is still the one in `account`.
- * Also deletes the user's expired sessions.
+ * Creates a session that is valid for 12 hours, and deletes the user's expired sessions. Does nothing if the account is
+ * not active, or if its password has changed since `account` was read.
  * @returns the session's expiry time, or undefined if no session was created
  */
 export async function createSession(

@@ -9,24 +9,24 @@ import { noneSettling } from './company-settlements.ts';
 import { isUnsettled, listState, type ListState } from './list-state.ts';
 
 /**
- * A list whose stored members may be out of date: they are still being written, or a company of its members has
- * changed.
+ * A list whose stored members may be out of date, because workers are still writing them, or because a company of its
+ * members has changed.
  */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
-  /** Whether contacts from another list still have to be written as members of this list. */
+  /** True if contacts that were copied from another list are not all written as members yet. */
   is_copying: boolean;
 }
 
-/** The lists of one customer whose stored members are out of date. A read of these lists must evaluate their rules. */
+/** The lists of one customer whose stored members are out of date. To read their members, evaluate their rules. */
 export interface Unsettled {
   customerId: string;
-  /** Lists whose members are still being written. */
+  /** Lists whose members workers are still writing. */
   filling: readonly UnsettledList[];
   /**
-   * Lists with rules on fields that change with a contact's company. A read evaluates these rules for the contacts that
-   * still wait for an update after a change of their company.
+   * Lists with rules that test fields of a contact's company. Some contacts still wait for an update after a change of
+   * their company; for these contacts, evaluate the rules.
    */
   changing: readonly UnsettledList[];
   /** Ids of deleted lists that may still have rows in `list_members`. */
@@ -38,7 +38,7 @@ export interface Unsettled {
  * company.
  */
 interface State extends Unsettled {
-  /** Whether contacts still refer to a company that is deleted. */
+  /** True if some contacts still refer to a deleted company. */
   isDetaching: boolean;
 }
 
@@ -48,20 +48,23 @@ type Lane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
 /** A query for records that gives exact results even if stored list members are out of date. */
 export interface SettledQuery extends RecordQuery {
   /**
-   * SQL condition that is true while the stored data is up to date. Put it into the statement that reads this data, so
-   * that both see the same snapshot.
+   * SQL condition: the stored data is up to date. Put it into the statement that reads this data, so that both see the
+   * same snapshot.
    */
   guard?: (sql: FragmentMaker) => Fragment;
-  /** The list that the filter selects, if it is exactly one list and its members are still being written. */
+  /**
+   * A list whose members workers are still writing. Set only if the filter selects the members of exactly this list.
+   */
   filling?: UnsettledList;
 }
 
 /**
  * Runs a query for records. The result is exact even if stored list members or the companies of contacts are out of
  * date.
- * @param lane runs a function on a database connection
+ * @param lane runs a function on a connection from one group of database connections
  * @param given the query
- * @param work executes a query and returns its result, or undefined if the SQL condition `guard` of the query is false
+ * @param work executes the query and returns its result. It returns undefined if the SQL condition `guard` of the query
+ *   is false.
  */
 export async function readSettled<T>(
   db: Database,
@@ -101,11 +104,11 @@ function guardOf({ source, customerId, filter, order }: RecordQuery): SettledQue
   return asksForTimes ? (sql) => noneSettling(sql, customerId, 'deletions') : undefined;
 }
 
-/** SQL condition: the customer has no list whose members are still being written. */
+/** SQL condition: the customer has no lists with members that workers are still writing. */
 const noneFilling = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
 
-/** Returns whether a filter has a condition on this field, at any depth. */
+/** Returns true if a filter has a condition on this field, also within nested conditions. */
 function asksFor(filter: Filter, field: string): boolean {
   if (filter.kind === 'all' || filter.kind === 'any') return filter.of.some((one) => asksFor(one, field));
   if (filter.kind === 'not') return asksFor(filter.of, field);
@@ -116,7 +119,10 @@ function asksFor(filter: Filter, field: string): boolean {
 export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>): Promise<T> =>
   db.search((sql) => sql.begin('isolation level repeatable read read only', work) as Promise<T>);
 
-/** Finds the lists of a customer whose stored members are out of date now. */
+/**
+ * Finds a customer's stored data that is out of date now: lists and their members, and contacts that still refer to a
+ * deleted company.
+ */
 async function findUnsettled(sql: Transaction, customerId: string): Promise<State> {
   const [[state], lists] = await Promise.all([
     sql<{ is_detaching: boolean }[]>`select not (${noneSettling(sql, customerId, 'deletions')}) as is_detaching`,
@@ -137,8 +143,8 @@ async function findUnsettled(sql: Transaction, customerId: string): Promise<Stat
 }
 
 /**
- * Returns the query in a form that gives exact results now: it evaluates the rules of lists whose stored members are
- * out of date.
+ * Adapts a query to stored data that is out of date, so that its result is exact: the new query evaluates the rules of
+ * lists whose stored members are out of date.
  * @param state the stored data that is out of date now
  */
 function applyUnsettled(given: RecordQuery, state: State): SettledQuery {
@@ -155,8 +161,8 @@ function applyUnsettled(given: RecordQuery, state: State): SettledQuery {
 }
 
 /**
- * Replaces each condition on `list_id` in a filter, so that the result is exact even if stored members of lists are out
- * of date.
+ * Adapts a filter to stored data that is out of date: replaces each condition on `list_id` by a condition that also
+ * evaluates the lists' rules.
  */
 function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
   const settleOne = (one: Filter): Filter => applyUnsettledToFilter(one, unsettled);
@@ -172,15 +178,15 @@ function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** Returns those out-of-date lists of a customer whose ids are in `lists`. */
+/** Returns only those out-of-date lists whose ids are in `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };
 };
 
 /**
- * Returns a filter for the members of some lists. The result is exact even if stored members of the lists in `filling`
- * and `changing` are out of date.
+ * Returns a filter that matches the members of some lists. For lists in `filling` and `changing`, whose stored members
+ * are out of date, the filter evaluates the rules.
  */
 export function memberOf(lists: string[] | 'any', { customerId, filling, changing, deleted = [] }: Unsettled): Filter {
   const member: Filter = {
@@ -197,8 +203,8 @@ export function memberOf(lists: string[] | 'any', { customerId, filling, changin
 }
 
 /**
- * Returns a filter for contacts that wait for an update after a change of their company, and match the rules of at
- * least one of the lists.
+ * Returns a filter that matches contacts with two properties: they wait for an update after a change of their company,
+ * and they match the rules of at least one of the lists.
  */
 const settlingMembers = (lists: readonly UnsettledList[], customerId: string): Filter =>
   all([{ kind: 'settling', customerId }, any(lists.map(filterOf))]);

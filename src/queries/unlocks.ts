@@ -14,8 +14,8 @@ export async function findUnlocked(
 }
 
 /**
- * Unlocks prospects for a customer permanently. If two transactions unlock the same prospect, only one of them returns
- * its id.
+ * Unlocks prospects for a customer permanently, which means that the customer pays to see them. If two transactions
+ * unlock the same prospect, only one of them returns its id.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids of the prospects that were not unlocked before
  */
@@ -35,7 +35,7 @@ export async function insertUnlocks(
   return rows.map((row) => row.prospect_id);
 }
 
-/** Returns a map from each prospect id to the ids of all customers that have unlocked the prospect. */
+/** Returns a map from prospect id to the ids of all customers that have unlocked the prospect (paid to see it). */
 export async function findUnlockingCustomers(
   sql: Sql | Transaction,
   prospectIds: string[],
@@ -94,7 +94,10 @@ export interface UnlockKey {
   prospect_id: string;
 }
 
-/** Returns the unlocks (by any customer) of the given prospects that the search cluster has not confirmed yet. */
+/**
+ * Returns the unlocks of the given prospects, by any customer, that the search cluster has not confirmed yet. An unlock
+ * means that a customer has paid to see a prospect.
+ */
 export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
   UnlockKey[]
 >`
@@ -114,7 +117,7 @@ export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[
   await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
-/** Marks unlocks of one customer as confirmed by the search cluster. */
+/** Marks unlocks of one customer (prospects that the customer paid to see) as confirmed by the search cluster. */
 const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true

@@ -105,10 +105,10 @@ export async function findCustomerOfUser(sql: Sql | Transaction, userId: string)
 }
 
 /**
- * Changes a user's password on the user's own request, and deletes the user's other sessions.
+ * Changes a user's password, and deletes the user's other sessions. The caller must have checked the old password.
  * @param account the user, with the password hash that the caller has checked
- * @param kept token hash of the session that is not deleted
- * @returns false if the stored password hash is no longer the one in `account`; then nothing changes
+ * @param kept token hash of the current session, which is not deleted
+ * @returns false, with nothing changed, if the stored password hash is no longer the one in `account`
  */
 export async function changePassword(
   sql: Transaction,

@@ -19,21 +19,25 @@ import type { Transaction } from '../database/db.ts';
  */
 
 /**
- * Number of locks for the values of one customer. Each value belongs to one of them. A lock per value would need
- * thousands of locks, and the lock table of PostgreSQL is small and shared by all customers.
+ * Number of locks that the values of one customer share. One lock for each value would need too many locks, because the
+ * lock table of PostgreSQL is small and shared by all customers.
  */
 const buckets = 64;
 
-/** A value that must not appear in two records because of two concurrent transactions. */
+/**
+ * A value to lock, such as an external id, so that two concurrent transactions cannot create two records with the same
+ * value.
+ */
 export interface LockedValue {
   kind: 'company_name' | 'work_email' | 'external_id' | 'prospect_id';
-  /** The value in the form in which it is compared, such as folded text. */
+  /** The value in its comparable form, such as lower case without accents. */
   value: string;
 }
 
 /**
- * Locks values until the transaction ends. Meanwhile, no other transaction that locks one of them can look for a record
- * with this value and create it. Call it at most once in a transaction: see the order of locks in this file.
+ * Locks values until the transaction ends. No other transaction can lock the same values until then. Lock a value
+ * before you search for a record with this value and create the record. Call this function at most once in a
+ * transaction, to avoid deadlocks.
  */
 export async function lockValues(sql: Transaction, customerId: string, values: readonly LockedValue[]): Promise<void> {
   if (values.length === 0) return;

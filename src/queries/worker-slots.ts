@@ -1,7 +1,9 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import type { JobKind } from '../database/queues.ts';
 
-/** One slot of a worker process. In each slot, the process runs one job of this kind at a time. */
+/**
+ * A slot of a worker process. A process has several slots, and runs one job of the given kind at a time in each slot.
+ */
 export interface WorkerSlot {
   kind: JobKind;
   processId: string;
@@ -16,7 +18,8 @@ const aliveSeconds = 3 * heartbeatSeconds;
 const deleteAfterSeconds = 60;
 
 /**
- * Stores the slots of a worker process, or renews their heartbeat. In each slot, the process runs one job at a time.
+ * Stores the slots of a worker process, or updates the time of their last heartbeat. In each slot, the process runs one
+ * job at a time.
  */
 export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
   await sql`
@@ -33,9 +36,10 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Reserves a free slot of a worker process for a job of a customer. A customer without a slot may take any free slot. A
- * customer with slots may take another one only if the customer then has at most as many slots as are still free.
- * @returns whether the slot was reserved
+ * Reserves a free slot of a worker process for a customer's job. A customer that has no slots can take any free slot. A
+ * customer that already has slots gets another one only if, afterwards, at least as many slots are free as the customer
+ * has.
+ * @returns true if the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
   const { kind, processId, number } = slot;

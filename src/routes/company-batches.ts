@@ -16,7 +16,7 @@ import { ErrorBody } from '../schemas/wire.ts';
 
 const tags = ['companies'];
 
-/** The batches that write companies, and who may call them. */
+/** The routes that write batches of companies: their descriptions, and the permissions they need. */
 const writes = {
   create: {
     summary: 'Create many companies',

@@ -14,7 +14,7 @@ import { ErrorBody } from '../schemas/wire.ts';
 
 const tags = ['contacts'];
 
-/** The batches that write contacts, and who may call them. */
+/** The routes that write batches of contacts: their descriptions, and the permissions they need. */
 const writes = {
   create: {
     summary: 'Create many contacts',

@@ -232,10 +232,13 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
 
 export default imports;
 
-/** Returns the kinds of imports that a caller may see: those that its API key could start. */
+/** Returns the kinds of imports that a caller may see: those that the scopes of its API key allow to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
-/** @throws forbidden if the caller's key lacks a scope that starting such an import needs */
+/**
+ * Checks that the caller's API key has all scopes that this kind of import needs.
+ * @throws forbidden if a scope is missing
+ */
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];
   if (!importScopes(object, mode).every((scope) => scopes.includes(scope))) throw forbidden();

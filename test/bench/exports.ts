@@ -60,18 +60,18 @@ export async function benchExports(size: number, rounds: number): Promise<void> 
 }
 
 /** Milliseconds, and the server's processor time (µs) if it was measured. */
-interface Figures {
+export interface Figures {
   ms: number;
   cpu?: number;
 }
 
-async function timed(work: () => Promise<unknown>): Promise<Figures> {
+export async function timed(work: () => Promise<unknown>): Promise<Figures> {
   const start = performance.now();
   await work();
   return { ms: performance.now() - start };
 }
 
-async function figures(service: Server, key: string, body: object): Promise<Figures> {
+export async function figures(service: Server, key: string, body: object): Promise<Figures> {
   const before = await service.cpu();
   const { ms } = await timed(async () => {
     const answer = await fetch(`${service.url}/api/ext/contacts/export`, {
@@ -85,12 +85,12 @@ async function figures(service: Server, key: string, body: object): Promise<Figu
   return { ms, cpu: (await service.cpu()) - before };
 }
 
-async function readPages(...given: [Parameters<typeof exportContacts>[0], string]): Promise<void> {
+export async function readPages(...given: [Parameters<typeof exportContacts>[0], string]): Promise<void> {
   for await (const _ of await exportContacts(...given, {}));
 }
 
 /** Reads the rows of all contacts with their companies, as the export does, by one COPY. */
-async function copy(owner: postgres.Sql, customerId: string): Promise<void> {
+export async function copy(owner: postgres.Sql, customerId: string): Promise<void> {
   const rows = await owner
     .unsafe(
       `copy (

@@ -1,5 +1,4 @@
 import postgres from 'postgres';
-import { logger } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
@@ -7,6 +6,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { startSelectedUnlock } from '../../src/jobs/start-unlock.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
+import { logger } from '../../src/logger.ts';
 import { grantCredits } from '../../src/queries/credits.ts';
 import { createCustomer } from '../../src/queries/customers.ts';
 import { person, writePeople } from '../catalog/people.ts';

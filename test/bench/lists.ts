@@ -16,7 +16,7 @@ import { alternate } from './run.ts';
 
 const callers = 10;
 const listsInAll = 25;
-const listsWithRules = 13;
+export const listsWithRules = 13;
 
 /** Thirteen lists of rules as people make them, two rules each and of very unequal size. */
 export const ruleset = (i: number): RuleGiven[] =>

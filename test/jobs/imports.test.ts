@@ -71,6 +71,29 @@ describe('an import', () => {
     expect(left!['count']).toBe('0');
   });
 
+  test.each(['create', 'upsert'] as const)(
+    'names records that PostgreSQL rejects, and writes the others (%s)',
+    async (mode) => {
+      const lines = contactLines(2_500);
+      for (const at of [0, 700, 701, 2_499]) lines[at] = `Zoe,No ${at},zoe${at}@example.com,`;
+      await app.owner`
+        alter table contacts
+        add constraint contacts_without_zoe check (first_name <> 'Zoe') not valid`;
+      const settings = { ...newContacts, mode, ...(mode === 'upsert' ? { match: 'work_email' } : {}) };
+      const done = await importFile(app, customer, settings, contactsCsv(...lines)).finally(
+        () => app.owner`alter table contacts drop constraint contacts_without_zoe`,
+      );
+      expect(done).toMatchObject({ status: 'COMPLETED', created: 2_496, failed: 4 });
+      expect(await counted()).toBe(2_496);
+      expect(await emailsOf()).toEqual(
+        lines.filter((line) => !line.startsWith('Zoe')).map((line) => line.split(',')[2]),
+      );
+      expect(await errorsOf(customer, done.id)).toEqual(
+        [0, 700, 701, 2_499].map((at) => `${lines[at]},${at + 2},the database cannot store this record`),
+      );
+    },
+  );
+
   test('updates records by their id, and reports those that do not exist', async () => {
     const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
     const unknown = crypto.randomUUID();
@@ -233,9 +256,13 @@ describe('several workers', () => {
     await workAtAll(app, customer);
     await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;
     const begin = { bytes: 0, line: 1 };
-    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, []))).rejects.toThrow(LeaseLost);
+    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, [], app.fastify.log))).rejects.toThrow(
+      LeaseLost,
+    );
     await app.owner`update imports set lease = ${lost!.lease}, leased_until = now() + interval '1 hour' where id = ${id}`;
-    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, []))).rejects.toThrow(LeaseLost);
+    await expect(app.db.transaction((sql) => writeRecords(sql, lost!, begin, [], app.fastify.log))).rejects.toThrow(
+      LeaseLost,
+    );
     expect(await counted()).toBe(3);
   });
 

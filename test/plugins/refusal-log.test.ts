@@ -4,7 +4,8 @@ import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { conflict, unavailable } from '../../src/errors.ts';
 import errorHandler from '../../src/plugins/error-handler.ts';
-import requestLog, { loggableError } from '../../src/plugins/request-log.ts';
+import { loggableError } from '../../src/logger.ts';
+import requestLog from '../../src/plugins/request-log.ts';
 
 interface Line {
   msg: string;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { loggableError } from '../../src/plugins/request-log.ts';
+import { loggableError } from '../../src/logger.ts';
 import { mintToken } from '../../src/tokens.ts';
 import { makeRecords, password } from '../contract/records.ts';
 import { startApp } from '../setup/app.ts';
@@ -166,7 +166,7 @@ describe('the log', () => {
 
   test('does not prevent the process from ending when its reader is gone', async () => {
     const script = `
-      import { logger } from './src/app.ts';
+      import { logger } from './src/logger.ts';
       import { parseConfig } from './src/config.ts';
       const log = logger(parseConfig({}));
       process.stdin.once('end', () => { log.info('one'); log.info('two'); process.exit(0); }).resume();`;

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildApp, logger } from '../../src/app.ts';
+import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
@@ -8,6 +8,7 @@ import { generatePeople } from '../../src/demo/generate-people.ts';
 import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
+import { logger } from '../../src/logger.ts';
 import { settleBatch } from '../../src/queries/company-settlements.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { scopes } from '../../src/schemas/scopes.ts';

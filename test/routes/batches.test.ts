@@ -48,6 +48,25 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
       expect(found.body.data.results[i].record).toEqual((await customer.get(`${path}/${id}`)).body);
   });
 
+  test('of 1,000 items write each to its own record', async () => {
+    const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
+    const created = await send('create', {
+      items: names.map((external_id, i) => bodyOf({ external_id, [other]: `New ${i}` })),
+    });
+    expect(created.body.data.counts).toMatchObject({ created: 1_000, failed: 0 });
+    const ids = created.body.data.results.map(({ id }: Json) => id);
+    // Every third item changes nothing, so the changed ones are not in the groups in which they were created.
+    const wanted = names.map((_, i) => (i % 3 === 0 ? `New ${i}` : `Changed ${i}`));
+    const items = names.map((external_id, i) => ({ external_id, [other]: wanted[i] })).toReversed();
+    const changed = await send('update', { match: 'external_id', items });
+    expect(changed.body.data.counts).toMatchObject({ updated: 666, unchanged: 334, failed: 0 });
+    expect(changed.body.data.results.map(({ id }: Json) => id).toReversed()).toEqual(ids);
+    const read = await send('read', { items: ids.map((id: string) => ({ id })) });
+    expect(read.body.data.results.map(({ record }: Json) => [record.external_id, record[other]])).toEqual(
+      names.map((name, i) => [name, wanted[i]]),
+    );
+  });
+
   test('pass an external id from one record to another, in the order of the items', async () => {
     const [a, b] = [unique('x'), unique('x')];
     const [first, second] = [await created({ external_id: a }), await created({ external_id: b })];
@@ -152,6 +171,25 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
       expect(error.errors.length).toBeGreaterThan(0);
       expect(error.errors.length).toBeLessThanOrEqual(10);
     }
+  });
+
+  test('of 5 MiB are read like small ones: one huge item fails alone, a name that comes twice is refused', async () => {
+    const members = Array.from({ length: 300_000 }, (_, i) => `"m${i}":0`).join();
+    const sendText = (text: string) => customer.post(`${path}/batch/create`, text);
+    const { status, body } = await sendText(`{"items":[${JSON.stringify(bodyOf())},{${members}},7]}`);
+    expect(status).toBe(200);
+    expect(body.data.results.map((one: Json) => [one.status, one.error?.code])).toEqual([
+      ['created', undefined],
+      ['failed', 'validation_failed'],
+      ['failed', 'validation_failed'],
+    ]);
+    expect(body.data.results[1].error.errors).toHaveLength(10);
+    for (const [text, message] of [
+      [`{"items":[{"m7":0,${members}}]}`, 'an object of the body names the same property twice'],
+      [`{"items":[{${members},}]}`, 'the body is not valid JSON'],
+      [`{"items":[{"__proto__":[],${members}}]}`, 'the body is not valid JSON'],
+    ] as const)
+      expect(await sendText(text)).toMatchObject({ status: 400, body: { errors: [{ path: '', message }] } });
   });
 
   test('list at most 1,000 faults, and never those of a valid item', async () => {

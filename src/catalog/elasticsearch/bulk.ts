@@ -29,18 +29,18 @@ interface ItemResult {
 }
 
 /**
- * Returns what the error of a bulk operation means (`wait`, `missing` or `refused`), or undefined if there is none. A
- * delete of a missing document (404) and a version conflict (409) are not errors here.
+ * Returns what the error of a bulk operation means for the caller (see `Meaning`), or undefined if the operation
+ * succeeded. Two errors count as success: deleting a missing document (404), and a version conflict (409).
  */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations to the cluster in a bulk request. Retries those that fail because the cluster is busy or the index
- * is blocked.
- * @param alias an alias of the index to write to, not its name: if the index is missing, the cluster then rejects the
- *   operations instead of creating an index with default settings
- * @param patienceMs how long to retry (ms)
+ * Sends operations to the cluster in a bulk request. If the cluster is busy or the index is blocked, retries the failed
+ * operations.
+ * @param alias an alias of the index to write to. Do not pass the name of the index: if the index is missing, the
+ *   cluster would create one with default settings. With an alias, it rejects the operations.
+ * @param patienceMs how long failed operations are retried (ms)
  * @returns the result of each operation, by document id
  * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
  * @throws ClusterRefusal if the cluster rejects an operation and a retry would not help

@@ -1,8 +1,8 @@
 import { unavailable } from '../../errors.ts';
 
 /**
- * Protects a remote service that is down from more calls. After a failure that shows that the service is down, rejects
- * all callers for a while. Then one caller may try; if its call succeeds, all callers are admitted again.
+ * Protects a remote service that is down from further calls. If a call fails and the service is down, all callers are
+ * rejected for a while. Then one call is allowed as a test. If it succeeds, all callers are allowed again.
  */
 export class CircuitBreaker {
   readonly #openMs: number;
@@ -11,16 +11,16 @@ export class CircuitBreaker {
   #openUntil = 0;
 
   /**
-   * Creates a circuit breaker that admits all callers until the first failure.
+   * Creates a circuit breaker. It allows all calls until the first failure.
    * @param what name of the service, for the error message
-   * @param openMs how long callers are rejected after a failure (ms); then one caller may try
+   * @param openMs how long callers are rejected after a failure (ms)
    */
   constructor(what: string, openMs: number) {
     this.#what = what;
     this.#openMs = openMs;
   }
 
-  /** Whether callers are rejected at the moment. */
+  /** True if callers are rejected at the moment. */
   get isOpen(): boolean {
     return this.#isDown && performance.now() < this.#openUntil;
   }
@@ -34,10 +34,10 @@ export class CircuitBreaker {
   }
 
   /**
-   * Runs work, or throws at once while callers are rejected.
-   * @param judge receives an error of the work; returns whether the service is down, or undefined if the error does not
-   *   show it
-   * @throws DomainError `unavailable` if callers are rejected at the moment; the work does not run then
+   * Calls `work`. If callers are rejected at the moment, throws without calling `work`.
+   * @param judge is called if `work` throws. It returns true if the service is down, false if it is up, and undefined
+   *   if the error does not show this.
+   * @throws DomainError `unavailable` if callers are rejected at the moment
    */
   async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
     this.requireClosed();
@@ -54,7 +54,7 @@ export class CircuitBreaker {
     }
   }
 
-  /** Rejects all callers for the next `openMs` milliseconds. */
+  /** Starts to reject all callers, for `openMs` milliseconds. */
   #open(): void {
     this.#openUntil = performance.now() + this.#openMs;
   }

@@ -23,7 +23,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** Reads from the search cluster on behalf of one customer, or of the service itself. */
+/** Sends reads to the search cluster, for one customer or for the service itself. */
 export interface Reader {
   /**
    * Sends a read to the cluster. If too many reads are running, first waits until one of them ends.
@@ -39,24 +39,24 @@ export interface Reader {
  */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
-/** Search parameters that keep a search away from nodes that do not respond. Empty if all nodes respond. */
+/** Search parameters that direct a search to nodes that respond. Empty if all nodes respond. */
 export interface Route {
   preference?: string;
 }
 
 /**
- * The health of a node: 0 if it responded, 1 if it timed out (it may only be busy), 2 if there was no connection or the
- * connection broke.
+ * The health of a node. 0: the node responded. 1: it did not respond in time, so it may be down or only busy. 2: no
+ * connection, or the connection broke.
  */
 type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** The health of the node by its last probe. 0 is healthy. */
+  /** The health of the node in its last health check. */
   doubt: Doubt;
-  /** Whether the node responded to the last health probe. */
+  /** True if the node responded to its last health check. */
   answers: boolean;
-  /** The node's id in the cluster. Undefined until the node has responded to a health probe. */
+  /** The node's id in the cluster. Undefined until the node has responded to a health check. */
   id: string | undefined;
 }
 
@@ -68,8 +68,8 @@ export const importPatienceMs = 300_000;
 /** The timeout of a health probe of a node, and the pause between two probes (ms). */
 const probeMs = 1_000;
 /**
- * The limits for waiting reads of the cluster: how many may wait while too many are running, and how long each may wait
- * (ms).
+ * The limits of the queue of reads that wait because too many reads are running: the number of waiting reads, and how
+ * long each can wait (ms).
  */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 /** The number of consecutive failed reads after which the health of all nodes is probed. */
@@ -91,7 +91,7 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** The number of consecutive failed reads. A successful call sets it to 0. */
+  /** The number of consecutive failed reads. A successful call resets it to 0. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -115,20 +115,20 @@ export class SearchNodes {
     return this.#gate;
   }
 
-  /** Whether all reads are rejected at the moment, because the cluster is down. */
+  /** True if all reads are rejected at the moment, because the cluster is down. */
   get isRefusing(): boolean {
     return this.#breaker.isOpen;
   }
 
-  /** The maximum time that a read can take, including one retry and the health probes (ms). */
+  /** The maximum time of a read, including one retry and the health checks (ms). */
   get maxReadMs(): number {
     return 2 * (this.#readMs + probeMs);
   }
 
   /**
-   * Returns an object that reads from the cluster for one request. The number of concurrent reads is shared fairly
-   * between customers; these reads count for the requester's customer. They are cancelled when the requester's signal
-   * aborts.
+   * Returns an object that reads from the cluster for one request. The number of concurrent reads is limited and shared
+   * fairly between customers, so each read counts for the customer of the request. If the signal of `requester` aborts,
+   * the reads are cancelled.
    */
   for(requester: Requester): Reader {
     return {
@@ -145,7 +145,7 @@ export class SearchNodes {
     };
   }
 
-  /** Sends a read to the cluster on behalf of the service itself, not of a customer. */
+  /** Sends a read to the cluster for the service itself, not for a customer. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
@@ -173,9 +173,9 @@ export class SearchNodes {
   }
 
   /**
-   * Sends a call about the state of the cluster, with a timeout of at most one second and without retry.
-   * @throws DomainError `unavailable` if the cluster does not respond; at once if earlier reads have shown that it is
-   *   down
+   * Sends a call about the state of the cluster. The call has a timeout of at most one second, and is not retried.
+   * @throws DomainError `unavailable` if the cluster does not respond, or without a call if earlier reads have shown
+   *   that the cluster is down
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -196,8 +196,8 @@ export class SearchNodes {
   }
 
   /**
-   * Returns whether to send a failed read a second time. False if it timed out although all nodes respond: then the
-   * read itself is slow, and a retry would double the load.
+   * Returns true if a failed read is worth a retry. Returns false if the read timed out although all nodes respond: the
+   * read itself is then slow, and a retry would double the load.
    */
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
@@ -207,8 +207,9 @@ export class SearchNodes {
 
   // Failed reads alone do not show that the cluster is down, because one customer's queries may all be slow.
   /**
-   * Returns whether the cluster is down, after a read failed with this error: no node responds to a health probe, or
-   * the cluster rejected the read because its queues are full. Returns undefined if the caller aborted the read.
+   * Returns true if a failed read shows that the cluster is down: no node responds to a health check, or the cluster
+   * rejected the read because its queues are full. Returns undefined if the caller aborted the read, and false
+   * otherwise.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
     if (isAborted(error)) return undefined;
@@ -258,14 +259,15 @@ export class SearchNodes {
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
-  /** Checks whether each node responds, and records the results. Concurrent callers share one check. */
+  /** Checks the health of each node and saves the results. Concurrent callers share one check. */
   #probeAll(): Promise<unknown> {
     this.#probing ??= Promise.all(this.#nodes.map((node) => probe(node))).finally(() => (this.#probing = undefined));
     return this.#probing;
   }
 
   /**
-   * Starts to check all nodes regularly until all of them respond. Does nothing if these checks are already running.
+   * Starts to check the health of all nodes regularly, until all of them respond. Does nothing if these checks are
+   * already running.
    */
   #watch(): void {
     if (this.#watching) return;
@@ -285,7 +287,7 @@ export class SearchNodes {
   }
 }
 
-/** Returns the label under which metrics count a call that failed with this error. */
+/** Returns the label for metrics that describes why a call failed. */
 function outcomeOf(error: unknown): string {
   if (isAborted(error)) return 'aborted';
   if (isTimeout(error)) return 'timeout';
@@ -293,8 +295,8 @@ function outcomeOf(error: unknown): string {
 }
 
 /**
- * Checks whether a node responds, and records the result in `node`. Asks for the node's own id, which the node can
- * return without other nodes.
+ * Checks whether a node responds, and saves the result in `node`. Requests the node's own id, which the node knows
+ * without asking other nodes.
  */
 async function probe(node: Node): Promise<void> {
   try {

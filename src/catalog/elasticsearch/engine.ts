@@ -24,7 +24,7 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, names, config };
   // Kept, because later writes must fail if the index is lost, instead of going to another index.
-  /** The index into which people are written. It is kept until the next `prepare` or `reindex`. */
+  /** The index to which people are written. It stays the same until the next call of `prepare` or `reindex`. */
   let target: WriteTarget | undefined;
   const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
   const requireTarget = async (): Promise<WriteTarget> => {
@@ -79,9 +79,9 @@ export function elasticsearchCatalog(config: Config, db: Database): Catalog {
 const silent: Notify = () => undefined;
 
 /**
- * Ends an import into this index: makes its writes visible to searches and computes the suggested values. If the index
- * replaces a lost catalog, searches use it from now on. Returns the number of people.
- * @throws DomainError `unavailable` if searches use another index than this one at the end
+ * Ends an import into an index: makes the written people visible to searches, and computes the suggested values. If the
+ * index replaces a lost catalog, searches use the index from now on. Returns the number of people.
+ * @throws DomainError `unavailable` if searches use another index at the end, because the index was replaced meanwhile
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;

@@ -12,8 +12,8 @@ import { DomainError, unavailable } from '../../errors.ts';
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * Error types whose meaning differs from what the HTTP status says. For other types, the status 429, 401 or 500 and
- * above means `wait`, and any other `refused`.
+ * The meaning of each error type for which the HTTP status alone is misleading. For all other types, the status
+ * decides: 401, 429, and 500 and above mean `wait`; all others mean `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -55,7 +55,7 @@ interface Shards {
 }
 
 /**
- * Returns a response of the cluster unchanged if all shards contributed to it, otherwise throws.
+ * Returns the response unchanged if it is complete, which means that all shards have responded. Otherwise throws.
  * @throws PartialAnswer if a shard failed or did not respond in time
  */
 export function requireAllShards<T extends Shards>(answer: T): T {
@@ -66,8 +66,8 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the response to a refresh unchanged if no shard failed. A copy of a shard that is offline does not count as
- * failed: it gets all writes when it comes back.
+ * Returns the response to a refresh unchanged if no shard failed. Otherwise throws. Offline copies of a shard are
+ * ignored, because they get all writes when they come back.
  * @throws PartialAnswer if a shard failed
  */
 export function requireRefreshed<T extends Shards>(answer: T): T {
@@ -76,19 +76,19 @@ export function requireRefreshed<T extends Shards>(answer: T): T {
   return answer;
 }
 
-/** Returns whether a call failed because no response came: a timeout, no connection, or a broken connection. */
+/** Returns true if a call failed without a response: a timeout, no connection, or a broken connection. */
 export const isNoAnswer = (error: unknown): boolean =>
   error instanceof errors.TimeoutError ||
   error instanceof errors.ConnectionError ||
   error instanceof errors.NoLivingConnectionsError;
 
-/** Returns whether a call failed by a timeout. This does not prove that the node is lost: it may only be busy. */
+/** Returns true if a call timed out. The node may be lost or only busy. */
 export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
   error instanceof errors.ResponseError ? error.statusCode : undefined;
 
-/** Returns whether an error means that the cluster cannot respond to a call now, but may respond to a later retry. */
+/** Returns true if an error means that the cluster is unavailable, so that a later retry may succeed. */
 export function isUnavailableError(error: unknown): boolean {
   if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
   return isNoAnswer(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
@@ -100,22 +100,22 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
 };
 
 /**
- * Returns whether an immediate retry of a failed call, perhaps on another node, may succeed. False if the cluster is
- * overloaded (429), an index is blocked, or permissions are missing.
+ * Returns true if an immediate retry of a failed call may succeed, for example on another node. Returns false if the
+ * cluster is overloaded (429), an index is blocked, or permissions are missing.
  */
 export const mayBeBetterElsewhere = (error: unknown): boolean =>
   isUnavailableError(error) && (statusOf(error) ?? 500) >= 500;
 
-/** Returns whether the cluster rejected a request because its queues are full, which affects all callers. */
+/** Returns true if the cluster rejected a request because its queues are full. This affects all callers. */
 export const isRejected = (error: unknown): boolean =>
   error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
-/** Returns whether a call ended because its caller aborted it. */
+/** Returns true if a call ended because its caller aborted it. */
 export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
 
 /**
- * Runs work, and converts errors of the Elasticsearch client to the service's own errors. These do not contain the
- * request, which may include personal data.
+ * Calls `work` and converts errors of the Elasticsearch client to the service's own errors, which do not contain the
+ * request and its personal data.
  * @throws DomainError `unavailable` if the cluster cannot respond now
  * @throws ClusterRefusal if the cluster rejected the request
  */

@@ -9,8 +9,8 @@ export interface Names {
   /** The alias through which searches find the index of people. */
   people: string;
   /**
-   * The alias of all indexes of people that receive unlocks: the index that searches use, and during a reindex also the
-   * new index.
+   * The alias of all indexes that store people. Usually this is only the index that searches use; during a reindex it
+   * is also the new index.
    */
   everywhere: string;
   /** The alias through which searches find the index of suggested values. */
@@ -18,8 +18,8 @@ export interface Names {
 }
 
 /**
- * The version of the index format, which is part of all index names. Increase it when the index fields, `fold` or
- * `usualSpelling` change, so that a new release does not read an index of the old format.
+ * The version of the index format. It is part of all index names, so a new release does not read an index with an old
+ * format. Increase it when the index fields, `fold` or `usualSpelling` change.
  */
 const layout = 1;
 
@@ -29,20 +29,17 @@ export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
   return { people, everywhere: `${people}-everywhere`, values: `${people}-values` };
 };
 
-/** Returns a unique name for a new index: the alias through which it is found, the time, and random digits. */
+/**
+ * Returns a unique name for a new index. It consists of the alias through which searches find the index, the time, and
+ * random digits.
+ */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/**
- * Returns whether an index name consists of this alias, a time and perhaps random digits, as the service names its
- * indexes.
- */
+/** Returns true if the service could have given this name to an index: the alias, a time, and perhaps random digits. */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
-/**
- * Returns the name of the alias for writes to this index. No other index has this alias, so writes cannot reach a wrong
- * index.
- */
+/** Returns the alias through which one index is written. No other index has this alias. */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
@@ -62,7 +59,7 @@ const column: estypes.MappingProperty = { type: 'keyword', index: false };
  */
 const half: estypes.MappingProperty = { type: 'long', index: false };
 // Not indexed, because that would slow imports.
-/** The mapping of an index field that holds a small number. Searches that filter by it scan its values. */
+/** The mapping of an index field that holds a small number. The field has no search index: filters scan its values. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
 /** Returns the name of the index field that holds a prospect's text field in lower case and without accents. */
@@ -90,14 +87,14 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
 });
 
 /**
- * The intervals at which Elasticsearch makes new writes visible to searches. The interval is longer during an import,
- * because the import is then faster.
+ * How often Elasticsearch makes new writes visible to searches: normally, and during an import. An import is faster
+ * with a longer interval.
  */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
 /**
- * Returns the settings and mappings for a new index of people. Elasticsearch keeps it sorted by score, so that a search
- * in the default order can stop after one page. The refresh interval is the one for imports.
+ * Returns the settings and mappings for a new index of people. The index is sorted by score, so that a search in the
+ * default order can stop after one page. The refresh interval is set for an import.
  */
 export const peopleIndex = (
   config: Config,
@@ -130,8 +127,8 @@ export const peopleIndex = (
 });
 
 /**
- * Returns the settings and mappings for a new index of suggested values. Elasticsearch keeps it sorted by the number of
- * people who have each value.
+ * Returns the settings and mappings for a new index of suggested values. The index is sorted by the number of people,
+ * so that the most frequent values come first.
  */
 export const valuesIndex = (
   config: Config,

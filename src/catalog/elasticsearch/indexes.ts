@@ -18,16 +18,16 @@ export interface Indexes {
 }
 
 /**
- * An Elasticsearch index that was found by an alias of the catalog: the alias is its name, the beginning of its name,
- * or one of its aliases.
+ * An Elasticsearch index that was found by a search for an alias of the catalog. Its name is the alias or begins with
+ * it, or the index has this alias.
  */
 export interface FoundIndex {
   name: string;
   uuid: string;
   aliases: string[];
   /**
-   * Whether the service itself created this index, judged by the form of its name and by its mapping, which must be
-   * strict.
+   * True if the service itself created this index. Its name must have the form that the service uses, and its mapping
+   * must be strict.
    */
   isOurs: boolean;
   /** The blocks that are set on this index, i.e. what it forbids: `write`, `read`, `read_only`, … */
@@ -37,22 +37,21 @@ export interface FoundIndex {
 }
 
 /**
- * What an alias of the catalog leads to: the catalog's index, `missing` if there is none, or `foreign` if the service
- * did not create the index or there are several.
+ * The result of resolving an alias of the catalog: an index, `missing` if there is none, or `foreign` if the service
+ * did not create the index or the alias belongs to several indexes.
  */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 
 /**
- * Returns the error for requests to a catalog whose index is missing, or was replaced by one that the service did not
+ * Creates the error for a catalog whose index is missing, or whose alias belongs to an index that the service did not
  * create.
  */
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Handles the error of a rejected promise: throws `unavailable` if an index is missing, otherwise throws the same error
- * again. Use it as `promise.catch(whenIndexMissing)`.
- * @throws DomainError `unavailable` if the index is missing, otherwise the given error
+ * Handles an error of a call to the cluster. Use it as `promise.catch(whenIndexMissing)`.
+ * @throws DomainError `unavailable` if an index is missing, otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
   throw error instanceof ClusterRefusal && error.meaning === 'missing' ? catalogLost() : error;
@@ -96,8 +95,8 @@ export async function findIndexes(
 }
 
 /**
- * Returns the index behind an alias, among the `found` ones. Returns `missing` if there is none, or `foreign` if the
- * service did not create it or if there are several.
+ * Resolves an alias to one of the `found` indexes. Returns `missing` if no index has the alias, and `foreign` if the
+ * service did not create the index or several indexes have the alias.
  */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
@@ -105,13 +104,13 @@ export function standingOf(found: FoundIndex[], alias: string): Standing {
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** Returns whether an import into this catalog has ever finished, according to the record in Postgres. */
+/** Returns true if an import into this catalog has ever finished. This is stored in Postgres. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Runs a read of the catalog and returns its result. If the index is missing because no import has ever finished,
- * returns `nothing`.
+ * Calls `read` and returns its result. Returns `nothing` if the index does not exist because no import has ever
+ * finished.
  * @param alias the alias that the read uses
  * @param nothing the result for a catalog without any import
  * @throws DomainError `unavailable` if the cluster cannot respond, or the index of an imported catalog is missing

@@ -45,7 +45,7 @@ const isText = (member: string): member is TextField => member in fieldCodes;
 
 /**
  * Returns the Elasticsearch query for people whose field equals one of the values. The value `""` also matches people
- * without the field; only postal codes can be missing.
+ * without this field; of the fields, only the postal code can be missing.
  */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };

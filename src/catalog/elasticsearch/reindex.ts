@@ -10,9 +10,9 @@ import { rebuildValues } from './values.ts';
 import { encode, writePeople } from './write.ts';
 
 /**
- * Copies all people into a new index, then atomically switches searches to the new index and deletes the old one.
+ * Copies all people into a new index. Then switches searches to the new index, atomically, and deletes the old one.
  * @param old the index to copy from
- * @param progress called and awaited after each batch; an error that it throws ends the reindex
+ * @param progress is called and awaited after each batch. If it throws, the reindex ends with this error.
  * @returns the number of people in the new index, and the index
  * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches use another index than
  *   `old`
@@ -52,9 +52,9 @@ export async function reindex(
 }
 
 /**
- * Copies all people from one index to another, and adds their current unlocks from Postgres. Returns the number of
- * people.
- * @param progress called and awaited after each batch with the number of people read so far
+ * Copies all people from one index to another, and adds the ids of the customers who have unlocked them, from Postgres.
+ * Returns the number of people.
+ * @param progress is called and awaited after each batch, with the number of people read so far
  */
 async function copyPeople(
   indexes: Indexes,

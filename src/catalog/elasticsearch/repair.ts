@@ -4,7 +4,7 @@ import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
-/** The index into which people are written. It is open, not blocked, and has an alias for writes. */
+/** The index to which people are written. It is open and not blocked, and it has an alias for writes. */
 export interface WriteTarget extends FoundIndex {
   /**
    * Whether searches use this index. If the index replaces a lost catalog, they use it only from the end of its import.
@@ -45,8 +45,9 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Returns which of the found indexes is the catalog's index of people: the one that Postgres has recorded for searches,
- * else the one with the alias for searches, else the one of an unfinished import. Returns undefined if there is none.
+ * Returns the catalog's index of people, or undefined if it is not among the `found` indexes. The first match counts:
+ * the index that Postgres has saved for searches, then the index with the alias for searches, then the index of an
+ * unfinished import.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -62,7 +63,9 @@ function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | un
 
 const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
 
-/** Removes the catalog's aliases from indexes that are not the catalog's. Does not delete these indexes. */
+/**
+ * Removes the catalog's aliases from other indexes, which do not belong to the catalog. These indexes are not deleted.
+ */
 async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], notify: Notify): Promise<void> {
   const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
   const actions = bearers.flatMap(({ name: index, aliases }) =>
@@ -77,8 +80,8 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
 }
 
 /**
- * Opens an index if it is closed, and removes its blocks. Keeps the block that the cluster sets when the disk is full,
- * because the cluster removes it by itself.
+ * Opens an index if it is closed, and removes its blocks. One block stays: the block of a nearly full disk, which the
+ * cluster removes itself.
  */
 async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, notify: Notify): Promise<void> {
   for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
@@ -93,8 +96,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Asks the cluster to start the failed shards of an index again; by itself, the cluster tries only five times. If the
- * request fails, only notifies the operator.
+ * Tells the cluster to start the failed shards of an index again, because the cluster stops trying after five attempts.
+ * If this request fails, only notifies the operator.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -149,8 +152,8 @@ export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promis
 }
 
 /**
- * Creates an empty index of people and makes it the target of all writes. For a first import, searches use the new
- * index at once. For an import that replaces a lost catalog, searches use it when the import has ended.
+ * Creates an empty index of people, and makes all later writes go to it. For a first import, searches use the new index
+ * at once. For an import that replaces a lost catalog, searches use it only after the import has ended.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -160,7 +163,7 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/** Creates an empty index of people. It gets these aliases and an alias of its own for writes. */
+/** Creates an empty index of people with the given aliases. Also adds its own alias for writes. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
@@ -173,14 +176,14 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Saves in Postgres the id of the index into which people are written, and whether searches use this index. */
+/** Saves in Postgres the id of the index to which people are written, and whether searches use it. */
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 
 // Elasticsearch cannot rename an index: it is cloned under a new name, then deleted.
 /**
- * Renames an index that the service did not create, if its name equals one of the catalog's aliases: searches would use
- * it instead of the catalog. Keeps its documents, because they may belong to somebody.
+ * Renames an index that has the same name as one of the catalog's aliases, so that searches do not use it. The service
+ * did not create this index. Its documents are kept, because they may be needed.
  */
 async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): Promise<void> {
   const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);

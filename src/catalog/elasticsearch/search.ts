@@ -24,8 +24,8 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
 }
 
 /**
- * Returns one page of the people who match a search. Fetches their whole documents, because to select fields would cost
- * the cluster more time.
+ * Returns one page of the people who match a search. Reads whole documents, because the cluster needs more time to
+ * select fields.
  */
 async function searchPeople(
   reader: Reader,
@@ -64,8 +64,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * The sort order by id, which is stored in two fields. Only indexes that the service created have these fields, so the
- * cluster rejects a read from any other index.
+ * A sort order by id. Used as a check: an index that the service did not create lacks the id fields, so the cluster
+ * rejects a search with this order.
  */
 const indexGuardOrder = sortBy([]);
 

@@ -4,8 +4,8 @@ import type { FieldCode } from '../field-codes.ts';
 import { memoize } from '../memoize.ts';
 
 /**
- * Splits a UUID into two signed 64-bit numbers, as decimal texts, that sort in the same order as the UUID.
- * Elasticsearch sorts numbers faster than unique texts.
+ * Splits a UUID into two signed 64-bit numbers, as decimal texts. Numbers are used because Elasticsearch sorts them
+ * faster than texts; they have the same order as the UUIDs.
  */
 export const idHalvesOf = (id: string): [high: string, low: string] => {
   const digits = id.replaceAll('-', '');
@@ -13,8 +13,8 @@ export const idHalvesOf = (id: string): [high: string, low: string] => {
 };
 
 /**
- * Converts 16 hexadecimal digits to a signed 64-bit number, so that the numbers sort as the digits do. Returns it as
- * decimal text, because a JavaScript number cannot hold 64 bits.
+ * Converts 16 hexadecimal digits to a signed 64-bit number with the same sort order. Returns the number as decimal
+ * text, because a JavaScript number cannot hold 64 bits.
  */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
@@ -23,8 +23,8 @@ const middle = 2n ** 63n;
 type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
 
 /**
- * The document of a person in Elasticsearch. It is small, for fast searches and imports: it contains the original
- * spelling of a text only if that cannot be computed from the text in lower case.
+ * The document of a person in Elasticsearch. To keep it small, it contains the original spelling of a text only if this
+ * spelling cannot be computed from the text in lower case.
  */
 export interface PersonSource
   extends
@@ -93,7 +93,7 @@ export const toSource = (
   };
 };
 
-/** Converts a document from Elasticsearch back to the person, exactly as it was imported. */
+/** Converts a document from Elasticsearch back to the imported person. */
 export const fromSource = (id: string, source: PersonSource): Prospect => ({
   _id: id,
   ...source.details,

@@ -3,9 +3,7 @@ import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './indexes.ts';
 
-/**
- * Returns whether the catalog can be searched and written to. True also before the first import, when no index exists.
- */
+/** Returns true if the catalog can be searched and written to, or if no import has created an index yet. */
 export const isUp = (indexes: Indexes): Promise<boolean> =>
   Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
     (all) => all.every(Boolean),
@@ -13,8 +11,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * Returns whether the index behind an alias can be searched and written to: the service created it, all primary shards
- * are available, and nothing is blocked. Also true if no index exists because no import has finished yet.
+ * Returns true if the index behind an alias can be searched and written to: the service created it, all primary shards
+ * are available, and nothing is blocked. Also returns true if no import has created an index yet.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -43,9 +41,8 @@ const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
- * Returns the catalog's status, with counts from the cluster. A count is 0 if there is no index, or only one that the
- * service did not create.
- * @throws DomainError `unavailable`, also if some shards do not respond
+ * Returns the status of the catalog. A count is 0 if there is no index that the service created.
+ * @throws DomainError `unavailable` if the cluster or some of its shards do not respond
  */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   const { nodes, names } = indexes;
@@ -66,8 +63,8 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
 }
 
 /**
- * Details of the index that an alias leads to. `index` is its name, or `none` if there is no index; `count` is its
- * number of documents and `bytes` its size.
+ * The index that belongs to an alias: its name (`none` if there is no index), its number of documents, and its size in
+ * bytes.
  */
 interface Counted {
   standing: Standing;
@@ -90,8 +87,8 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
 }
 
 /**
- * Returns a text that describes the index behind an alias, e.g. `found`, `closed` or `not imported yet`. The command
- * `catalog status` prints it.
+ * Returns a text for the command `catalog status` that describes the index of an alias, such as `found`, `closed` or
+ * `not imported yet`.
  */
 function stateOf(standing: Standing, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its name; run an import to repair it';

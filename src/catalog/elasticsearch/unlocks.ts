@@ -10,14 +10,14 @@ import { findIndexes, catalogLost, standingOf, wasImported, type FoundIndex, typ
 import { fromSource, toSource, type PersonSource } from './source.ts';
 
 /**
- * How long calls to the cluster are retried when unlocks are copied to it (ms). It is short, because the background job
- * that copies them can retry later, and other jobs need its worker.
+ * How long calls to the cluster are retried while unlocks are copied to the cluster (ms). This time is short, because
+ * the background job can run again later, and other jobs need the worker.
  */
 export const syncPatienceMs = 10_000;
 
 /**
- * Returns the ids of the customers who have unlocked each of these people, by person id, from Postgres. A person
- * without unlocks is not in the map.
+ * Returns a map from person id to the ids of the customers who have unlocked the person (paid to see them), from
+ * Postgres. People without unlocks are missing in the map.
  */
 export const unlocksOf = ({ db }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   db.search((sql) => findUnlockingCustomers(sql, ids));
@@ -26,17 +26,19 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * What a copy of unlocks requires. `searched`: an imported catalog must have an index for searches, otherwise the copy
- * fails. `any`: this index may be missing, as during an import that replaces a lost catalog.
+ * A requirement for copying unlocks to the cluster. `searched`: if the catalog was imported before, the index for
+ * searches must exist, otherwise the copy fails. `any`: this index may be missing, as during an import that replaces a
+ * lost catalog.
  */
 type Demand = 'searched' | 'any';
 
 // A document is written only if no other process has changed it since it was read; otherwise it is read and written
 // again.
 /**
- * Copies the unlocks of these people from Postgres into every index of people, and marks the unlocks as indexed.
- * Concurrent calls cannot overwrite newer unlocks with older ones.
- * @param demand `any` for an import that replaces a lost catalog, while searches have no index
+ * Copies unlocks from Postgres into every index of people, and marks the unlocks as indexed. An unlock means that a
+ * customer has paid to see a person. Concurrent calls cannot replace newer unlocks by older ones.
+ * @param ids ids of the people whose unlocks are copied
+ * @param demand `any` during an import that replaces a lost catalog, when searches have no index
  * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
  */
 export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
@@ -54,8 +56,8 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Copies the unlocks of these people from Postgres into the indexes, with one attempt. Returns the ids of the people to
- * retry, whose document could not be read or was changed by another process at the same time.
+ * Copies unlocks of people from Postgres into the indexes, with one attempt. Returns the ids of the people for whom
+ * this failed, because their document could not be read or another process changed it at the same time.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -74,10 +76,10 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 }
 
 /**
- * Returns the indexes into which unlocks must be written. Asks the cluster each time, because a reindex may have just
+ * Returns the indexes to which unlocks must be written. Asks the cluster in each call, because a reindex may have
  * created another index.
- * @throws DomainError `unavailable` if an alias leads to an index that the service did not create, or if `demand` is
- *   `searched` and the index of an imported catalog is missing
+ * @throws DomainError `unavailable` if the alias for searches belongs to an index that the service did not create; also
+ *   if `demand` is `searched` and the index of an imported catalog is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -94,15 +96,15 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
 /** The result of reading people from one index. */
 interface PeopleRead {
   index: FoundIndex;
-  /** The documents of the people who are in the index. */
+  /** The documents of those people who are in the index. */
   found: estypes.GetGetResult<PersonSource>[];
   /** The ids whose read failed. The index may contain these people or not. */
   unread: string[];
 }
 
 /**
- * Reads the documents of people from one index by id. Ids whose read failed, for example because the shard is still
- * starting, are returned as `unread`.
+ * Reads the documents of people from one index, by id. If a document cannot be read, for example because its shard is
+ * still starting, the id is returned in `unread`.
  */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
@@ -117,8 +119,8 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
 }
 
 /**
- * Writes people back to the index from which they were read, with the ids of the customers who have unlocked them.
- * Returns the ids of people to retry.
+ * Writes people back to the index from which they were read. Adds the ids of the customers who have unlocked them.
+ * Returns the ids of the people for whom this failed, so that the caller can retry.
  */
 async function writeUnlocks(
   { nodes, names }: Indexes,
@@ -139,8 +141,9 @@ async function writeUnlocks(
 }
 
 /**
- * Returns an error handler for a bulk write of these ids. If the index is missing, the handler returns a conflict
- * (status 409) for every id, so that the caller retries all of them. It throws every other error again.
+ * Returns a handler for errors of a bulk write. If the index is missing, the handler returns the result 409 (conflict)
+ * for every id, so that the caller retries all of them. The handler throws all other errors again.
+ * @param ids ids of the written people
  */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof ClusterRefusal && error.meaning === 'missing')

@@ -51,11 +51,11 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Computes the suggested values of all text fields again, with the number of people who have each value. Writes them
- * into a new index, then switches searches to it. The next call deletes the previous index, which running searches may
- * still use.
+ * Computes the suggested values of all text fields, with the number of people who have each value. Writes them into a
+ * new index and switches searches to this index. The previous index is deleted by the next call, because running
+ * searches may still use it.
  * @param pageSize number of values that are counted in one request
- * @param people name of the index of people to count in
+ * @param people name of the index of people whose values are counted
  */
 export async function rebuildValues(
   nodes: SearchNodes,
@@ -84,8 +84,8 @@ export async function rebuildValues(
 }
 
 /**
- * Switches the alias for suggestions to a new index. Keeps the previous index, because running searches may use it, and
- * deletes all older ones.
+ * Makes searches for suggestions use the new index `index`. Keeps the previous index, because running searches may
+ * still use it, and deletes all older ones.
  */
 async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
@@ -104,8 +104,8 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
 }
 
 /**
- * Encodes a suggested value as a bulk operation. Sets no document id, so that the cluster generates one: an id made of
- * the value could be too long.
+ * Encodes a suggested value as a bulk operation. The document gets an id from the cluster, because an id made from the
+ * value could be too long.
  */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
@@ -149,8 +149,8 @@ interface Term {
 }
 
 /**
- * Yields the values of an index field in ascending order, page by page, with the number of people who have each value
- * and match `isMatch`.
+ * Counts the people who match `isMatch`, separately for each value of an index field. Yields the values in pages, in
+ * ascending order.
  */
 async function* countTerms(
   nodes: SearchNodes,

@@ -6,15 +6,15 @@ import { toSource } from './source.ts';
 import { syncUnlocks, unlocksOf } from './unlocks.ts';
 
 /**
- * Encodes a person as a bulk operation, but without the customers who have unlocked the person; `writePeople` adds
- * them.
+ * Encodes a person as a bulk operation. The ids of the customers who have unlocked the person are missing;
+ * `writePeople` adds them.
  */
 export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, with their unlocks (the ids of the customers who have unlocked them) from Postgres. If
- * the unlocks of some people change during the write, writes these people a second time.
+ * Writes people into an index. Also writes the ids of the customers who have unlocked them, from Postgres. If these ids
+ * change during the write, writes them again.
  * @throws DomainError `unavailable`, also if the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {

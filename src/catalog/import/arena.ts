@@ -1,6 +1,6 @@
 /**
- * A reusable buffer for the encoded people of one batch. `clear` removes all of them at once. Separate buffers would
- * need more memory, because V8 frees them late.
+ * A reusable buffer for the encoded people of one batch. `clear` empties it. One large buffer needs less memory than
+ * many small ones, because V8 frees them late.
  */
 export class Arena {
   readonly #bytes: Buffer;
@@ -15,8 +15,8 @@ export class Arena {
   }
 
   /**
-   * Writes a text into the buffer, directly after the previous text. Returns its UTF-8 bytes, which are valid until
-   * `clear`.
+   * Writes a text into the buffer, directly after the previous text. Returns its UTF-8 bytes. They are valid until the
+   * next call of `clear`.
    */
   keep(text: string): Buffer {
     if (this.#used + maxCharacterBytes * text.length > this.#bytes.length) return Buffer.from(text);
@@ -34,7 +34,7 @@ export class Arena {
 /** The maximum number of UTF-8 bytes for one UTF-16 unit of a JavaScript string. */
 const maxCharacterBytes = 3;
 
-/** Returns the bytes of all pieces in one buffer. Does not copy them if they are adjacent in memory. */
+/** Joins buffers into one buffer. Does not copy the bytes if they are adjacent in memory. */
 export function concatenate(pieces: Buffer[]): Buffer {
   const [first] = pieces;
   const areAdjacent = pieces.every(({ buffer, byteOffset }, i) => {

@@ -3,7 +3,7 @@ import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
-/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
+/** A position in the input of an import, with the numbers of imported and rejected lines before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /** The number of people that are written to the catalog in one call. */
@@ -15,7 +15,7 @@ const maxWritesInFlight = 6;
  * reused for later batches.
  */
 const arenaSize = 3 * 1024 * 1024;
-/** The minimum time between two saves of how far an import has come (ms). */
+/** The minimum time between two saves of an import's progress (ms). */
 const saveEveryMs = 500;
 
 /** A batch of people that is being written to the catalog. */
@@ -29,8 +29,8 @@ interface Batch {
 // Two batches with a common id are never written at the same time, so that the later person wins. A slow batch does not
 // block others: Elasticsearch sometimes needs seconds for one write.
 /**
- * Writes the people of an import to the catalog in batches, several at the same time, and saves how far the import has
- * come. If an id occurs twice in the input, the later person replaces the earlier one.
+ * Writes the people of an import to the catalog in batches, several batches at the same time, and saves the progress.
+ * If two people in the input have the same id, the later one replaces the earlier one.
  */
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
@@ -43,12 +43,12 @@ export class BatchWriter {
   /** The batches that are being written. The key is the position in the input at the end of the batch. */
   readonly #inFlight = new Map<Reached, Batch>();
   /**
-   * The end positions, in the order of the input, of the first batch that is not yet written and of all batches after
-   * it.
+   * The end positions of batches, in the order of the input. The first one belongs to the first batch that is not
+   * written yet; all later batches follow, even if they are already written.
    */
   readonly #ahead: Reached[] = [];
   /**
-   * The promise of the first write that failed, which rejects with the error of that write. Undefined if none has
+   * The promise of the first failed write. Awaiting it throws the error of this write. Undefined if no write has
    * failed.
    */
   #failed: Promise<void> | undefined;
@@ -61,9 +61,9 @@ export class BatchWriter {
   }
 
   /**
-   * Adds one record of the input: a person to write, or, without a `document`, an invalid record that is only counted.
-   * Waits while too many batches are being written.
-   * @throws the error of an earlier write that failed
+   * Adds one record of the input. With a `document`, the person is written to the catalog. Without one, the record is
+   * invalid and is only counted. Waits while too many batches are being written.
+   * @throws the error of an earlier failed write
    */
   async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
     const { loaded, bad } = this.#reached;
@@ -87,15 +87,15 @@ export class BatchWriter {
     return this.#reached;
   }
 
-  /** Adds a person to the current batch, which is not yet being written. Replaces a person with the same id. */
+  /** Adds a person to the current batch, whose write has not started yet. Replaces a person with the same id. */
   #keep(document: CatalogDocument): void {
     const { id } = document;
     this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
   }
 
   /**
-   * Starts to write the current batch. First waits while the maximum number of batches is being written, or while a
-   * person with the same id as one in this batch is being written.
+   * Starts to write the current batch. Waits first if the maximum number of batches is being written, or if one of
+   * these batches has a person with the same id.
    */
   async #send(): Promise<void> {
     const people = this.#people;
@@ -129,8 +129,8 @@ export class BatchWriter {
   }
 
   /**
-   * Saves the position in the input up to which all people are stored, at most once in `saveEveryMs`. After a failed
-   * write, first waits for all running writes, saves the position, and then throws the error of the failed write.
+   * Saves the position up to which all people are stored, at most once in `saveEveryMs`. After a failed write, waits
+   * for all running writes, saves the position, and throws the error of the failed write.
    */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));

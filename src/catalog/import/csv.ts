@@ -8,8 +8,9 @@ const carriageReturn = 0x0d;
 // A quote inside a field that does not begin with a quote is an ordinary character. It is safe to search the bytes for
 // these ASCII characters: they never occur inside a multi-byte sequence of UTF-8.
 /**
- * Finds the end of the first CSV record (RFC 4180) in the bytes. Returns the index of the line break after it, `'more'`
- * if the record continues after these bytes, or a fault. Line breaks within quotes belong to the record.
+ * Finds the end of the first CSV record (RFC 4180) in the bytes. A line break within quotes is part of the record.
+ * Returns the index of the line break after the record, `'more'` if the record is not complete yet, or the reason why
+ * the record is invalid (`fault`).
  */
 export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
   let at = 0;
@@ -30,9 +31,9 @@ export const endOfCsvRecord: FindEnd = (bytes, isLast) => {
 // Two quotes in a row stand for one quote in the text. So a quote at the end of the bytes may be the first of two,
 // unless the bytes are the last ones.
 /**
- * Returns the index of the quote that ends a quoted field, or undefined if the field continues after these bytes.
- * @param from the index of the first byte of the field's text
- * @param isLast whether the bytes are the last ones of the file
+ * Returns the index of the quote that ends a quoted field, or undefined if the field is not complete yet.
+ * @param from the index of the first byte after the opening quote
+ * @param isLast true if the bytes are the last bytes of the file
  */
 function closingQuote(bytes: Buffer, from: number, isLast: boolean): number | undefined {
   let at = bytes.indexOf(quote, from);

@@ -13,23 +13,23 @@ const heartbeatMs = 1_000;
  */
 const maxIdleMs = 600_000;
 /**
- * How long to try to take the import lock again after its database connection broke (ms). Postgres may need some time
- * to notice the lost connection and release the lock.
+ * After the database connection of the import lock broke: how long to try to take the lock again (ms). Postgres may
+ * notice a lost connection late, and releases the lock only then.
  */
 const regainMs = 60_000;
 
 /**
- * A function that waits until this process holds the import lock. Its promise resolves at once while the lock is held.
- * After a lost connection, the promise resolves when the lock is taken again, and rejects if that fails.
+ * A function that resolves while this process holds the import lock. If the database connection of the lock is lost,
+ * the function waits until the lock is taken again, and rejects if this fails.
  */
 export type StillHeld = () => Promise<void>;
 
 // The lock belongs to a database connection, so Postgres releases it when the process dies. If only the connection
 // breaks, the lock is taken again on a new one.
 /**
- * Runs an import, removal or reindex of the catalog under a lock, so that only one of them runs at a time in all
- * processes. `work` must call `stillHeld` before each write, because the lock is lost while its database connection is
- * broken.
+ * Runs an import, removal or reindex of the catalog while holding a lock, so that only one of them runs at a time in
+ * all processes. The lock is lost if its database connection breaks, so `work` must call and await `stillHeld` before
+ * each write.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -62,7 +62,7 @@ class ImportLock {
     return this.#held.promise;
   }
 
-  /** Releases the import lock. The promise that `hold` returned then resolves. */
+  /** Releases the import lock. The promise of `hold` then resolves. */
   release(): void {
     this.#released.abort();
   }
@@ -91,9 +91,9 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock for this transaction, until the transaction ends. If another process holds the lock, retries
-   * only if this process has held the lock before and lost it. Returns the promise for callers of `held`, which is
-   * resolved now.
+   * Takes the import lock until the end of this transaction, and resolves the promise of `held`. If another process
+   * holds the lock, throws; but if this process had the lock before and lost it, tries again for a while. Returns the
+   * promise of `held`, with its functions.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -111,8 +111,8 @@ class ImportLock {
   }
 
   /**
-   * Makes the import lock fail: the promise that `held` has returned, and every promise that it returns later, rejects
-   * with this error.
+   * Reports an error of the import lock to all callers of `held`: its promise rejects with this error, now and in later
+   * calls.
    */
   #fail(error: unknown): void {
     this.#held.reject(error);
@@ -120,10 +120,7 @@ class ImportLock {
     this.#held.reject(error);
   }
 
-  /**
-   * Marks the import lock as not held, so that callers of `held` wait. Returns the new promise that they wait for, to
-   * be resolved when the lock is taken again.
-   */
+  /** Marks the import lock as lost, so that callers of `held` wait. Returns the new promise for which they wait. */
   #await(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
@@ -133,8 +130,8 @@ class ImportLock {
   // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
   // `holding`.
   /**
-   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, throws.
-   * Before that, marks the lock as not held, unless a new transaction already holds it.
+   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, marks the
+   * lock as lost (unless a new transaction already holds it) and throws.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -155,8 +152,8 @@ class ImportLock {
 type Holding = PromiseWithResolvers<void>;
 
 /**
- * Creates a promise with its functions `resolve` and `reject`. A rejection is not reported as unhandled if nobody waits
- * for the promise.
+ * Returns a new promise with its functions `resolve` and `reject`. If it rejects and nobody has awaited it, Node does
+ * not report the rejection.
  */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();

@@ -21,14 +21,11 @@ export interface ImportRequest {
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * An id of the input, which must change when the input changes. An interrupted import with the same id is resumed.
-   * Without an id, every import starts at the beginning of the input.
+   * An id of the input, which must be different for another input. If an import with the same id was interrupted, it is
+   * resumed. Without an id, the import always starts at the beginning of the input.
    */
   source?: string | undefined;
-  /**
-   * Called for each invalid line, with its number and with what is wrong. Reading waits for the promise that it
-   * returns.
-   */
+  /** Called for each invalid line, with the line number and the reason. The import waits for the returned promise. */
   onBad: (line: number, fault: string) => unknown;
   /** Called with the new progress when the catalog has stored more people. */
   onProgress: (reached: ImportProgress) => void;
@@ -40,7 +37,7 @@ export interface ImportRequest {
 export interface ImportProgress {
   loaded: number;
   bad: number;
-  /** The number of the line at which an interrupted import was resumed; null if the import began at the first line. */
+  /** The number of the line where an interrupted import was resumed. Null if the import started at the first line. */
   resumed_at_line: number | null;
 }
 
@@ -51,8 +48,8 @@ export interface ImportReport extends ImportProgress {
 }
 
 /**
- * Imports people into the catalog. A person replaces an earlier one with the same id. An interrupted import of the same
- * input resumes where it stopped, unless the catalog was replaced.
+ * Imports people into the catalog. If the catalog already has a person with the same id, replaces that person. If an
+ * import of the same input was interrupted, resumes it, unless the catalog was replaced meanwhile.
  * @throws DomainError `conflict` if another import, removal or reindex is running
  * @throws DomainError `unavailable` if the catalog is unavailable for too long, or is replaced during the import
  * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
@@ -88,14 +85,14 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/** A position in the input of an import, and the numbers of lines imported and rejected before it. */
+/** A position in the input of an import, with the numbers of imported and rejected lines before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
- * Starts or resumes an import and returns its progress: the saved progress if an import of the same input was
- * interrupted, otherwise the progress of a new import.
+ * Starts or resumes an import, and returns its progress. If an import of the same input was interrupted, this is the
+ * saved progress.
  * @param source the id of the input; undefined if the import cannot be resumed
- * @param incarnation the id of the index or table that is written to
+ * @param incarnation the id of the index or table to which the import writes
  * @param onNote receives a message if an interrupted import cannot be resumed
  */
 async function begin(
@@ -114,8 +111,7 @@ async function begin(
 }
 
 /**
- * Reads the records after the saved position in the input and writes them to the catalog. Returns the position at the
- * end of the input.
+ * Reads the records after the saved position in the input and writes them to the catalog. Returns the final position.
  */
 async function writeAll(
   catalog: Catalog,

@@ -6,7 +6,7 @@ import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { maxFoldedLength } from '../document.ts';
 
-/** The values of an imported record by field name, before any check. */
+/** The values of an imported record by field name. They are not checked yet. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
 
 /** Error for an invalid imported record. Its message says what is wrong. */
@@ -15,9 +15,9 @@ export class InvalidRecord extends Error {}
 const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
 
 /**
- * Converts an imported record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default value;
- * unknown fields are ignored. Texts are trimmed.
- * @param importedAt the value of `date_verified` for a record without one (ISO 8601)
+ * Converts an imported record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default value.
+ * Unknown fields are ignored. White space at both ends of a text is removed.
+ * @param importedAt the value of `date_verified` (ISO 8601) for a record that does not have one
  * @throws InvalidRecord if the record is invalid
  */
 export function parsePerson(given: ImportedFields, importedAt: string): Prospect {
@@ -108,7 +108,7 @@ function instant(given: unknown): string | undefined {
 }
 
 /**
- * Returns whether a text is a valid date and time in exactly the form that the catalog stores:
+ * Returns true if a text is a valid timestamp in exactly the form that the catalog stores, such as
  * `2026-01-31T12:00:00.000Z`.
  */
 function isCanonical(text: string): boolean {
@@ -122,8 +122,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the record's `_id`, or else a UUID computed from `profnet_url`, or else one computed from `work_email`. So a
- * repeated import gives a person the same id.
+ * Returns the id of a record. This is its `_id` if it has one; otherwise a UUID that is computed from `profnet_url`, or
+ * from `work_email` if it has no `profnet_url`. A repeated import thus gives a person the same id.
  */
 function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';
@@ -135,7 +135,7 @@ function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: strin
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
 }
 
-/** The namespace UUID for URLs, as bytes (RFC 9562 §6.6). The UUIDv5 of a URL is computed with it. */
+/** The namespace of URLs in RFC 9562 §6.6, as bytes. It is used to compute a UUIDv5 from a URL. */
 const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 
 /** Returns the UUIDv5 that is computed from a URL (RFC 9562 §5.5). Equal URLs give equal UUIDs. */

@@ -10,8 +10,8 @@ import type { RawRecord } from './split-records.ts';
 export type Format = 'ndjson' | 'csv';
 
 /**
- * Parses the records of one imported file. Pass the records to `read` in the order of the file; a CSV file's header
- * must be among them.
+ * A parser for the records of one imported file. Pass the records to `read` in the order of the file. A CSV file's
+ * header must be among them.
  */
 export interface RecordReader {
   /**
@@ -22,15 +22,15 @@ export interface RecordReader {
    */
   read(record: RawRecord): CatalogDocument | string | undefined;
   /**
-   * Returns true while the header of a CSV file has not been read; always false for other formats. A resumed import
-   * must read records until the header is read.
+   * Returns true if the file is a CSV file and its header has not been read yet. A resumed import must first read the
+   * header.
    */
   isAtHeader(): boolean;
 }
 
 /**
  * Creates a parser for the records of one imported file.
- * @param importedAt the value of `date_verified` for people without one (ISO 8601)
+ * @param importedAt the value of `date_verified` (ISO 8601) for people who do not have one
  */
 export function readerOf(format: Format, importedAt: string): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;

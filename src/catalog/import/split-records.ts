@@ -21,8 +21,8 @@ export const maxRecordBytes = 1024 * 1024;
 
 /**
  * A function that finds the end of the first record in the bytes. Returns the index of the line break after the record,
- * `'more'` if the record continues after these bytes, or a fault if the record is invalid.
- * @param isLast whether the bytes are the last ones of the file
+ * `'more'` if the record is not complete yet, or the reason why the record is invalid (`fault`).
+ * @param isLast true if the bytes are the last bytes of the file
  */
 export type FindEnd = (bytes: Buffer, isLast: boolean) => number | 'more' | { fault: string };
 
@@ -35,8 +35,8 @@ export const endOfLine: FindEnd = (bytes) => {
 };
 
 /**
- * Splits a stream of bytes into records. Holds at most one record and one chunk in memory. For an invalid record,
- * yields the fault and continues after the record's first line.
+ * Splits a stream of bytes into records. Keeps at most one record and one chunk in memory. If a record is invalid,
+ * yields the reason (`fault`) and continues with the next line.
  * @param findEnd finds the end of a record in the format of this file
  */
 export async function* splitRecords(chunks: AsyncIterable<Buffer>, findEnd: FindEnd): AsyncGenerator<RawRecord[]> {
@@ -50,10 +50,7 @@ class Splitter {
   #rest: Buffer = Buffer.alloc(0);
   #line = 1;
   #passed = 0;
-  /**
-   * Whether to skip the bytes up to the next line break, because they belong to an invalid record that was already
-   * returned.
-   */
+  /** True while the rest of an invalid record is skipped: all bytes up to the next line break. */
   #skipping = false;
 
   constructor(findEnd: FindEnd) {
@@ -89,7 +86,10 @@ class Splitter {
     return this.#rest.length > maxRecordBytes ? this.#refuse('is too long, or a quote is never closed') : 'more';
   }
 
-  /** Removes the first line from the buffer, and returns an invalid record with this fault. */
+  /**
+   * Removes the first line from the buffer, and returns it as an invalid record.
+   * @param fault the reason why the record is invalid
+   */
   #refuse(fault: string): RawRecord {
     const end = this.#rest.indexOf(lineBreak);
     this.#skipping = end < 0;
@@ -108,8 +108,8 @@ class Splitter {
 
   /**
    * Removes the first `length` bytes from the buffer and returns them as a record.
-   * @param found `{}` for a valid record, `{ fault }` for an invalid record, or undefined to drop the bytes and return
-   *   undefined
+   * @param found `{}` for a valid record, or `{ fault }` for an invalid one. If undefined, the function returns
+   *   undefined, and the bytes are lost.
    */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);
@@ -138,8 +138,8 @@ function withoutLineBreak(bytes: Buffer): Buffer {
 }
 
 /**
- * Yields the bytes of a stream, decompressed if they are gzip (RFC 1952). Recognises gzip by its first two bytes, not
- * by a file name.
+ * Decompresses a stream if it is gzip (RFC 1952), and yields its bytes. Recognises gzip by the first two bytes of the
+ * stream.
  */
 export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
@@ -150,8 +150,8 @@ export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> 
 }
 
 /**
- * Reads a stream until at least two bytes have arrived, which is enough to recognise gzip. Returns fewer if the stream
- * ends before.
+ * Reads a stream until at least two bytes have arrived, which are enough to recognise gzip. Returns all bytes that have
+ * arrived. These are fewer than two only if the stream has ended.
  */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);

@@ -67,8 +67,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the disk file that stores the table `prospects`. The number changes if the table is truncated;
- * so an import can notice that people it wrote before are missing.
+ * Returns the number of the disk file that stores the table `prospects`. If the table is truncated, the number changes.
+ * An import uses this to notice that the people it wrote before are gone.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
@@ -86,8 +86,8 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * Counts the prospects that match a search. With `netNewFor`, counts all and subtracts those that this customer has
- * unlocked, because that is faster than to check each prospect.
+ * Counts the prospects that match a search. With `netNewFor`, counts all matching prospects and subtracts those that
+ * this customer has unlocked, which is faster than to check each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });

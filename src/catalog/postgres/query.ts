@@ -62,8 +62,8 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 // `offset 0` makes Postgres look up each prospect in the index of unlocks. Without it, old statistics can lead Postgres
 // to scan all unlocks of the customer for each prospect.
 /**
- * Returns the SQL condition for prospects that this customer has not unlocked. `p` is the alias of the table
- * `prospects`.
+ * Returns the SQL condition for prospects that this customer has not unlocked (paid to see). In the query, `p` must be
+ * the alias of the table `prospects`.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
@@ -72,7 +72,7 @@ const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
 interface Printed {
   /** The SQL expression to sort by. */
   column: Fragment;
-  /** Returns a value as SQL, to compare it with `column`. */
+  /** Returns the SQL for a value that is compared with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -115,8 +115,8 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
 }
 
 /**
- * Returns the SQL condition for prospects that come after a given position in the sort order. `p` is the alias of the
- * table `prospects`.
+ * Returns the SQL condition for prospects that come after a position in the sort order. In the query, `p` must be the
+ * alias of the table `prospects`.
  */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
@@ -129,8 +129,8 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
 }
 
 /**
- * Returns the SQL condition for prospects after a position, as one comparison of rows: `(a, b, id) > (x, y, z)`. It
- * requires that all sort fields are ascending and never null.
+ * Returns the SQL condition for prospects after a position, as one comparison of rows: `(a, b, id) > (x, y, z)`. Use it
+ * only if all sort fields are ascending and never null.
  */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
@@ -138,7 +138,7 @@ function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: Prospec
   return sql`(${columns}) > (${bounds})`;
 }
 
-/** Returns SQL conditions: each of the first `before` sort fields equals its given value. */
+/** Returns SQL conditions for the first `before` sort fields: each field equals its value in `values`. */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -146,7 +146,7 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/** Returns the SQL condition that a prospect's value in one sort field comes after a given value. Nulls come last. */
+/** Returns the SQL condition: a prospect's value in one sort field comes after the given value. Nulls come last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
@@ -155,8 +155,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 
 // Postgres does not derive this condition from the whole condition, because that contains `or`.
 /**
- * Returns the SQL condition that the first sort field equals the given value or comes after it in the sort order. An
- * index scan can start at this value.
+ * Returns the SQL condition: the first sort field equals the given value or comes after it in the sort order. With this
+ * condition, an index scan can start at the given value.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

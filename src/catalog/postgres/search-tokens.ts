@@ -3,14 +3,14 @@ import type { CatalogDocument } from '../document.ts';
 import { fieldCodes } from '../field-codes.ts';
 
 /**
- * Returns the text under which Postgres indexes a value or a word of a text field: the one-letter code of the field, a
- * colon, and `text` (in lower case, without accents). Null is treated as an empty text.
+ * Returns a search token: the text under which Postgres indexes a value or a word of a field. It consists of the
+ * one-letter code of the field, a colon, and `text` in lower case and without accents. Null counts as an empty text.
  */
 export const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
 /**
- * Returns the search tokens of a person: one for each field that is searched as a whole, and one for each word of the
- * fields that are searched by word.
+ * Returns the search tokens of a person. Some fields are searched as a whole: each has one token. The other fields are
+ * searched by word: each word has a token.
  */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),

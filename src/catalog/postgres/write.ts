@@ -81,8 +81,8 @@ export async function eraseDocuments(db: Database, ids: string[]): Promise<numbe
 }
 
 /**
- * Computes the text columns for searches (lower case, without accents) of all people again, and writes them in batches.
- * @param progress called and awaited after each batch; an error that it throws ends the work
+ * Computes the search columns of all people again (texts in lower case, without accents), and writes them in batches.
+ * @param progress is called and awaited after each batch. If it throws, the work ends with this error.
  */
 export async function refoldDocuments(
   db: Database,
@@ -111,7 +111,7 @@ export async function refoldDocuments(
 
 /**
  * Computes the suggested values of all text fields again, with the number of people who have each value. Readers see
- * either all old or all new values.
+ * either only old or only new values.
  */
 export async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
@@ -130,8 +130,8 @@ export async function rebuildValues(db: Database): Promise<void> {
 }
 
 /**
- * Computes the suggested values of one text field and inserts them. Reads through a cursor and writes on another
- * connection, so that only one batch is in memory.
+ * Computes the suggested values of one text field and inserts them. Reads with a cursor on one connection and writes on
+ * another, so that only one batch is in memory.
  */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
@@ -152,7 +152,7 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
 }
 
 /**
- * Inserts suggested values into Postgres. Skips rows that already exist, so the call can be repeated after a lost
+ * Inserts suggested values into Postgres. Skips rows that already exist, so it is safe to repeat the call after a lost
  * connection.
  */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {

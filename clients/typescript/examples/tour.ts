@@ -1,0 +1,131 @@
+// Uses every part of the client once. The project's test compiles and runs this program against the real service.
+import {
+  ConflictError,
+  NotFoundError,
+  PermissionError,
+  PreconditionFailedError,
+  ResponseError,
+  SalesData,
+  TimeoutError,
+  ValidationError,
+  AuthenticationError,
+  IdempotencyMismatchError,
+  InsufficientCreditsError,
+  ConnectionError,
+} from 'sales-data-client';
+
+const [baseUrl, lyingUrl, key, readKey] = process.argv.slice(2) as [string, string, string, string];
+const api = new SalesData({ baseUrl, key });
+
+/** Returns the error of a call, with its class and what tests compare. */
+const failure = async (call: Promise<unknown>): Promise<unknown> =>
+  call.then(
+    () => 'no error',
+    (error: Error) => ({
+      class: error.constructor.name,
+      ...(error instanceof ResponseError
+        ? { status: error.status, code: error.code, paths: error.errors.map(({ path }) => path) }
+        : {}),
+    }),
+  );
+
+const ada = { first_name: 'Ada', last_name: 'Lovelace', phone_numbers: [] };
+
+// Retries: a 503, then a connection that ends after the service has written.
+const lied = new SalesData({ baseUrl: lyingUrl, key });
+const created = await lied.createContact({ body: { ...ada, work_email: 'lied@example.com' } });
+
+// Batches of any length, with a faulty item.
+const people = Array.from({ length: 2_500 }, (_, i) => ({
+  ...ada,
+  external_id: `crm-${i}`,
+  work_email: i === 1_700 ? 'no address' : `ada${i}@example.com`,
+  birth_year: 1900 + (i % 100),
+}));
+const results = await api.batch('upsertContactBatch', people, { match: 'external_id' });
+
+// All pages, and a filtered first page.
+const emails = new Set<string | null>();
+for await (const { work_email } of api.each('listContacts', { body: { filters: { first_name: 'ada' } } }))
+  emails.add(work_email);
+const youngest = await api.listContacts({
+  body: { filters: { birth_year: { gte: 1999 } }, order_by: { birth_year: 'DESC' }, paginate: { limit: 10 } },
+});
+const lists: string[] = [];
+for (const name of ['One', 'Two', 'Three']) await api.createContactList({ body: { name } });
+for await (const { name } of api.each('listContactLists', { body: { limit: 2 } })) lists.push(name);
+const products: string[] = [];
+for (const name of ['Desk', 'Lamp', 'Chair']) await api.createProduct({ body: { name, price: 10, unit: 'piece' } });
+for await (const product of api.each('listProducts', { body: { paginate: { limit: 2 } } })) products.push(product.name);
+
+// A change against a version.
+const id = created.data.id;
+const { etag } = await api.request('getContact', { id });
+await api.updateContact({ id, body: { job_title: 'Countess' } }, { ifMatch: etag! });
+
+// Jobs and imports.
+const { id: jobId } = await api.verifyEmails({ body: { emails: [{ email: 'ada@invalid' }, { email: 'x' }] } });
+const states: string[] = [];
+const job = await api.waitForJob(jobId, { timeoutMs: 60_000, onProgress: ({ status }) => states.push(status) });
+const begun = await api.createImport({ body: { object: 'contacts', mode: 'create', format: 'csv' } });
+await api.uploadImportFile({
+  id: begun.data.id,
+  body: 'first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n',
+});
+const imported = await api.waitForImport(begun.data.id, { timeoutMs: 60_000 });
+const faulty = await new Response(await api.getImportErrors({ id: begun.data.id })).text();
+const exported = await new Response(
+  await api.exportContacts({ body: { format: 'ndjson', fields: ['work_email'] } }),
+).text();
+
+const silent = new SalesData({ baseUrl: lyingUrl, key, timeoutMs: 1, maxRetries: 0 });
+const refused = new SalesData({ baseUrl: 'http://127.0.0.1:1', key, maxRetries: 1 });
+const errors = [
+  await failure(api.createContact({ body: { ...ada, work_email: 'x' } })),
+  await failure(new SalesData({ baseUrl, key: 'sda_wrong' }).listContacts()),
+  await failure(
+    new SalesData({ baseUrl, key: readKey }).createContact({ body: { ...ada, work_email: 'ada@example.com' } }),
+  ),
+  await failure(api.getContact({ id: crypto.randomUUID() })),
+  await failure(api.createContact({ body: { ...ada, work_email: 'b@example.com', external_id: 'crm-1' } })),
+  await failure(api.updateContact({ id, body: { gender: 'female' } }, { ifMatch: etag! })),
+  await failure(
+    api
+      .createContact({ body: { ...ada, work_email: 'c@example.com' } }, { idempotencyKey: 'once' })
+      .then(() => api.createContact({ body: { ...ada, work_email: 'd@example.com' } }, { idempotencyKey: 'once' })),
+  ),
+  await failure(silent.listContacts()),
+  await failure(refused.listContacts()),
+];
+const known = [
+  ValidationError,
+  AuthenticationError,
+  PermissionError,
+  NotFoundError,
+  ConflictError,
+  PreconditionFailedError,
+  IdempotencyMismatchError,
+  TimeoutError,
+  ConnectionError,
+  InsufficientCreditsError,
+].map(({ name }) => name);
+
+process.stdout.write(
+  JSON.stringify({
+    created: created.data.id,
+    batch: {
+      length: results.length,
+      failed: results.flatMap(({ index, status }) => (status === 'failed' ? [index] : [])),
+    },
+    emails: emails.size,
+    youngest: youngest.map(({ birth_year }) => birth_year),
+    lists,
+    products,
+    job: { status: job.status, processed: job.processed, last: states.at(-1) },
+    imported: { status: imported.status, created: imported.created, failed: imported.failed },
+    faulty: faulty.includes('No,Mail,x'),
+    exported: exported.trim().split('\n').length,
+    errors,
+    known,
+  }),
+);

@@ -1,0 +1,241 @@
+import { TimeoutError } from './errors.ts';
+import { operations } from './generated/operations.ts';
+import { send, sleep, type Settings } from './transport.ts';
+import type {
+  BatchItem,
+  BatchOperation,
+  BatchResult,
+  BatchSettings,
+  Input,
+  Item,
+  Operation,
+  Paged,
+  Result,
+} from './types.ts';
+
+/** Settings of a client. */
+export type ClientOptions = Pick<Settings, 'baseUrl' | 'key' | 'session'> &
+  Partial<Pick<Settings, 'timeoutMs' | 'maxRetries' | 'maxRetryMs' | 'fetch'>>;
+
+/** Settings of one call. */
+export interface CallOptions {
+  /** Ends the call. The service may still execute it. */
+  signal?: AbortSignal;
+  /** Identifies the call, so that it is executed once however often it is sent. Default: a new one for each call. */
+  idempotencyKey?: string;
+  /** The version of the record that the call may change, from `etag` of `request`. */
+  ifMatch?: string;
+}
+
+/** The result of a call with what its headers say. */
+export interface Answer<T> {
+  data: T;
+  /** The version of the record that was read, for `ifMatch`. */
+  etag: string | undefined;
+  requestId: string | undefined;
+  /** The cursor of the next page; undefined on the last one. */
+  nextCursor: string | undefined;
+  /** Whether the service had executed this call before, and returns its stored response. */
+  isReplayed: boolean;
+}
+
+/** Settings for waiting until a job or an import has ended. */
+export interface WaitOptions<T> {
+  signal?: AbortSignal;
+  /** Maximum time to wait in milliseconds. Default: no limit. */
+  timeoutMs?: number;
+  /** Called with the state whenever it was asked for. */
+  onProgress?: (state: T) => void;
+}
+
+type Job = Result<'getJob'>;
+type Import = Result<'getImport'>;
+
+/** The calls of all operations, by the name of the operation. */
+export type Calls = {
+  [K in Operation]: object extends Input<K>
+    ? (input?: Input<K>, options?: CallOptions) => Promise<Result<K>>
+    : (input: Input<K>, options?: CallOptions) => Promise<Result<K>>;
+};
+
+interface OperationEntry {
+  method: string;
+  path: string;
+  takes?: string;
+  isKeyed?: boolean;
+  isRead?: boolean;
+  returns: 'json' | 'file' | 'nothing';
+  pages?: 'paginate' | 'root';
+  hasCursor?: boolean;
+}
+
+/** Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB). */
+const most = { items: 1_000, bytes: 4.5 * 1024 * 1024 };
+
+/** Records in a page, if the caller does not say how many. */
+const pageSize = 100;
+
+/** A client of the Sales Data API. It has a method for every operation. */
+// oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- the constructor defines the methods
+export class SalesData {
+  readonly #settings: Settings;
+
+  constructor(options: ClientOptions) {
+    this.#settings = {
+      timeoutMs: 30_000,
+      maxRetries: 4,
+      maxRetryMs: 120_000,
+      fetch: (...given) => globalThis.fetch(...given),
+      ...options,
+    };
+    for (const name of Object.keys(operations) as Operation[])
+      Object.defineProperty(this, name, {
+        value: async (input?: Input<typeof name>, options?: CallOptions) =>
+          (await this.request(name, input as never, options)).data,
+      });
+  }
+
+  /** Calls an operation. Unlike the method with its name, it also returns what the headers of the response say. */
+  async request<K extends Operation>(name: K, input?: Input<K>, options: CallOptions = {}): Promise<Answer<Result<K>>> {
+    const operation: OperationEntry = operations[name];
+    const { body, isGzip, ...path } = (input ?? {}) as { body?: unknown; isGzip?: boolean; [name: string]: unknown };
+    const isFile = operation.takes === 'application/octet-stream';
+    const response = await send(this.#settings, {
+      method: operation.method,
+      path: operation.path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(path[part]))),
+      headers: {
+        ...this.#credentials(),
+        ...(operation.takes ? { 'content-type': operation.takes } : {}),
+        ...(isGzip ? { 'content-encoding': 'gzip' } : {}),
+        ...(operation.isKeyed ? { 'idempotency-key': options.idempotencyKey ?? crypto.randomUUID() } : {}),
+        ...(options.ifMatch === undefined ? {} : { 'if-match': options.ifMatch }),
+      },
+      body: operation.takes === undefined ? undefined : isFile ? (body as BodyInit) : JSON.stringify(body ?? {}),
+      isRepeatable: isRepeatable(operation, options, body),
+      isFile: isFile || operation.returns === 'file',
+      signal: options.signal,
+    });
+    const { headers } = response;
+    return {
+      data: (await contentOf(operation, response)) as Result<K>,
+      etag: headers.get('etag') ?? undefined,
+      requestId: headers.get('x-request-id') ?? undefined,
+      nextCursor: headers.get('x-next-cursor') ?? undefined,
+      isReplayed: headers.get('idempotency-replayed') === 'true',
+    };
+  }
+
+  #credentials(): Record<string, string> {
+    const { key, session } = this.#settings;
+    if (key !== undefined) return { authorization: `X-API-Key ${key}` };
+    return session === undefined ? {} : { authorization: `Bearer ${session}` };
+  }
+
+  /**
+   * Returns all records of a list, one after another, and reads further pages when they are needed.
+   *
+   *     for await (const contact of client.each('listContacts', { body: { filters: { industry: 'Software' } } })) …
+   */
+  async *each<K extends Paged>(
+    name: K,
+    input?: Input<K>,
+    options: CallOptions = {},
+  ): AsyncGenerator<Item<K>, void, undefined> {
+    const { pages, hasCursor } = operations[name] as OperationEntry;
+    const { body = {}, ...rest } = (input ?? {}) as { body?: Record<string, unknown> };
+    const given = (pages === 'root' ? body : (body['paginate'] ?? {})) as { limit?: number };
+    const limit = given.limit ?? pageSize;
+    for (let place: object = { ...given, limit }, page = 1; ;) {
+      const asked = { ...rest, body: pages === 'root' ? { ...body, ...place } : { ...body, paginate: place } };
+      const { data, nextCursor } = await this.request(name, asked as unknown as Input<K>, options);
+      const records = data as unknown as Item<K>[];
+      yield* records;
+      if (hasCursor ? nextCursor === undefined : records.length < limit) return;
+      page += 1;
+      place = hasCursor ? { limit, cursor: nextCursor } : { limit, page };
+    }
+  }
+
+  /**
+   * Sends any number of items in batches of up to 1,000. Returns what became of each item, in the order of the items;
+   * `index` counts from the first item. One failed item does not stop the others: look at `status`.
+   * @throws the error of a call that failed as a whole; the items of earlier calls are written then
+   */
+  async batch<K extends BatchOperation>(
+    name: K,
+    items: readonly BatchItem<K>[],
+    settings: BatchSettings<K> = {} as BatchSettings<K>,
+    options: Pick<CallOptions, 'signal'> = {},
+  ): Promise<BatchResult<K>[]> {
+    const results: BatchResult<K>[] = [];
+    for (const part of partsOf(items)) {
+      const { data } = await this.request(name, { body: { ...settings, items: part } } as unknown as Input<K>, options);
+      const start = results.length;
+      const { results: some } = (data as unknown as { data: { results: { index: number }[] } }).data;
+      for (const result of some) results.push({ ...result, index: start + result.index } as BatchResult<K>);
+    }
+    return results;
+  }
+
+  /**
+   * Waits until a job is COMPLETED, FAILED or CANCELLED, and returns it.
+   * @throws TimeoutError if it has not ended in time
+   */
+  waitForJob(id: string, options: WaitOptions<Job> = {}): Promise<Job> {
+    return this.#waitFor((call) => this.request('getJob', { id }, call).then(({ data }) => data), options);
+  }
+
+  /**
+   * Waits until an import is COMPLETED, FAILED or CANCELLED, and returns it.
+   * @throws TimeoutError if it has not ended in time
+   */
+  waitForImport(id: string, options: WaitOptions<Import> = {}): Promise<Import> {
+    return this.#waitFor((call) => this.request('getImport', { id }, call).then(({ data }) => data), options);
+  }
+
+  async #waitFor<T extends { status: string }>(
+    read: (options: CallOptions) => Promise<T>,
+    { signal, timeoutMs = Infinity, onProgress }: WaitOptions<T>,
+  ): Promise<T> {
+    const end = Date.now() + timeoutMs;
+    for (let pause = 250; ; pause = Math.min(pause * 1.5, 5_000)) {
+      const state = await read(signal ? { signal } : {});
+      onProgress?.(state);
+      if (['COMPLETED', 'FAILED', 'CANCELLED'].includes(state.status)) return state;
+      const left = end - Date.now();
+      if (left <= 0) throw new TimeoutError(`Still ${state.status} after ${timeoutMs} ms`);
+      await sleep(Math.min(pause, left), signal);
+    }
+  }
+}
+
+// oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- see the class
+export interface SalesData extends Calls {}
+
+/** Returns whether a call can be repeated although the service may have executed it. */
+function isRepeatable({ method, isKeyed, isRead }: OperationEntry, { ifMatch }: CallOptions, body: unknown): boolean {
+  if (body instanceof ReadableStream) return false;
+  if (isRead || isKeyed || method === 'PUT') return true;
+  // Setting the same values twice changes nothing. With If-Match, the second time would be refused.
+  return method === 'PATCH' && ifMatch === undefined;
+}
+
+function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> | ReadableStream | undefined {
+  if (returns === 'nothing') return undefined;
+  return returns === 'file' ? response.body! : response.json();
+}
+
+/** Divides items into parts of up to 1,000 items and 4.5 MiB. */
+function* partsOf<T>(items: readonly T[]): Generator<T[]> {
+  let [part, bytes] = [[] as T[], 0];
+  for (const item of items) {
+    const size = new TextEncoder().encode(JSON.stringify(item)).length + 1;
+    if (part.length > 0 && (part.length === most.items || bytes + size > most.bytes)) {
+      yield part;
+      [part, bytes] = [[], 0];
+    }
+    part.push(item);
+    bytes += size;
+  }
+  if (part.length > 0) yield part;
+}

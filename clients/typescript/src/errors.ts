@@ -1,0 +1,118 @@
+/** A fault of one value of a request. */
+export interface Fault {
+  /** JSON pointer to the value in the body; empty for the whole body. */
+  path: string;
+  message: string;
+}
+
+/** What the service says about an error, and what the client knows about the call. */
+export interface ErrorDetails {
+  status: number;
+  code: string;
+  message: string;
+  /** Every fault of the request; often empty. */
+  errors: Fault[];
+  /** The id of the request in the logs of the service. Name it when you ask for help. */
+  requestId: string | undefined;
+  /** Seconds after which the call can be repeated. */
+  retryAfter: number | undefined;
+  /** The whole body of the response. */
+  body: unknown;
+}
+
+/** Any error of a call. All other errors of this package extend it. */
+export class SalesDataError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** The service answered with an error. Each status has a class of its own. */
+export class ResponseError extends SalesDataError {
+  readonly status: number;
+  readonly code: string;
+  readonly errors: Fault[];
+  readonly requestId: string | undefined;
+  readonly retryAfter: number | undefined;
+  readonly body: unknown;
+
+  constructor(details: ErrorDetails) {
+    super(details.message);
+    ({
+      status: this.status,
+      code: this.code,
+      errors: this.errors,
+      requestId: this.requestId,
+      retryAfter: this.retryAfter,
+      body: this.body,
+    } = details);
+  }
+}
+
+/** 400: the request is not valid. `errors` names every fault. */
+export class ValidationError extends ResponseError {}
+/** 401: the key or the session is missing, wrong, expired or revoked. */
+export class AuthenticationError extends ResponseError {}
+/** 402: there are too few credits. `body` has `required`, `available` and `pool`. */
+export class InsufficientCreditsError extends ResponseError {}
+/** 403: the key lacks the scope of the operation. */
+export class PermissionError extends ResponseError {}
+/** 404: the record does not exist, or belongs to another customer. */
+export class NotFoundError extends ResponseError {}
+/** 409: the request conflicts with the state of a record. */
+export class ConflictError extends ResponseError {}
+/** 412: the record has changed since the version in `ifMatch`. */
+export class PreconditionFailedError extends ResponseError {}
+/** 413: the body is too large. */
+export class PayloadTooLargeError extends ResponseError {}
+/** 422: the idempotency key was used for another request. */
+export class IdempotencyMismatchError extends ResponseError {}
+/** 429: a rate limit is used up, and stayed so during all retries. */
+export class RateLimitError extends ResponseError {}
+/** 500: the service failed. */
+export class InternalServerError extends ResponseError {}
+/** 503: the service is overloaded or a part of it is unavailable, and stayed so during all retries. */
+export class UnavailableError extends ResponseError {}
+
+/** The connection failed before the response was complete. The service may have executed the call. */
+export class ConnectionError extends SalesDataError {}
+/** The call, or the job or import that was waited for, took longer than allowed. It may still be executed. */
+export class TimeoutError extends SalesDataError {}
+
+const classes: Record<number, typeof ResponseError> = {
+  400: ValidationError,
+  401: AuthenticationError,
+  402: InsufficientCreditsError,
+  403: PermissionError,
+  404: NotFoundError,
+  409: ConflictError,
+  412: PreconditionFailedError,
+  413: PayloadTooLargeError,
+  422: IdempotencyMismatchError,
+  429: RateLimitError,
+  500: InternalServerError,
+  503: UnavailableError,
+};
+
+/** Reads the error in a response. */
+export async function errorOf(response: Response): Promise<ResponseError> {
+  const text = await response.text().catch(() => '');
+  let body: unknown = text;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    // A proxy may answer with a page.
+  }
+  const said = (typeof body === 'object' && body !== null ? body : {}) as Partial<ErrorDetails>;
+  const seconds = Number(response.headers.get('retry-after') ?? NaN);
+  return new (classes[response.status] ?? ResponseError)({
+    status: response.status,
+    code: said.code ?? `http_${response.status}`,
+    message: said.message ?? `The service responded with ${response.status}`,
+    errors: said.errors ?? [],
+    requestId: response.headers.get('x-request-id') ?? undefined,
+    retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+    body,
+  });
+}

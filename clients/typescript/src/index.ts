@@ -1,0 +1,14 @@
+export { SalesData } from './client.ts';
+export type { Answer, Calls, CallOptions, ClientOptions, WaitOptions } from './client.ts';
+export * from './errors.ts';
+export type {
+  BatchItem,
+  BatchOperation,
+  BatchResult,
+  Input,
+  Item,
+  Operation,
+  Paged,
+  Result,
+  Schemas,
+} from './types.ts';

@@ -1,0 +1,236 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import * as ajvFormats from 'ajv-formats';
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
+import { makeRecords, openSession, recordAt, type Records } from './records.ts';
+import { brokenTexts, mutantsOf } from './mutants.ts';
+import { valuesOf } from './schema-values.ts';
+
+// Random requests, made from the OpenAPI document as a stranger reads it: valid ones, ones with a fault, and texts that
+// are not JSON. `make fuzz` sends 20,000. `FUZZ_SEED` repeats a run.
+const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 1_000_000);
+const requests = Number(process.env['FUZZ_REQUESTS'] ?? 700);
+
+interface Operation {
+  requestBody?: { content: Record<string, { schema: Json }> };
+  responses: Record<string, { $ref?: string; content?: Record<string, { schema?: Json }> }>;
+}
+
+const app = await startApp();
+const document = (await app.fastify.inject('/openapi.json')).json<{
+  paths: Record<string, Record<string, Operation>>;
+}>();
+const ajv = new Ajv2020({ strict: false, allErrors: false }).addSchema(document, 'api');
+ajvFormats.default.default(ajv);
+
+/** Returns the part of the document that a reference such as `#/components/schemas/Contact` names. */
+const resolve = (ref: string): Json =>
+  ref
+    .split('/')
+    .slice(1)
+    .reduce((part, key) => part[key.replaceAll('~1', '/').replaceAll('~0', '~')] as Json, document as unknown as Json);
+
+const compiled = new Map<string, ValidateFunction>();
+function validatorAt(pointer: string): ValidateFunction {
+  const known = compiled.get(pointer) ?? ajv.compile({ $ref: `api#${encodeURI(pointer)}` });
+  compiled.set(pointer, known);
+  return known;
+}
+
+const routes = (await declaredRoutes()).documented.filter(({ method }) => method !== 'HEAD');
+const share = Math.ceil(requests / routes.length);
+
+const pathOfRoute = ({ url }: DeclaredRoute): string => url.replace(/:(\w+)/g, '{$1}');
+const escaped = (text: string): string => text.replaceAll('~', '~0').replaceAll('/', '~1');
+const pointerOf = (route: DeclaredRoute): string =>
+  `/paths/${escaped(pathOfRoute(route))}/${route.method.toLowerCase()}`;
+const operationOf = (route: DeclaredRoute): Operation =>
+  document.paths[pathOfRoute(route)]![route.method.toLowerCase()]!;
+
+/** A random request to one route. */
+interface Attempt {
+  id: string;
+  /** The body as JSON text or as text that is not JSON; undefined without a body. */
+  text: string | undefined;
+  /** Whether the document allows this body; undefined if the text is not JSON. */
+  isAllowed: boolean | undefined;
+  headers: Record<string, string>;
+}
+
+const strangeIds = [
+  '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b',
+  'x',
+  '..%2f..%2fetc',
+  '%00',
+  '%ff',
+  "1'--",
+  'a'.repeat(300),
+];
+const strangeHeaders: Record<string, string>[] = [
+  { 'idempotency-key': 'k'.repeat(256) },
+  { 'idempotency-key': '\u00e9' },
+  { 'if-match': '*' },
+  { 'if-match': '"x", W/"y"' },
+  { 'content-type': 'text/plain' },
+  { 'content-type': 'application/json; charset=latin1' },
+  { 'content-encoding': 'gzip' },
+  { accept: 'image/png' },
+];
+
+/** Returns random requests to a route. */
+function attemptsAt(route: DeclaredRoute, records: Records, count: number): Attempt[] {
+  const ids = Object.values(records).filter(
+    (value): value is string => typeof value === 'string' && value.length === 36,
+  );
+  const schema = operationOf(route).requestBody?.content['application/json']?.schema;
+  const accepts = schema && validatorAt(`${pointerOf(route)}/requestBody/content/application~1json/schema`);
+  const valid = schema ? valuesOf(schema, { resolve, ids }) : fc.constant(undefined);
+  const mutant = valid.chain((value) => mutantsOf(value));
+  const asText = (body: fc.Arbitrary<unknown>) =>
+    body.map((value) => ({ text: value === undefined ? undefined : JSON.stringify(value), value }));
+  const bodies = fc.oneof(
+    { weight: 5, arbitrary: asText(valid) },
+    { weight: 4, arbitrary: asText(mutant) },
+    { weight: 1, arbitrary: brokenTexts.map((text) => ({ text, value: undefined })) },
+  );
+  const own = route.url.includes(':id') ? recordAt(records, route.url) : '';
+  const attempts = fc.record({
+    id: fc.oneof({ weight: 6, arbitrary: fc.constant(own) }, fc.constantFrom(...ids, ...strangeIds)),
+    body: bodies,
+    headers: fc.oneof({ weight: 9, arbitrary: fc.constant({}) }, fc.constantFrom(...strangeHeaders)),
+  });
+  return fc.sample(attempts, { seed, numRuns: count }).map(({ id, body: { text, value }, headers }) => ({
+    id,
+    text,
+    isAllowed: value === undefined ? undefined : accepts?.(JSON.parse(text!)),
+    headers,
+  }));
+}
+
+/** Sends an attempt, with the key or the session of the customer. */
+const send = (route: DeclaredRoute, { customer }: Records, session: string, { id, text, headers }: Attempt) =>
+  app.fastify.inject({
+    method: route.method as 'GET',
+    url: route.url.replace(':id', id),
+    headers: {
+      authorization: 'session' in route.access ? `Bearer ${session}` : `X-API-Key ${customer.key}`,
+      ...(text === undefined ? {} : { 'content-type': 'application/json' }),
+      ...headers,
+    },
+    ...(text === undefined ? {} : { payload: text }),
+  });
+
+/** Returns a fault of a response: a status or a body that the document does not declare. */
+function faultOf(route: DeclaredRoute, status: number, type: string, body: string): string | undefined {
+  if (status >= 500) return `status ${status}`;
+  const declared = operationOf(route).responses[String(status)];
+  if (!declared) return `undeclared status ${status}`;
+  const content = (declared.$ref ? (resolve(declared.$ref) as unknown as typeof declared) : declared).content;
+  const media = type.split(';')[0]!;
+  if (!content) return body === '' ? undefined : 'a body, where none is declared';
+  if (!content[media]) return `undeclared type ${type}`;
+  if (media !== 'application/json') return undefined;
+  const at = declared.$ref ? declared.$ref.slice(1) : `${pointerOf(route)}/responses/${status}`;
+  const validate = validatorAt(`${at}/content/application~1json/schema`);
+  return validate(JSON.parse(body)) ? undefined : ajv.errorsText(validate.errors);
+}
+
+/** Faults of bodies that the document allows, because a schema cannot tell them, or not in a form that generators read. */
+const onlyCode: Record<string, RegExp[]> = {
+  // A cursor is taken as a text, and a pattern cannot tell the lengths of months.
+  '': [
+    /is not a cursor from/,
+    /cannot be combined with page/,
+    /must not contain a NUL character or a lone surrogate/,
+    /must be an RFC 3339 date-time/,
+  ],
+  // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
+  '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be string$/],
+  // `object` and `mode` decide which values `match` has, and which columns a file.
+  '/imports': [/^must be one of/, /^is not allowed with the mode/, /^names no field/, /^is only allowed for/],
+  // The field of a rule decides which operators and values it takes.
+  '/list-contact': [/^must /, /^is not /, /^does not fit the field/],
+  '/export': [/^is a part of/],
+  // An id is the same in capital and small letters.
+  '/opportunities': [/is named twice/],
+  '/prospect/': [/page × limit must not exceed/],
+};
+
+/** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */
+const ownTables = ['country_codes', 'failed_logins', 'audit_events'];
+
+/** Returns a hash of the rows of each table, of one customer. A key's last use is written in the background. */
+async function stored({ customer }: Records): Promise<Record<string, string>> {
+  const [row] = await app.owner.unsafe<[Record<string, string>]>(await hashes, [customer.id], { prepare: true });
+  return row;
+}
+
+const hashes = (async () => {
+  const tables = await app.owner<{ name: string; isOfCustomers: boolean }[]>`
+    select t.table_name as name, c.column_name is not null as "isOfCustomers"
+    from information_schema.tables t
+    left join information_schema.columns c
+      on c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = 'customer_id'
+    where t.table_schema = 'public'
+      and t.table_name <> all(${ownTables})`;
+  const hashOf = ({ name, isOfCustomers }: (typeof tables)[number]) => `
+    (
+      select sum(hashtextextended((to_jsonb(t) - 'last_used_at')::text, 0))::text
+      from ${name} t
+      where ${isOfCustomers ? 'customer_id = $1::uuid' : '$1::uuid is not null'}
+    ) as ${name}`;
+  return `select ${tables.map(hashOf).join(', ')}`;
+})();
+
+/** Returns how the document and the service disagree about a body of an otherwise usual request. */
+function misjudged(
+  { url }: DeclaredRoute,
+  { id, isAllowed, headers }: Attempt,
+  status: number,
+  body: string,
+): string | undefined {
+  if (isAllowed === undefined || Object.keys(headers).length > 0 || strangeIds.includes(id)) return undefined;
+  // A batch reports the faults of its items in a success.
+  if (!isAllowed && status < 400 && !body.includes('"status":"failed"'))
+    return 'accepts what the document does not allow';
+  const messages = isAllowed && status === 400 ? (JSON.parse(body) as { errors: { message: string }[] }).errors : [];
+  const known = Object.entries(onlyCode).flatMap(([part, faults]) => (url.includes(part) ? faults : []));
+  const unexpected = messages.find(({ message }) => !known.some((one) => one.test(message)));
+  return unexpected && `refuses what the document allows: ${unexpected.message}`;
+}
+
+const show = ({ id, text, headers }: Attempt, body: string): string =>
+  `  ${id} ${JSON.stringify(headers)} ${text?.slice(0, 600)}\n  ${body.slice(0, 600)}`;
+
+test(`random requests (FUZZ_SEED=${seed}): no failure, no undeclared response, and a refusal changes nothing`, async () => {
+  const faults: string[] = [];
+  const statuses: Record<string, number> = {};
+  for (const route of routes) {
+    const records = await makeRecords(app);
+    const open = () => openSession(app, records.customer.id, records.customer.adminId);
+    let session = await open();
+    let before = await stored(records);
+    for (const attempt of attemptsAt(route, records, share)) {
+      const { statusCode, headers, body } = await send(route, records, session, attempt);
+      statuses[statusCode] = (statuses[statusCode] ?? 0) + 1;
+      const after = await stored(records);
+      const changed = Object.keys(before).filter((table) => statusCode >= 400 && before[table] !== after[table]);
+      before = after;
+      const found = [
+        faultOf(route, statusCode, String(headers['content-type'] ?? ''), body),
+        changed.length > 0 ? `changes ${changed.join(', ')}` : undefined,
+        misjudged(route, attempt, statusCode, body),
+      ];
+      for (const fault of found)
+        if (fault) faults.push(`${route.name}: ${statusCode} ${fault}\n${show(attempt, body)}`);
+      if ('session' in route.access && statusCode < 300) {
+        session = await open(); // a logout ends it, and so does a new password
+        before = await stored(records);
+      }
+    }
+  }
+  process.stdout.write(`fuzz: ${JSON.stringify(statuses)}\n`);
+  expect(faults.join('\n')).toBe('');
+}, 1_800_000);
