@@ -7,6 +7,7 @@ import fastify, {
 } from 'fastify';
 import type { Config } from './config.ts';
 import { logger } from './logger.ts';
+import pages from './pages/pages.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
@@ -93,6 +94,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(prospects, { prefix: '/api/ext' });
   void app.register(serviceJobs, { prefix: '/api/ext' });
   void app.register(imports, { prefix: '/api/ext' });
+  void app.register(pages);
 
   void app.register(refuseOtherMethods, { paths });
   return app;

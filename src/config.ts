@@ -216,6 +216,7 @@ export const ConfigSchema = Type.Object({
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
   RATE_LIMIT_BULK: perMinute('batches and exports, per API key', 600),
   RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
+  RATE_LIMIT_PAGES: perMinute('requests for pages under `/app`, per user', 600),
   RATE_LIMIT_LOGIN: perMinute(
     'failed logins of one account from one address (for all accounts together: three times as many)',
     10,

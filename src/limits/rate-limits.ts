@@ -15,6 +15,7 @@ const variables = {
   jobs: 'RATE_LIMIT_JOBS',
   bulk: 'RATE_LIMIT_BULK',
   keys: 'RATE_LIMIT_KEYS',
+  pages: 'RATE_LIMIT_PAGES',
   login: 'RATE_LIMIT_LOGIN',
   unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
 } as const satisfies Record<string, keyof Config>;

@@ -8,7 +8,8 @@ import type { Access, Scope } from '../schemas/scopes.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
 import earlyReads from './early-reads.ts';
 import { requestCounter } from './rate-limits.ts';
-import { sessionAuthenticator } from './session-auth.ts';
+import { bearerToken, sessionAuthenticator } from './session-auth.ts';
+import { sessionCookies } from './session-cookie.ts';
 
 /**
  * Authenticates and authorises every request before its body is read. Checks the credential first (401), then the rate
@@ -19,7 +20,10 @@ export default fp(
     await app.register(earlyReads);
     const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
     const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
-    const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit);
+    const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);
+    const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, sessionCookies(app.config).tokenOf);
+    const authenticatorFor = (wanted: Access) =>
+      'page' in wanted ? authenticatePage : 'session' in wanted ? authenticateSession : authenticateKey;
     const countRequest = requestCounter(app.rateLimits);
     app.decorateRequest('caller');
     app.addHook('onRoute', requireAccess);
@@ -27,11 +31,10 @@ export default fp(
       const wanted = accessOf(request);
       if ('public' in wanted) return;
       const { address } = request;
-      const authenticate = 'session' in wanted ? authenticateSession : authenticateKey;
       try {
-        request.caller = await authenticate(request);
+        request.caller = await authenticatorFor(wanted)(request);
       } catch (error) {
-        if (error instanceof Unauthorized) await unauthenticatedLimit.count(address);
+        if (error instanceof Unauthorized && !isVisit(wanted, error)) await unauthenticatedLimit.count(address);
         throw error;
       }
       request.belongsTo(request.caller.customerId);
@@ -67,11 +70,21 @@ function accessOf(request: FastifyRequest): Access {
   return declared;
 }
 
+/** Returns whether somebody who is not logged in opens a page. It is no attempt to use a credential. */
+const isVisit = (wanted: Access, { reason }: Unauthorized): boolean => 'page' in wanted && reason === 'missing';
+
 /** Returns whether a caller has the role or one of the scopes that the route requires. */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
-  if (caller.kind === 'session') return 'session' in wanted && (wanted.session === 'member' || caller.role === 'admin');
+  const role = roleFor(wanted);
+  if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
   const holds = (scope: Scope): boolean => caller.scopes.includes(scope);
   return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
+}
+
+/** Returns the least role that a logged-in user needs for a route; undefined if the route takes API keys. */
+function roleFor(wanted: Access): 'member' | 'admin' | undefined {
+  if ('page' in wanted) return wanted.page;
+  return 'session' in wanted ? wanted.session : undefined;
 }
 
 /** Returns the scopes (permissions of API keys) that give access to a route. A caller needs one of them. */

@@ -69,15 +69,15 @@ export default fp(
 );
 
 /** Sends the error response for a thrown error. Logs the error if it is unexpected. */
-export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export const sendError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply =>
+  send(reply, answerTo(thrown, request, reply));
+
+/** Returns what the error response for a thrown error contains, and sets its headers. Logs an unexpected error. */
+export function answerTo(thrown: unknown, request: FastifyRequest, reply: FastifyReply): ErrorAnswer {
   const error = toDomainError(thrown, request);
   if (!error) {
     request.log.error({ err: thrown }, 'request failed');
-    return send(reply, {
-      status: 500,
-      code: 'internal_error',
-      message: 'The service failed to answer this request',
-    });
+    return { status: 500, code: 'internal_error', message: 'The service failed to answer this request' };
   }
   if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
@@ -85,13 +85,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (error.code === 'payload_too_large') void reply.removeHeader('connection');
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
   const more = error instanceof InsufficientCredits ? error.shortage : matchingIds(error);
-  return send(reply, {
-    status: statuses[error.code],
-    code: error.code,
-    message: error.message,
-    faults: error.faults,
-    more,
-  });
+  return { status: statuses[error.code], code: error.code, message: error.message, faults: error.faults, more };
 }
 
 /**
@@ -117,7 +111,7 @@ function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | 
 const maxBytes = 64 * 1024;
 
 /** What an error response contains. */
-interface ErrorAnswer {
+export interface ErrorAnswer {
   status: number;
   code: string;
   message: string;

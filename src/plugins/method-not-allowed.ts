@@ -38,10 +38,12 @@ export const refuseOtherMethods = fp(
 /** Adds routes that answer 405 to all methods that a path does not support. */
 function refuse(app: FastifyInstance, url: string, methods: string[]): void {
   const supported = methods.filter((method) => app.hasRoute({ url, method }));
+  const others = methods.filter((method) => !supported.includes(method));
+  if (others.length === 0) return; // a part of the app has refused them already, with error responses of its own
   const allow = supported.toSorted().join(', ');
   app.route({
-    method: methods.filter((method) => !supported.includes(method)),
-    url,
+    method: others,
+    url: url.slice(app.prefix.length) || '/', // Fastify puts the prefix before it
     config: { access: { public: true }, isRefusal: true },
     schema: { hide: true },
     exposeHeadRoute: false,

@@ -44,7 +44,10 @@ export default fp(
           },
         },
       },
-      transform: ({ schema, url, route }) => ({ schema: describeRoute(schema ?? {}, route), url }),
+      transform: ({ schema, url, route }) => ({
+        schema: schema?.hide ? schema : describeRoute(schema ?? {}, route),
+        url,
+      }),
       transformObject: (document) =>
         nameComponents(describeBodies(('openapiObject' in document ? document.openapiObject : {}) as Json)),
     });

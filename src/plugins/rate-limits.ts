@@ -57,6 +57,7 @@ function requireLimit({ method, url, schema, config }: RouteOptions): void {
 export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   if (!access || 'public' in access) return [];
   if ('session' in access) return ['keys'];
+  if ('page' in access) return ['pages'];
   return limit ? ['default', limit] : ['default'];
 }
 

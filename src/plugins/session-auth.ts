@@ -16,11 +16,13 @@ export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionC
 /**
  * Creates the function that authenticates requests by session token. It reads the session from the database for each
  * request.
+ * @param tokenOf returns the text that should be the token of a request; undefined if the request has none
  * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid tokens
  */
 export function sessionAuthenticator(
   app: FastifyInstance,
   unauthenticatedLimit: UnauthenticatedLimit,
+  tokenOf: (request: FastifyRequest) => string | undefined,
 ): SessionAuthenticator {
   const find = batchLookups(
     asText,
@@ -28,7 +30,7 @@ export function sessionAuthenticator(
     (session) => session.token_hash,
   );
   return async (request) => {
-    const tokenHash = presentedHash(request.headers.authorization);
+    const tokenHash = presentedHash(tokenOf(request));
     const session = await unauthenticatedLimit.lookUp(request.address, () => find(tokenHash));
     if (!session) throw new Unauthorized('session', 'unknown');
     if (session.refusal) throw new Unauthorized('session', session.refusal);
@@ -37,14 +39,17 @@ export function sessionAuthenticator(
   };
 }
 
-/**
- * Returns the hash of the session token in the header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
- * case-insensitive.
- * @throws Unauthorized if the header has no well-formed token
- */
-function presentedHash(header: string | undefined): TokenHash {
-  if (header === undefined) throw new Unauthorized('session', 'missing');
-  const token = recogniseToken(/^bearer +(\S+)$/i.exec(header)?.[1] ?? '');
+/** @throws Unauthorized if the text is no well-formed token */
+function presentedHash(text: string | undefined): TokenHash {
+  if (text === undefined) throw new Unauthorized('session', 'missing');
+  const token = recogniseToken(text);
   if (!token) throw new Unauthorized('session', 'malformed');
   return token.hash();
 }
+
+/**
+ * Returns the session token in the header `Authorization: Bearer <token>` (RFC 6750), or `''` if the header has another
+ * form. The word `Bearer` is case-insensitive.
+ */
+export const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | undefined =>
+  authorization && (/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? '');

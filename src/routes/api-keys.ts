@@ -1,20 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { issueKey, replaceKey, requireActive, type Issued } from '../accounts/api-keys.ts';
 import { batchLookups } from '../batch-lookups.ts';
-import { conflict, notFound } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
-import {
-  findKeyVersions,
-  createApiKey,
-  listApiKeys,
-  revokeApiKey,
-  rotateApiKey,
-  type IssuedRow,
-  type KeyVersion,
-} from '../queries/api-keys.ts';
+import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/api-keys.ts';
 import { ApiKey, IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
-import { scopes } from '../schemas/scopes.ts';
 import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
-import { mintToken, type RawToken } from '../tokens.ts';
 
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
@@ -44,15 +35,9 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const { customerId, userId } = request.caller;
-      const { name, expiration, permissions = [...scopes] } = request.body;
-      const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
-      const token = mintToken(app.config.KEY_PREFIX);
-      const row = await request.db.transaction((sql) => createApiKey(sql, customerId, key, token, actorOf(request)));
-      return reply
-        .code(201)
-        .header('cache-control', 'no-store')
-        .send(issued('API key generated', row, token));
+      const { db, caller, body } = request;
+      const key = await db.transaction((sql) => issueKey(sql, caller, body, app.config.KEY_PREFIX, actorOf(request)));
+      return reply.code(201).header('cache-control', 'no-store').send(issued('API key generated', key));
     },
   );
 
@@ -92,15 +77,11 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const before = await findVersion({ customer_id: request.caller.customerId, id: request.params.id });
-      if (!before) throw notFound('API key');
-      if (before.status !== 'active')
-        throw conflict(`The API key is ${before.status}; only an active key can be rotated`);
-      const { name, expiration, permissions } = request.body;
-      const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
-      const token = mintToken(app.config.KEY_PREFIX);
-      const row = await request.db.transaction((sql) => rotateApiKey(sql, before, changes, token, actorOf(request)));
-      if (!row) throw conflict('The API key was rotated or revoked at the same time');
-      return reply.header('cache-control', 'no-store').send(issued('API key rotated', row, token));
+      requireActive(before);
+      const key = await request.db.transaction((sql) =>
+        replaceKey(sql, before, request.body, app.config.KEY_PREFIX, actorOf(request)),
+      );
+      return reply.header('cache-control', 'no-store').send(issued('API key rotated', key));
     },
   );
 
@@ -132,8 +113,4 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
 
 export default apiKeys;
 
-const issued = (message: string, row: IssuedRow, token: RawToken): IssuedKey => ({
-  success: true,
-  message,
-  data: { ...row, key: token.reveal() },
-});
+const issued = (message: string, data: Issued): IssuedKey => ({ success: true, message, data });

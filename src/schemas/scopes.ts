@@ -33,13 +33,14 @@ export type Scope = (typeof scopes)[number];
 
 /**
  * Who may call a route: API keys with the scope (or one of several, or all of several), logged-in users with at least
- * this role, or everybody.
+ * this role (`session`: with the header `Authorization`; `page`: with the cookie of their browser), or everybody.
  */
 export type Access =
   | { scope: Scope }
   | { anyScope: readonly Scope[] }
   | { allScopes: readonly Scope[] }
   | { session: 'member' | 'admin' }
+  | { page: 'member' | 'admin' }
   | { public: true };
 
 declare module 'fastify' {

@@ -24,7 +24,7 @@ export function describeRoute(schema: FastifySchema, route: RouteOptions): Fasti
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
   const method = String(route.method);
   const bodiless = method === 'GET' || method === 'HEAD' || method === 'DELETE';
-  const access = route.config?.access;
+  const access = route.config?.access as DocumentedAccess;
   return {
     ...rest,
     description: [rest.description, accessText(access)].join('\n\n'),
@@ -49,8 +49,11 @@ function withItems(body: unknown): unknown {
 const hasFields = (body: unknown): boolean =>
   Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
 
+/** Who may call a route that the OpenAPI document describes. It does not describe the pages for people. */
+type DocumentedAccess = Exclude<Access, { page: unknown }> | undefined;
+
 /** Returns the sentence of a description that says who may call the operation. */
-function accessText(access: Access | undefined): string {
+function accessText(access: DocumentedAccess): string {
   if (!access || 'public' in access) return 'Needs no credential.';
   if ('session' in access) return `Needs a session${access.session === 'admin' ? ' of an admin' : ''}.`;
   if ('scope' in access) return `Needs the scope \`${access.scope}\`.`;
@@ -63,14 +66,16 @@ function accessText(access: Access | undefined): string {
  * Returns who may call a route: the kind of credential, and the scopes that a key needs or the role of the user. OpenAPI
  * has no member for the scopes of API keys. `x-scopes-needed` says whether a key needs all of them or one of them.
  */
-function security(access: Access | undefined): Json {
+function security(access: DocumentedAccess): Json {
   if (!access || 'public' in access) return { security: [] };
   if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
   const needed = 'anyScope' in access ? 'one' : 'all';
   return { security: [{ apiKey: [] }], 'x-required-scopes': scopesOf(access), 'x-scopes-needed': needed };
 }
 
-function scopesOf(access: Exclude<Access, { session: unknown } | { public: true }>): readonly Scope[] {
+function scopesOf(
+  access: Exclude<DocumentedAccess, { session: unknown } | { public: true } | undefined>,
+): readonly Scope[] {
   if ('scope' in access) return [access.scope];
   return 'allScopes' in access ? access.allScopes : access.anyScope;
 }

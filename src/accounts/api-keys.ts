@@ -1,0 +1,55 @@
+import type { Transaction } from '../database/db.ts';
+import { conflict, notFound } from '../errors.ts';
+import { createApiKey, rotateApiKey, type IssuedRow, type KeyVersion } from '../queries/api-keys.ts';
+import type { IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
+import type { Actor } from '../schemas/audit.ts';
+import { scopes } from '../schemas/scopes.ts';
+import { mintToken, type RawToken } from '../tokens.ts';
+
+/** An API key with its secret `key`. Show it only in the response to the request that issued it. */
+export type Issued = IssuedKey['data'];
+
+/**
+ * Creates an API key. Without `permissions` it has all scopes.
+ * @param prefix first part of the key's text (`KEY_PREFIX`)
+ */
+export async function issueKey(
+  sql: Transaction,
+  { customerId, userId }: { customerId: string; userId: string },
+  { name, expiration, permissions = [...scopes] }: KeyRequest,
+  prefix: string,
+  by: Actor,
+): Promise<Issued> {
+  const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
+  const token = mintToken(prefix);
+  return withSecret(await createApiKey(sql, customerId, key, token, by), token);
+}
+
+/**
+ * Gives an API key a new secret. The previous one stops working at once. What `change` leaves out stays as it is.
+ * @param before the key, as it was read when the request began
+ * @param prefix first part of the key's text (`KEY_PREFIX`)
+ * @throws not_found; conflict if the key is not active, or was changed since `before` was read
+ */
+export async function replaceKey(
+  sql: Transaction,
+  before: KeyVersion | undefined,
+  { name, expiration, permissions }: KeyChange,
+  prefix: string,
+  by: Actor,
+): Promise<Issued> {
+  requireActive(before);
+  const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
+  const token = mintToken(prefix);
+  const row = await rotateApiKey(sql, before, changes, token, by);
+  if (!row) throw conflict('The API key was rotated or revoked at the same time');
+  return withSecret(row, token);
+}
+
+/** @throws not_found if there is no key; conflict if it is expired or revoked */
+export function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
+  if (!key) throw notFound('API key');
+  if (key.status !== 'active') throw conflict(`The API key is ${key.status}; only an active key can be rotated`);
+}
+
+const withSecret = (row: IssuedRow, token: RawToken): Issued => ({ ...row, key: token.reveal() });

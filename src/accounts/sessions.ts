@@ -1,0 +1,73 @@
+import type { SessionCaller } from '../caller.ts';
+import type { Database } from '../database/db.ts';
+import { Unauthorized, type RefusalCause } from '../errors.ts';
+import { hashPassword, verifyPassword } from '../passwords.ts';
+import { nobody, recordEvent, recordFailedLogin } from '../queries/audit.ts';
+import { createSession } from '../queries/sessions.ts';
+import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/users.ts';
+import type { Actor } from '../schemas/audit.ts';
+import type { Login, PasswordChange, Session } from '../schemas/sessions.ts';
+import { mintToken, sessionPrefix } from '../tokens.ts';
+
+/**
+ * Opens a session for the user with this e-mail address and password.
+ * @param address IP address of the caller, for the audit log
+ * @throws Unauthorized if no active user has this e-mail address and password
+ */
+export async function logIn(db: Database, { email, password }: Login, address: string): Promise<Session> {
+  const account = await db.lookup((sql) => findAccountByEmail(sql, email));
+  const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
+  if (!account || refusal) return refuseLogin(db, account, refusal ?? 'unknown', address);
+  const token = mintToken(sessionPrefix);
+  const by = { actor: account.email, address };
+  const expires_at = await db.transaction((sql) => createSession(sql, account, token.hash(), by));
+  if (!expires_at) return refuseLogin(db, account, 'wrong_password', address);
+  return { token: token.reveal(), expires_at, user: account };
+}
+
+/**
+ * Returns the reason why a login is refused, or undefined if the login is accepted.
+ * @param right true if the given password is correct
+ */
+function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
+  if (!account) return 'unknown';
+  return right ? (account.refusal ?? undefined) : 'wrong_password';
+}
+
+/**
+ * Records a failed login and throws. Every failed login takes this path, so that neither the response nor its timing
+ * reveals the reason.
+ * @throws Unauthorized always
+ */
+async function refuseLogin(
+  db: Database,
+  account: Account | undefined,
+  reason: RefusalCause,
+  address: string,
+): Promise<never> {
+  const { customerId, userId } = account ? { customerId: account.customer_id, userId: account.id } : nobody;
+  await db.transaction((sql) => recordFailedLogin(sql, customerId, { userId, reason, address }));
+  throw new Unauthorized('login', reason);
+}
+
+/**
+ * Changes the password of a logged-in user, and ends the user's other sessions.
+ * @throws Unauthorized if the given current password is wrong
+ */
+export async function replacePassword(
+  db: Database,
+  session: SessionCaller,
+  given: PasswordChange,
+  by: Actor,
+): Promise<void> {
+  const { customerId, userId, tokenHash } = session;
+  const account = await db.lookup((sql) => findAccount(sql, customerId, userId));
+  const right = await verifyPassword(account?.password_hash, given.current_password);
+  const hash = right ? await hashPassword(given.new_password) : '';
+  const done = await db.transaction(async (sql) => {
+    if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
+    await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
+    return false;
+  });
+  if (!done) throw new Unauthorized('login', 'wrong_password');
+}

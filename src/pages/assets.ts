@@ -1,0 +1,38 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import staticFiles from '@fastify/static';
+import type { FastifyInstance } from 'fastify';
+import { forAll } from './access.ts';
+
+/** The files that pages need, by the name in their URL. All come from this service. */
+const files = {
+  'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
+  'style.css': fileURLToPath(new URL('files/style.css', import.meta.url)),
+  'pages.js': fileURLToPath(new URL('files/pages.js', import.meta.url)),
+};
+
+type Asset = keyof typeof files;
+
+const names = Object.keys(files) as Asset[];
+
+const versions = Object.fromEntries(names.map((name) => [name, versionOf(files[name])])) as Record<Asset, string>;
+
+/** Returns the beginning of the hash of a file. */
+function versionOf(path: string): string {
+  return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
+}
+
+/** Returns the URL of a file. It changes with the file, so browsers may keep the file for good. */
+export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
+
+/** Serves the files that pages need, without authentication. */
+export async function assets(app: FastifyInstance): Promise<void> {
+  await app.register(staticFiles, { root: dirname(files['style.css']), serve: false });
+  for (const name of names)
+    app.get(`/files/${name}`, forAll, (_request, reply) =>
+      reply.sendFile(basename(files[name]), dirname(files[name]), { maxAge: '1y', immutable: true }),
+    );
+}

@@ -1,0 +1,57 @@
+import type { FastifyInstance } from 'fastify';
+import { listEvents } from '../queries/audit.ts';
+import type { AuditEvent, AuditEventName } from '../schemas/audit.ts';
+import { forAdmins } from './access.ts';
+import { queryOf, text } from './forms.ts';
+import { empty, html, moment, table, type Html } from './html.ts';
+import { sendPage } from './layout.ts';
+
+const section = '/app/audit';
+const fewEvents = 100;
+const manyEvents = 1000;
+
+/** The page with the audit log, for admins. */
+export async function audit(app: FastifyInstance): Promise<void> {
+  app.get('/audit', forAdmins, async (request, reply) => {
+    const limit = text(queryOf(request), 'all') === '' ? fewEvents : manyEvents;
+    const events = await request.db.search((sql) => listEvents(sql, request.caller.customerId, limit));
+    const body = html`<p class="lead">Who did what with keys and users, from which address. Newest first.</p>
+      !${
+        events.length === 0
+          ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.')
+          : table('Audit log', ['When', 'What', 'Who', 'From', 'Details'], events.map(row))
+      }
+      !${events.length === fewEvents ? html`<p><a href="${section}?all=1">Show the last ${manyEvents}</a></p>` : ''}`;
+    return sendPage(request, reply, { title: 'Audit log', section, body });
+  });
+}
+
+const labels: Record<AuditEventName, string> = {
+  'api_key.generated': 'Key issued',
+  'api_key.rotated': 'Key rotated',
+  'api_key.revoked': 'Key revoked',
+  'user.created': 'User created',
+  'user.deactivated': 'User deactivated',
+  'user.logged_in': 'Logged in',
+  'user.login_failed': 'Login failed',
+  'user.logged_out': 'Logged out',
+  'user.password_changed': 'Password changed',
+  'user.password_change_failed': 'Password not changed',
+  'user.password_reset': 'Password reset',
+  'customer.created': 'Customer created',
+  'customer.suspended': 'Customer suspended',
+  'customer.resumed': 'Customer resumed',
+};
+
+const row = ({ created_at, event, actor, address, details }: AuditEvent): Html =>
+  html`<tr>
+    <td>!${moment(created_at)}</td>
+    <td>${labels[event]}</td>
+    <td>${actor}</td>
+    <td class="mono">${address ?? '–'}</td>
+    <td>
+      ${Object.entries(details)
+        .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${value}`)
+        .join('; ')}
+    </td>
+  </tr>`;

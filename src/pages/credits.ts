@@ -1,0 +1,93 @@
+import type { FastifyInstance } from 'fastify';
+import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/credits.ts';
+import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
+import { forMembers } from './access.ts';
+import { barChart } from './chart.ts';
+import { queryOf, text } from './forms.ts';
+import { badge, count, empty, html, moment, pager, table, type Html, type Tone } from './html.ts';
+import { sendPage } from './layout.ts';
+
+const section = '/app/credits';
+const days = 30;
+
+/** The page with the balances, what was spent lately, and the ledger. */
+export async function credits(app: FastifyInstance): Promise<void> {
+  app.get('/credits', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const cursor = text(queryOf(request), 'cursor');
+    const ledger = await listEntries(db, caller.customerId, cursor === '' ? {} : { cursor });
+    const [balances, charges] = await Promise.all([
+      db.lookup((sql) => findCredits(sql, caller.customerId)),
+      db.search((sql) => listDailyCharges(sql, caller.customerId, days)),
+    ]);
+    const body = html`!${
+        cursor === ''
+          ? html`<div class="balances">!${pools.map((pool) => poolCard(pool, balances, charges))}</div>`
+          : html`<p><a href="${section}">Back to the newest entries</a></p>`
+      }
+      <h2>Ledger</h2>
+      !${
+        ledger.rows.length === 0
+          ? empty('Nothing yet', 'Each change of your credits is listed here: grants, and what jobs reserve and spend.')
+          : table(
+              'Ledger',
+              ['When', 'Credits', 'What', 'Amount', 'Available after', 'Reserved after', 'About'],
+              ledger.rows.map(row),
+            )
+      }
+      !${pager({ older: ledger.nextCursor && `${section}?cursor=${encodeURIComponent(ledger.nextCursor)}` })}`;
+    return sendPage(request, reply, { title: 'Credits', section, body });
+  });
+}
+
+const names: Record<Pool, { title: string; purpose: string }> = {
+  subscription: { title: 'Prospects', purpose: 'pay for unlocking prospects' },
+  verification: { title: 'Verification', purpose: 'pay for verifying e-mail addresses' },
+};
+
+const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
+  grant: { name: 'granted', tone: 'good' },
+  reserve: { name: 'reserved', tone: 'busy' },
+  charge: { name: 'spent', tone: 'plain' },
+  release: { name: 'released', tone: 'plain' },
+  adjust: { name: 'corrected', tone: 'warning' },
+};
+
+function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]): Html {
+  const { title, purpose } = names[pool];
+  const { balance, reserved } = balances[pool];
+  const bars = charges
+    .filter((charge) => charge.pool === pool)
+    .map(({ day, amount }) => ({ name: day, value: amount }));
+  const spent = bars.reduce((sum, { value }) => sum + value, 0);
+  return html`<section class="card">
+    <h2>${title}</h2>
+    <p class="figure">${count(balance)}</p>
+    <p class="quiet">
+      available, to ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}
+    </p>
+    !${barChart(`${title}: ${count(spent)} credits spent in the last ${days} days`, bars)}
+    <p class="quiet">${count(spent)} spent in the last ${days} days</p>
+    !${spent > 0 ? daily(bars) : ''}
+  </section>`;
+}
+
+const daily = (bars: readonly { name: string; value: number }[]): Html =>
+  html`<details>
+    <summary>The numbers</summary>
+    <ul>
+      !${bars.filter(({ value }) => value > 0).map(({ name, value }) => html`<li>${name}: ${count(value)}</li>`)}
+    </ul>
+  </details>`;
+
+function row({ created_at, pool, kind, amount, balance_after, reserved_after, job_id, note }: LedgerEntry): Html {
+  return html`<tr>
+    <td>!${moment(created_at)}</td>
+    <td>${names[pool].title}</td>
+    <td>!${badge(kinds[kind].name, kinds[kind].tone)}</td>
+    <td class="number">${count(amount)}</td>
+    <td class="number">${count(balance_after)}</td>
+    <td class="number">${count(reserved_after)}</td>
+    <td>!${job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`}</td>
+  </tr>`;
+}

@@ -1,0 +1,71 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Unauthorized } from '../errors.ts';
+import { answerTo } from '../plugins/error-handler.ts';
+import { sessionCookies } from '../plugins/session-cookie.ts';
+import { html } from './html.ts';
+import { goTo, sendPage } from './layout.ts';
+
+/** Answers an error with a page. Whoever has no valid session is sent to the login. */
+export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
+  const { status, message, faults = [] } = answerTo(thrown, request, reply);
+  return sendPage(request, reply, {
+    title: titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now'),
+    status,
+    body: html`<p>
+        ${status === 404 ? 'It may have been removed, or the link is wrong.' : `${message}.`.replace('..', '.')}
+      </p>
+      !${
+        faults.length > 1
+          ? html`<ul>
+              !${faults.map((fault) => html`<li>${fault.message}</li>`)}
+            </ul>`
+          : ''
+      }
+      <p><a href="/app">Go to the start</a></p>
+      <p class="quiet">Status ${status} · Request ${request.id}</p>`,
+  });
+}
+
+const titles: Record<number, string> = {
+  403: 'This is not allowed',
+  404: 'This page does not exist',
+  405: 'This is not possible here',
+  413: 'This is too large',
+  429: 'Too many requests',
+};
+
+/** Redirects to the login. Its form leads back to the page where the session ended. */
+function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  request.log.info({ credential: 'session', reason }, 'sent to the login');
+  const query = new URLSearchParams();
+  const place = placeOf(request);
+  if (place !== '/app') query.set('next', place);
+  if (reason !== 'missing') {
+    const { session, attributes } = sessionCookies(request.server.config);
+    void reply.clearCookie(session, attributes);
+    query.set('ended', '1');
+  }
+  return goTo(reply.header('cache-control', 'no-store'), `/app/login${query.size > 0 ? `?${query.toString()}` : ''}`);
+}
+
+/** Returns the page where a request came from, as a path: the page that it asks for, or that with the form it sends. */
+function placeOf({ method, url, headers: { referer } }: FastifyRequest): string {
+  if (method === 'GET' || method === 'HEAD') return ownPath(url);
+  return URL.canParse(referer ?? '') ? ownPath(pathOf(new URL(referer!))) : '/app';
+}
+
+const pathOf = ({ pathname, search }: URL): string => pathname + search;
+
+/**
+ * Returns a path of these pages for a text that anybody may have put into a link: the text itself if it is the path of a
+ * page, else `/app`. So a login never leads to another site.
+ */
+export function ownPath(given: string): string {
+  const base = 'http://pages.invalid';
+  if (!URL.canParse(given, base)) return '/app';
+  const url = new URL(given, base);
+  const isOwn =
+    url.origin === base && /^\/app(\/|$)/.test(url.pathname) && !/^\/app\/(login|logout)$/.test(url.pathname);
+  return isOwn ? pathOf(url) : '/app';
+}

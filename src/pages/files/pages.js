@@ -1,0 +1,114 @@
+// The pages work without this file. It adds copying, live progress and dialogs.
+
+/** Interval between two looks at something that runs (ms). */
+const intervalMs = 2_000;
+
+/** Calls `act` for each element with an attribute. */
+const each = (attribute, act, root = document) => root.querySelectorAll(`[${attribute}]`).forEach(act);
+
+/** Returns the document at a URL of this service. */
+async function load(url) {
+  const response = await fetch(url, { headers: { accept: 'text/html' } });
+  if (response.redirected) location.assign(response.url); // the session has ended: this is the login
+  if (!response.ok || response.redirected) throw new Error(`status ${response.status}`);
+  return new DOMParser().parseFromString(await response.text(), 'text/html');
+}
+
+function enhance(root) {
+  each('data-copy', prepareCopy, root);
+  each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
+  each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
+  each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
+  each('data-submit', (select) => select.addEventListener('change', () => select.form.requestSubmit()), root);
+}
+
+function prepareCopy(button) {
+  const source = document.getElementById(button.dataset.copy);
+  button.hidden = !navigator.clipboard;
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(source.value);
+    document.querySelector('[data-copied]').textContent = 'Copied to the clipboard.';
+  });
+}
+
+/** Checks the scopes of a preset, and keeps what was typed. */
+function choosePreset(event) {
+  event.preventDefault();
+  const chosen = event.currentTarget.dataset.preset.split(' ');
+  for (const box of document.querySelectorAll('input[name="permissions"]')) box.checked = chosen.includes(box.value);
+}
+
+/** Lets a form be sent once: a double click sends it twice otherwise. */
+function sendOnce(event) {
+  const { submitter } = event;
+  setTimeout(() => submitter?.setAttribute('disabled', ''));
+}
+
+/** Shows the form of another page in a dialog on this one. */
+async function openDialog(event) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const link = event.currentTarget;
+  try {
+    const page = await load(link.href);
+    const dialog = document.createElement('dialog');
+    const content = document.createElement('article');
+    const title = page.querySelector('h1');
+    const heading = document.createElement('h2');
+    heading.id = 'dialog-title';
+    heading.textContent = title.textContent;
+    content.append(heading, page.querySelector('main form'));
+    dialog.setAttribute('aria-labelledby', heading.id);
+    dialog.append(content);
+    each(
+      'data-close',
+      (close) => close.addEventListener('click', (click) => (click.preventDefault(), dialog.close())),
+      dialog,
+    );
+    dialog.addEventListener('close', () => (dialog.remove(), link.focus()));
+    document.body.append(dialog);
+    enhance(dialog);
+    dialog.showModal();
+  } catch {
+    location.assign(link.href);
+  }
+}
+
+/** Shows the progress of something that runs, until it has ended. */
+async function follow() {
+  const live = document.querySelector('[data-live]');
+  if (!live) return;
+  try {
+    if (document.visibilityState === 'visible') {
+      const page = await load(location.href);
+      const fresh = page.querySelector('[data-live]');
+      // Once it has ended, the whole page is loaded: it then offers other things.
+      if (!fresh) return location.reload();
+      live.replaceChildren(...fresh.childNodes);
+      enhance(live);
+    }
+  } catch {
+    // The service or the network is down: try again.
+  }
+  setTimeout(follow, intervalMs);
+}
+
+/** Removes an API key from this page, before the browser keeps the page for the way back. */
+function forgetSecrets() {
+  each('data-secret', (input) => {
+    input.value = '';
+    input.removeAttribute('value');
+  });
+}
+
+each('data-dismiss', (link) =>
+  link.addEventListener('click', (event) => {
+    event.preventDefault();
+    forgetSecrets();
+    location.replace(link.href); // so that the history no longer leads to the page with the key
+  }),
+);
+addEventListener('pagehide', forgetSecrets);
+
+enhance(document);
+setTimeout(follow, intervalMs);

@@ -1,0 +1,165 @@
+import type { Database } from '../database/db.ts';
+import type { Fault } from '../errors.ts';
+import { columnNamed } from '../files/columns.ts';
+import { previewImport } from '../jobs/preview-import.ts';
+import { fileFields } from '../jobs/start-import.ts';
+import type { VisibleImports } from '../queries/imports.ts';
+import { companyParts, importableNames } from '../schemas/files.ts';
+import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';
+import { option, text, type Fields } from './forms.ts';
+import { html, table, type Html } from './html.ts';
+
+/** Names an import, and says which kinds of imports exist for the user. */
+interface Given {
+  id: string;
+  visible: VisibleImports;
+}
+
+/**
+ * Returns how the file of an import is read, and the mapping that the form asks for.
+ * @param fields the form; without it the mapping stays
+ */
+export async function readPreview(
+  db: Database,
+  customerId: string,
+  given: Given,
+  fields?: Fields,
+): Promise<{ preview: ImportPreview; patch: ImportPatch }> {
+  const preview = await previewImport(db, customerId, given);
+  if (!fields || !preview.headers) return { preview, patch: {} };
+  const mapping = preview.headers.flatMap((header, i) => {
+    const name = `column-${i}`;
+    const field = text(fields, name) || null;
+    return name in fields && field !== header ? [[header, field] as const] : [];
+  });
+  return { preview, patch: { mapping: Object.fromEntries(mapping) } };
+}
+
+/** What people call fields in the header lines of their files. */
+const synonyms = new Map(
+  Object.entries({
+    e_mail: 'work_email',
+    email: 'work_email',
+    email_address: 'work_email',
+    firstname: 'first_name',
+    lastname: 'last_name',
+    surname: 'last_name',
+    title: 'job_title',
+    phone: 'phone_numbers',
+    telephone: 'phone_numbers',
+    company: 'company.name',
+    company_name: 'company.name',
+    country: 'location_country',
+  }),
+);
+
+/**
+ * Returns a mapping for the headers that are no names of fields, as far as they can be guessed. Returns undefined if the
+ * file needs none.
+ */
+export async function suggestMapping(
+  db: Database,
+  customerId: string,
+  given: Given,
+  object: ImportObject,
+): Promise<Mapping | undefined> {
+  const guesses = guessFields(await previewImport(db, customerId, given), object);
+  return Object.keys(guesses).length > 0 ? guesses : undefined;
+}
+
+function guessFields({ headers, mapping }: ImportPreview, object: ImportObject): Mapping {
+  const taken = new Set(Object.values(mapping ?? {}));
+  const guesses: Mapping = {};
+  for (const header of headers ?? []) {
+    if (mapping![header] !== null || header.length > 255) continue;
+    const words = header
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9]+/g, '_')
+      .replaceAll(/^_|_$/g, '');
+    const field = [words, synonyms.get(words)].find((name) => name && columnNamed(fileFields[object], name));
+    if (field === undefined || taken.has(field)) continue;
+    guesses[header] = field;
+    taken.add(field);
+  }
+  return guesses;
+}
+
+/** Returns the preview of a file, and the controls that change how it is read and start the import. */
+export const mappingForm = (found: Import, preview: ImportPreview, isChangeable: boolean): Html =>
+  html`!${faultList(preview)} !${preview.headers ? columns(found.object, preview, isChangeable) : ''}
+    <h2>The first records</h2>
+    !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(preview)}
+    !${
+      isChangeable
+        ? html`<div class="buttons">
+            <button name="do" value="start">Start the import</button>
+            <button name="do" value="check" class="secondary outline">Check only, write nothing</button>
+            !${
+              preview.headers
+                ? html`<button name="do" value="save" class="secondary outline">Save and preview again</button>`
+                : ''
+            }
+          </div>`
+        : ''
+    }`;
+
+const faultList = ({ errors }: ImportPreview): Html =>
+  errors.length === 0
+    ? ''
+    : html`<div class="notice warning" role="status">
+        <p>With these settings, something is wrong:</p>
+        <ul>
+          !${errors.map((fault) => html`<li>${faultText(fault)}</li>`)}
+        </ul>
+      </div>`;
+
+/** Returns a fault with the number of its record, which begins with 1 for people. */
+function faultText({ path, message }: Fault): string {
+  const [, list, index, ...fields] = path.split('/');
+  return list === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
+}
+
+/** Returns a table with the field of each column of a CSV file. */
+function columns(object: ImportObject, { headers, mapping }: ImportPreview, isChangeable: boolean): Html {
+  const parts = object === 'contacts' ? Object.keys(companyParts) : [];
+  const names = [...new Set([...importableNames(fileFields[object]), ...parts])];
+  const rows = headers!.map((header, i) => {
+    const field = mapping![header] ?? '';
+    return html`<tr>
+      <td>${header}</td>
+      <td>
+        !${
+          isChangeable
+            ? html`<select name="column-${i}" aria-label="Field of the column ${header}">
+                !${option('', 'leave it out', field)}
+                !${choicesFor(header, field, names).map((name) => option(name, name, field))}
+              </select>`
+            : html`${field || 'left out'}`
+        }
+      </td>
+    </tr>`;
+  });
+  return html`<h2>Columns</h2>
+    !${table('Columns', ['Column of the file', 'Is read as'], rows)}`;
+}
+
+/** Returns the fields that a column can be: those of a record, and a custom field of the header's name. */
+function choicesFor(header: string, field: string, names: readonly string[]): string[] {
+  const custom = header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
+  const others = [custom.length <= 64 ? custom : '', field].filter((name) => name !== '' && !names.includes(name));
+  return [...names, ...new Set(others)];
+}
+
+function records({ records: items }: ImportPreview): Html {
+  const names = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const rows = items.map(
+    (item) =>
+      html`<tr>
+        !${names.map((name) => html`<td>${shownValue((item as Record<string, unknown>)[name])}</td>`)}
+      </tr>`,
+  );
+  return table('First records', names, rows);
+}
+
+const shownValue = (value: unknown): string =>
+  typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);

@@ -1,0 +1,215 @@
+import multipart, { type MultipartFile } from '@fastify/multipart';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { receiveFile } from '../jobs/receive-file.ts';
+import { beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
+import { allImports } from '../queries/imports.ts';
+import {
+  ImportCreate,
+  importModes,
+  importObjects,
+  maxFileBytes,
+  type Import,
+  type ImportMode,
+} from '../schemas/imports.ts';
+import { fileFormats } from '../schemas/files.ts';
+import { compile } from '../validation/validator.ts';
+import { forAdmins } from './access.ts';
+import {
+  faultsOf,
+  faultText,
+  field,
+  formFaults,
+  option,
+  refusalOf,
+  requireToken,
+  text,
+  type Faults,
+  type Fields,
+} from './forms.ts';
+import { html, type Html } from './html.ts';
+import { suggestMapping } from './import-mapping.ts';
+import { form, goTo, sendPage } from './layout.ts';
+
+export const section = '/app/imports';
+
+/** What an import does with the records of its file, in words. */
+export const modeLabels: Record<ImportMode, string> = {
+  create: 'Creates records',
+  update: 'Changes stored records',
+  upsert: 'Changes stored records, creates missing ones',
+};
+
+/** Returns the name of an import. */
+export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
+
+const matches = ['id', 'external_id', 'work_email'] as const;
+
+/** The page to begin an import with a file. */
+export async function importUpload(app: FastifyInstance): Promise<void> {
+  const check = compile(ImportCreate);
+  // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
+  await app.register(multipart, {
+    throwFileSizeLimit: false,
+    limits: { files: 1, fields: 20, parts: 21, fieldSize: 10_000, fileSize: maxFileBytes + 1024 },
+  });
+
+  app.get('/imports/new', forAdmins, async (request, reply) => showForm(request, reply, {}));
+
+  // At the level `trace` the parser logs all headers, so the cookie too.
+  const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
+  const options = { ...forAdmins, logLevel, config: { ...forAdmins.config, isLong: true, takesFile: true } } as const;
+  app.post('/imports/new', options, async (request, reply) => {
+    const fields = Object.create(null) as Fields;
+    try {
+      if (!request.isMultipart()) requireToken(request, {});
+      for await (const part of request.parts()) {
+        if (part.type === 'field') fields[part.fieldname] = String(part.value);
+        else return await receive(request, reply, fields, part);
+      }
+      requireToken(request, fields);
+      return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
+    } finally {
+      discardRest(request);
+    }
+  });
+
+  /** Handles the form once its file arrives. The fields were before it. Nothing of the file is read unless they are right. */
+  async function receive(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    fields: Fields,
+    { filename, file }: MultipartFile,
+  ): Promise<FastifyReply> {
+    requireToken(request, fields);
+    if (!filename) return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
+    const draft = draftOf(fields);
+    const faults = faultsOf(check, draft);
+    if (Object.keys(faults).length > 0) return showForm(request, reply, fields, { faults });
+    try {
+      return goTo(reply, `${section}/${await store(request, draft, file)}`);
+    } catch (error) {
+      return showForm(request, reply, fields, refusalOf(error));
+    }
+  }
+
+  /** Creates an import and stores its file. Returns the id. If the file does not arrive, the import is cancelled. */
+  async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
+    const { db, caller } = request;
+    const { customerId } = caller;
+    const cleaner = app.db.for({ customerId });
+    const id = await db.transaction((sql) => beginImport(sql, customerId, draft));
+    const given = { id, visible: allImports };
+    try {
+      await receiveFile({ db, cleaner }, customerId, given, file);
+    } catch (error) {
+      await cleaner.transaction((sql) => cancelImport(sql, customerId, given)).catch(() => undefined);
+      throw error;
+    }
+    const mapping = await suggestMapping(db, customerId, given, draft.object);
+    if (mapping) await db.transaction((sql) => changeImport(sql, customerId, given, { mapping }));
+    return id;
+  }
+}
+
+/** Reads what a browser still sends, without keeping it: browsers show no answer before they have sent everything. */
+function discardRest({ raw }: FastifyRequest): void {
+  raw.unpipe();
+  raw.resume();
+}
+
+/** Returns the import that the fields of the form describe. It may be invalid. */
+function draftOf(fields: Fields): ImportCreate {
+  const [name, match] = [text(fields, 'name').trim(), text(fields, 'match')];
+  const mode = text(fields, 'mode') as ImportMode;
+  return {
+    object: text(fields, 'object') as ImportCreate['object'],
+    mode,
+    format: text(fields, 'format') as ImportCreate['format'],
+    start: false,
+    ...(name === '' ? {} : { name }),
+    ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
+  };
+}
+
+const shown = ['object', 'mode', 'match', 'format', 'name', 'file'];
+
+function showForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  fields: Fields,
+  { faults = {}, status = 400 }: { faults?: Faults; status?: number } = {},
+): FastifyReply {
+  const body = html`!${formFaults(faults, shown)}
+    <div class="card">
+      <fieldset class="choices">
+        <legend>The file contains</legend>
+        !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}
+      </fieldset>
+    </div>
+    <div class="card">
+      !${field(
+        { name: 'mode', label: 'What to do with its records', faults },
+        (attributes) =>
+          html`<select !${attributes}>
+            !${importModes.map((mode) => option(mode, modeLabels[mode], text(fields, 'mode')))}
+          </select>`,
+      )}
+      !${field(
+        {
+          name: 'match',
+          label: 'Find stored records by',
+          hint: 'Not used where records are only created. An e-mail address finds contacts only.',
+          faults,
+        },
+        (attributes) =>
+          html`<select !${attributes}>
+            <option value="">–</option>
+            !${matches.map((match) => option(match, match, text(fields, 'match')))}
+          </select>`,
+      )}
+    </div>
+    <div class="card">
+      !${field(
+        { name: 'name', label: 'Name of the import', hint: 'Optional.', faults },
+        (attributes) =>
+          html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
+      )}
+      <fieldset class="choices">
+        <legend>Format</legend>
+        !${choices('format', fileFormats, text(fields, 'format') || 'csv')} !${faultText('format', faults)}
+      </fieldset>
+      !${field(
+        {
+          name: 'file',
+          label: 'File',
+          hint: 'At most 256 MiB and 1,000,000 records. CSV: UTF-8, with a header line.',
+          faults,
+        },
+        (attributes) => html`<input type="file" !${attributes} accept=".csv,.tsv,.txt,.ndjson,.jsonl" required />`,
+      )}
+    </div>
+    <div class="buttons">
+      <button>Upload and preview</button>
+      <a href="${section}" role="button" class="secondary outline">Cancel</a>
+    </div>`;
+  return sendPage(request, reply, {
+    title: 'New import',
+    section,
+    status: Object.keys(faults).length > 0 ? status : 200,
+    body: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>
+      !${form(request, reply, {
+        action: `${section}/new`,
+        body,
+        attributes: 'enctype="multipart/form-data" data-once',
+      })}`,
+  });
+}
+
+const choices = (name: string, all: readonly string[], chosen: string): Html[] =>
+  all.map(
+    (value) =>
+      html`<label>
+        <input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} />
+        ${value === 'ndjson' || value === 'csv' ? value.toUpperCase() : value}
+      </label>`,
+  );

@@ -1,0 +1,187 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { readErrorsFile } from '../jobs/errors-file.ts';
+import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
+import { sessionOf } from '../plugins/auth.ts';
+import { sendText } from '../plugins/send-file.ts';
+import { allImports, listImports, requireImport } from '../queries/imports.ts';
+import { contentTypes } from '../schemas/files.ts';
+import { ImportPatch, type Import } from '../schemas/imports.ts';
+import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
+import { defaultLimit } from '../schemas/wire.ts';
+import { compile } from '../validation/validator.ts';
+import { forAdmins, forMembers } from './access.ts';
+import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, type Faults } from './forms.ts';
+import { count, empty, facts, html, moment, notice, pager, table, type Html } from './html.ts';
+import { mappingForm, readPreview } from './import-mapping.ts';
+import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
+import { form, goTo, sendPage } from './layout.ts';
+import { progressBar, statusBadge } from './progress.ts';
+
+/** Pages for imports: the list, the upload of a file, its mapping and preview, and the progress. */
+export async function imports(app: FastifyInstance): Promise<void> {
+  await app.register(importUpload);
+  const check = compile(ImportPatch);
+
+  app.get('/imports', forMembers, async (request, reply) => {
+    const page = pageNumberOf(request);
+    const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
+    const isAdmin = sessionOf(request).role === 'admin';
+    const add = html`<a role="button" href="${section}/new">New import</a>`;
+    const body =
+      rows.length > 0
+        ? html`!${table('Imports', ['Import', 'Status', 'Records', 'Failed', 'Created'], rows.map(row))}
+          !${pager({
+            newer: page > 1 ? `${section}?page=${page - 1}` : undefined,
+            older: rows.length === defaultLimit ? `${section}?page=${page + 1}` : undefined,
+          })}`
+        : empty(
+            'No imports yet',
+            'An import writes contacts or companies from a CSV or NDJSON file. You see what it would do before it starts.',
+            isAdmin ? add : '',
+          );
+    return sendPage(request, reply, {
+      title: 'Imports',
+      section,
+      body,
+      actions: isAdmin && rows.length > 0 ? add : '',
+    });
+  });
+
+  app.get('/imports/:id', forMembers, async (request, reply) => showImport(request, reply));
+
+  app.post('/imports/:id', forAdmins, async (request, reply) => {
+    const id = idOf(request, 'import');
+    const { db, caller } = request;
+    const given = { id, visible: allImports };
+    const fields = fieldsOf(request);
+    const action = text(fields, 'do');
+    try {
+      const { patch } = await readPreview(db, caller.customerId, given, fields);
+      const faults = faultsOf(check, patch);
+      if (Object.keys(faults).length > 0) return await showImport(request, reply, faults, 400);
+      await db.transaction(async (sql) => {
+        await changeImport(sql, caller.customerId, given, { ...patch, dry_run: action === 'check' });
+        if (action !== 'save') await startUploaded(sql, caller.customerId, given);
+      });
+    } catch (error) {
+      const { faults, status } = refusalOf(error);
+      return showImport(request, reply, faults, status);
+    }
+    return goTo(reply, `${section}/${id}`);
+  });
+
+  app.get('/imports/:id/cancel', forAdmins, async (request, reply) => {
+    const found = await findImport(request);
+    const body = html`<p>${titleOf(found)}: what is written stays. The file is removed.</p>
+      <div class="buttons">
+        <button class="danger">Cancel the import</button>
+        <a role="button" class="secondary outline" href="${section}/${found.id}" data-close>Leave it</a>
+      </div>`;
+    return sendPage(request, reply, {
+      title: 'Cancel the import',
+      section,
+      body: html`<div class="card narrow">
+        !${form(request, reply, { action: `${section}/${found.id}/cancel`, body })}
+      </div>`,
+    });
+  });
+
+  app.post('/imports/:id/cancel', forAdmins, async (request, reply) => {
+    const given = { id: idOf(request, 'import'), visible: allImports };
+    await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, given));
+    return goTo(reply, `${section}/${given.id}`);
+  });
+
+  const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
+  app.get('/imports/:id/errors.csv', download, async (request, reply) => {
+    const given = { id: idOf(request, 'import'), visible: allImports };
+    const lines = await readErrorsFile(request.db, request.caller.customerId, given);
+    void reply.header('cache-control', 'no-store');
+    return sendText(request, reply, { lines, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+  });
+}
+
+const findImport = (request: FastifyRequest): Promise<Import> => {
+  const id = idOf(request, 'import');
+  return request.db.lookup((sql) => requireImport(sql, request.caller.customerId, id, allImports));
+};
+
+const row = (one: Import): Html =>
+  html`<tr>
+    <td>
+      <a href="${section}/${one.id}">${titleOf(one)}</a><br />
+      <span class="quiet">${modeLabels[one.mode]}${one.dry_run ? ', check only' : ''}</span>
+    </td>
+    <td>!${statusBadge(one.status)}</td>
+    <td class="number">${one.total === null ? '–' : count(one.total)}</td>
+    <td class="number">${count(one.failed)}</td>
+    <td>!${moment(one.created_at)}</td>
+  </tr>`;
+
+async function showImport(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  faults: Faults = {},
+  status = 200,
+): Promise<FastifyReply> {
+  const found = await findImport(request);
+  const isAdmin = sessionOf(request).role === 'admin';
+  const isFinal = finalStatuses.includes(found.status as FinalStatus);
+  const isWaiting = found.status === 'UPLOADED';
+  const isRunning = !isFinal && !isWaiting;
+  const cancel = html`<a role="button" class="danger outline" href="${section}/${found.id}/cancel" data-dialog
+    >Cancel the import</a
+  >`;
+  return sendPage(request, reply, {
+    title: titleOf(found),
+    section,
+    status,
+    isLive: isRunning,
+    actions: isAdmin && !isFinal ? cancel : '',
+    body: html`!${formFaults(faults, [])}
+      <div !${isRunning ? 'data-live' : ''}>
+        !${isWaiting ? '' : outcomeOf(found)}
+        <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
+      </div>
+      !${isWaiting ? await settings(request, reply, found, isAdmin) : ''}`,
+  });
+}
+
+/** Returns the preview of an import that waits for its start, with the form that changes its mapping and starts it. */
+async function settings(request: FastifyRequest, reply: FastifyReply, found: Import, isAdmin: boolean): Promise<Html> {
+  const given = { id: found.id, visible: allImports };
+  const { preview } = await readPreview(request.db, request.caller.customerId, given);
+  const body = mappingForm(found, preview, isAdmin);
+  return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body }) : body;
+}
+
+/** Returns what an import has come to, in a sentence. */
+function outcomeOf({ status, dry_run, error, failed, id }: Import): Html {
+  const errors =
+    failed > 0
+      ? html`<p>
+          <a role="button" class="secondary outline" href="${section}/${id}/errors.csv" download
+            >Download the failed records</a
+          >
+        </p>`
+      : '';
+  if (status === 'FAILED') return html`!${notice(`The import failed: ${error}.`, 'bad')}!${errors}`;
+  if (status !== 'COMPLETED') return errors;
+  const done = dry_run
+    ? notice('Checked. Nothing was written. To import the file, upload it again.', 'busy')
+    : notice('The import is complete.');
+  return html`!${done}!${errors}`;
+}
+
+const factsOf = (found: Import): Html =>
+  facts([
+    ['Status', statusBadge(found.status)],
+    ['What it does', html`${modeLabels[found.mode]}${found.match === null ? '' : `, found by ${found.match}`}`],
+    ...(found.dry_run ? ([['Writes', 'nothing: check only']] as const) : []),
+    ['Created', count(found.created)],
+    ['Changed', count(found.updated)],
+    ['Unchanged', count(found.unchanged)],
+    ['Failed', count(found.failed)],
+    ['Begun', moment(found.created_at)],
+    ['Ended', moment(found.finished_at, 'Not yet')],
+  ]);

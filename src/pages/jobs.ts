@@ -1,0 +1,176 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { cancelJob } from '../jobs/cancel-job.ts';
+import { sessionOf } from '../plugins/auth.ts';
+import { listItems, listJobs, requireJobView } from '../queries/job-views.ts';
+import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../schemas/jobs.ts';
+import { defaultLimit } from '../schemas/wire.ts';
+import { forAdmins, forMembers } from './access.ts';
+import { idOf, option, pageNumberOf, queryOf, text } from './forms.ts';
+import { count, empty, facts, html, moment, pager, table, type Html } from './html.ts';
+import { form, goTo, sendPage } from './layout.ts';
+import { progressBar, statusBadge } from './progress.ts';
+
+const section = '/app/jobs';
+
+/** Pages for jobs: the list, and each job with its progress and its results. */
+export async function jobs(app: FastifyInstance): Promise<void> {
+  app.get('/jobs', forMembers, async (request, reply) => {
+    const page = pageNumberOf(request);
+    const filters = filtersOf(request);
+    const query = { filters, paginate: { page } };
+    const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, jobTypes));
+    const isFiltered = Object.keys(filters).length > 0;
+    const body = html`!${filterForm(filters)}
+    !${
+      rows.length > 0
+        ? table('Jobs', ['Job', 'Status', 'Progress', 'Started', 'Credits'], rows.map(row))
+        : isFiltered || page > 1
+          ? empty('No such jobs', 'No job matches. Choose another status or type.')
+          : empty('No jobs yet', 'Jobs unlock prospects and verify e-mail addresses. Programs start them with the API.')
+    }
+    !${pager({
+      newer: page > 1 ? pageUrl(filters, page - 1) : undefined,
+      older: rows.length === defaultLimit ? pageUrl(filters, page + 1) : undefined,
+    })}`;
+    return sendPage(request, reply, { title: 'Jobs', section, body });
+  });
+
+  app.get('/jobs/:id', forMembers, async (request, reply) => showJob(request, reply));
+
+  app.get('/jobs/:id/cancel', forAdmins, async (request, reply) => {
+    const job = await requireJob(request);
+    const body = html`<p>
+        ${labels[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results stay and were
+        charged. The other items are skipped, and the credits that are reserved for them come back.
+      </p>
+      <div class="buttons">
+        <button class="danger">Cancel the job</button>
+        <a role="button" class="secondary outline" href="${section}/${job.id}" data-close>Let it run</a>
+      </div>`;
+    return sendPage(request, reply, {
+      title: 'Cancel the job',
+      section,
+      body: html`<div class="card narrow">
+        !${form(request, reply, { action: `${section}/${job.id}/cancel`, body })}
+      </div>`,
+    });
+  });
+
+  app.post('/jobs/:id/cancel', forAdmins, async (request, reply) => {
+    const id = idOf(request, 'job');
+    await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, jobTypes));
+    return goTo(reply, `${section}/${id}`);
+  });
+}
+
+const labels: Record<Job['type'], string> = {
+  unlock_contacts: 'Unlock prospects by filter',
+  unlock_selected_contacts: 'Unlock chosen prospects',
+  verify_email: 'Verify e-mail addresses',
+  verify_list: 'Verify a list',
+};
+
+type Filters = Partial<Pick<Job, 'status' | 'type'>>;
+
+/** Returns the filters of the list. Values that do not exist are left out. */
+function filtersOf(request: FastifyRequest): Filters {
+  const query = queryOf(request);
+  const status = jobStatuses.find((one) => one === text(query, 'status'));
+  const type = jobTypes.find((one) => one === text(query, 'type'));
+  return { ...(status && { status }), ...(type && { type }) };
+}
+
+const pageUrl = (filters: Filters, page: number): string =>
+  `${section}?${new URLSearchParams({ ...filters, page: String(page) }).toString()}`;
+
+const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html =>
+  html`<form class="filters" method="get" action="${section}">
+    <label>
+      Status
+      <select name="status" data-submit>
+        !${option('', 'any', status)} !${jobStatuses.map((one) => option(one, one.toLowerCase(), status))}
+      </select>
+    </label>
+    <label>
+      Type
+      <select name="type" data-submit>
+        !${option('', 'any', type)} !${jobTypes.map((one) => option(one, labels[one], type))}
+      </select>
+    </label>
+    <button class="secondary outline">Show</button>
+  </form>`;
+
+const row = ({ id, type, status, processed, total, created_at, credits }: Job): Html =>
+  html`<tr>
+    <td><a href="${section}/${id}">${labels[type]}</a></td>
+    <td>!${statusBadge(status)}</td>
+    <td class="number">${count(processed)} of ${count(total)}</td>
+    <td>!${moment(created_at)}</td>
+    <td class="number">${count(credits.charged)}</td>
+  </tr>`;
+
+const requireJob = (request: FastifyRequest): Promise<Job> => {
+  const id = idOf(request, 'job');
+  return request.db.lookup((sql) => requireJobView(sql, request.caller.customerId, id, jobTypes));
+};
+
+async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const job = await requireJob(request);
+  const cursor = text(queryOf(request), 'cursor');
+  const results = await listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, jobTypes);
+  const isRunning = !finalStatuses.includes(job.status as FinalStatus);
+  const isCancellable = isRunning && sessionOf(request).role === 'admin';
+  const body = html`<div !${isRunning ? 'data-live' : ''}>
+    <div class="card">!${progressOf(job)}</div>
+    <h2>Results</h2>
+    !${
+      results.rows.length === 0
+        ? empty('No results', isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.')
+        : table('Results', ['Item', 'Outcome', 'What was found', 'Credits', 'When'], results.rows.map(resultRow))
+    }
+    !${pager({
+      newer: cursor ? `${section}/${job.id}` : undefined,
+      older: results.nextCursor && `${section}/${job.id}?cursor=${encodeURIComponent(results.nextCursor)}`,
+    })}
+  </div>`;
+  return sendPage(request, reply, {
+    title: labels[job.type],
+    section,
+    isLive: isRunning,
+    actions: isCancellable
+      ? html`<a role="button" class="danger outline" href="${section}/${job.id}/cancel" data-dialog>Cancel the job</a>`
+      : '',
+    body,
+  });
+}
+
+const progressOf = (job: Job): Html =>
+  html`!${progressBar(job, 'items')}
+  !${facts([
+    ['Status', statusBadge(job.status)],
+    ['Succeeded', count(job.succeeded)],
+    ['Failed', count(job.failed)],
+    ['Skipped', count(job.skipped)],
+    ['Credits spent', `${count(job.credits.charged)} of ${count(job.credits.reserved)}`],
+    ['Started', moment(job.created_at)],
+    ['Ended', moment(job.finished_at, 'Not yet')],
+  ])}
+  !${job.error === null ? '' : html`<p class="fault">${job.error}</p>`}`;
+
+const resultRow = ({ item, status, reason, result, charged, finished_at }: JobItem): Html =>
+  html`<tr>
+    <td class="mono">${item}</td>
+    <td>!${statusBadge(status)} ${reason === null ? '' : reason.replaceAll('_', ' ')}</td>
+    <td>${foundBy(result)}</td>
+    <td class="number">${count(charged)}</td>
+    <td>!${moment(finished_at)}</td>
+  </tr>`;
+
+/** Returns what an item of a job brought, in a few words. */
+function foundBy(result: JobItem['result']): string {
+  if (result === null) return '';
+  if ('checks' in result) return result.status.replaceAll('_', ' ');
+  return [`${result.first_name} ${result.last_name}`.trim(), result.job_company_name, result.work_email]
+    .filter(Boolean)
+    .join(' · ');
+}

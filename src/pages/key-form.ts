@@ -1,0 +1,102 @@
+import { durations, type KeyRequest } from '../schemas/api-keys.ts';
+import { scopes, type Scope } from '../schemas/scopes.ts';
+import { faultText, field, formFaults, type Faults } from './forms.ts';
+import { html, type Html } from './html.ts';
+
+/** A key that the form asks for. It may be invalid. */
+export type KeyDraft = Required<KeyRequest>;
+
+/** The part of a scope before the colon, and what the pages call it. */
+const resources: Record<string, string> = {
+  customer: 'Account and credits',
+  contacts: 'Contacts',
+  companies: 'Companies',
+  list_contacts: 'Contact lists',
+  list_contact_details: 'Members of lists',
+  products: 'Products',
+  opportunities: 'Opportunities',
+  pipelines: 'Pipelines',
+  stages: 'Stages',
+  prospect: 'Prospects',
+  payment_prospect: 'Unlocking prospects (spends credits)',
+  verify_email: 'Verifying e-mail addresses (spends credits)',
+};
+
+const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
+const actionOf = (scope: Scope): string => scope.split(':')[1]!;
+const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
+
+/** Choices of scopes that a form can start with. The first one is the default. */
+export const presets: readonly { id: string; label: string; scopes: Scope[] }[] = [
+  { id: 'read', label: 'Read only', scopes: scopes.filter((scope) => actionOf(scope) === 'read') },
+  {
+    id: 'crm',
+    label: 'CRM',
+    scopes: scopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
+  },
+  { id: 'all', label: 'Everything', scopes: [...scopes] },
+];
+
+/** Returns the fields of the form for a new key. */
+export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Faults): Html =>
+  html`!${formFaults(faults, ['name', 'expiration', 'permissions'])}
+    <div class="card">
+      !${field(
+        { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
+        (attributes) => html`<input !${attributes} value="${name}" maxlength="120" autocomplete="off" required />`,
+      )}
+      <fieldset class="choices">
+        <legend>Expires after</legend>
+        !${durations.map(
+          (days) =>
+            html`<label>
+              <input type="radio" name="expiration" value="${days}" !${days === expiration ? 'checked' : ''} required />
+              ${days} days
+            </label>`,
+        )}
+        !${faultText('expiration', faults)}
+      </fieldset>
+    </div>
+    <fieldset class="card" id="permissions">
+      <legend>Scopes</legend>
+      <p class="presets">
+        <span class="quiet">Start with</span>
+        !${presets.map(
+          (preset) =>
+            html`<a
+              href="/app/keys/new?preset=${preset.id}"
+              role="button"
+              class="secondary outline"
+              data-preset="${preset.scopes.join(' ')}"
+              >${preset.label}</a
+            >`,
+        )}
+      </p>
+      !${faultText('permissions', faults)}
+      <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
+    </fieldset>
+    <div class="buttons">
+      <button>Issue the key</button>
+      <a href="/app/keys" role="button" class="secondary outline">Cancel</a>
+    </div>`;
+
+/** Returns the checkboxes of the scopes of one resource. */
+function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
+  const own = scopes.filter((scope) => resourceOf(scope) === resource);
+  return html`<fieldset>
+    <legend>${label}</legend>
+    !${own.map(
+      (scope) =>
+        html`<label>
+          <input
+            type="checkbox"
+            name="permissions"
+            value="${scope}"
+            !${chosen.includes(scope) ? 'checked' : ''}
+            aria-label="${label}: ${actionOf(scope)}"
+          />
+          ${actionOf(scope)}
+        </label>`,
+    )}
+  </fieldset>`;
+}

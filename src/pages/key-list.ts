@@ -1,0 +1,112 @@
+import type { ApiKey } from '../schemas/api-keys.ts';
+import { scopes } from '../schemas/scopes.ts';
+import type { Role } from '../schemas/users.ts';
+import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
+import type { Page } from './layout.ts';
+
+/** The path of the list of keys. */
+export const section = '/app/keys';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** Keys that end within this many days are marked. */
+const warningDays = 14;
+
+/**
+ * Returns the page with all keys of a customer.
+ * @param role the role of the user: only admins change keys
+ * @param done what the user has just done, for the message on top
+ */
+export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page {
+  const isAdmin = role === 'admin';
+  const add = html`<a role="button" href="${section}/new">New key</a>`;
+  const [active, others] = [
+    rows.filter(({ status }) => status === 'active'),
+    rows.filter(({ status }) => status !== 'active'),
+  ];
+  const body = html`!${done === 'revoked' ? notice('The key is revoked. It has stopped working.') : ''}
+  !${
+    rows.length === 0
+      ? empty(
+          'No keys yet',
+          'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
+          isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
+        )
+      : html`<ul class="keys">
+          !${active.map((key) => card(key, isAdmin))}
+        </ul>`
+  }
+  !${rows.length > 0 && active.length === 0 ? html`<p>No key works at present.</p>` : ''}
+  !${
+    others.length > 0
+      ? html`<details>
+          <summary>${counted(others.length, 'key')} that no longer work${others.length === 1 ? 's' : ''}</summary>
+          <ul class="keys">
+            !${others.map((key) => card(key, false))}
+          </ul>
+        </details>`
+      : ''
+  }`;
+  return { title: 'API keys', section, body, actions: isAdmin && rows.length > 0 ? add : '' };
+}
+
+function card(key: ApiKey, isChangeable: boolean): Html {
+  const { id, name, start, last_used_at, created_at } = key;
+  return html`<li class="card">
+    <div class="heading">
+      <h2>${name}</h2>
+      !${stateOf(key)}
+    </div>
+    !${facts([
+      ['Key', html`<code>${start}…</code>`],
+      ['Scopes', scopesOf(key)],
+      ['Last used', moment(last_used_at, 'Never')],
+      [key.status === 'revoked' ? 'Revoked' : key.status === 'expired' ? 'Expired' : 'Expires', endOf(key)],
+      ['Issued', date(created_at)],
+    ])}
+    !${
+      isChangeable
+        ? html`<div class="buttons small">
+            <a
+              role="button"
+              class="secondary outline"
+              href="${section}/${id}/rotate"
+              data-dialog
+              aria-label="Rotate ${name}"
+              >Rotate</a
+            >
+            <a
+              role="button"
+              class="danger outline"
+              href="${section}/${id}/revoke"
+              data-dialog
+              aria-label="Revoke ${name}"
+              >Revoke</a
+            >
+          </div>`
+        : ''
+    }
+  </li>`;
+}
+
+const endOf = ({ revoked_at, expires_at }: ApiKey): Html => date(revoked_at ?? expires_at);
+
+/** Returns the status of a key, and a warning if it ends soon. */
+function stateOf({ status, expires_at }: ApiKey): Html {
+  if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
+  const daysLeft = Math.ceil((Date.parse(expires_at) - Date.now()) / dayMs);
+  if (daysLeft > warningDays) return badge('active', 'good');
+  return badge(daysLeft <= 1 ? 'ends within a day' : `ends in ${daysLeft} days`, 'warning');
+}
+
+function scopesOf({ permissions }: ApiKey): Html {
+  if (permissions.length === scopes.length) return html`all ${scopes.length}`;
+  return html`<details class="inline">
+    <summary>${permissions.length} of ${scopes.length}</summary>
+    <span class="mono">${permissions.join(', ')}</span>
+  </details>`;
+}
+
+/** Returns a sentence that says when a key was used last. */
+export const lastUse = ({ last_used_at }: ApiKey): Html =>
+  last_used_at === null ? 'It has never been used.' : html`It was last used on !${moment(last_used_at)}.`;

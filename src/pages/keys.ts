@@ -1,0 +1,194 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
+import { DomainError, notFound } from '../errors.ts';
+import { actorOf, sessionOf } from '../plugins/auth.ts';
+import { findKeyVersions, listApiKeys, revokeApiKey } from '../queries/api-keys.ts';
+import { markSent } from '../queries/sent-forms.ts';
+import { durations, KeyRequest, type ApiKey } from '../schemas/api-keys.ts';
+import { compile } from '../validation/validator.ts';
+import { forAdmins, forMembers } from './access.ts';
+import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from './forms.ts';
+import { counted, date, html } from './html.ts';
+import { keyForm, presets, type KeyDraft } from './key-form.ts';
+import { keyList, lastUse, section } from './key-list.ts';
+import { form, goTo, sendPage } from './layout.ts';
+
+/** Pages for API keys: the list, and the forms to issue, rotate and revoke keys. */
+export async function keys(app: FastifyInstance): Promise<void> {
+  const { KEY_PREFIX } = app.config;
+  const check = compile(KeyRequest);
+
+  app.get('/keys', forMembers, async (request, reply) => {
+    const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
+    return sendPage(request, reply, keyList(rows, sessionOf(request).role, text(queryOf(request), 'done')));
+  });
+
+  app.get('/keys/new', forAdmins, async (request, reply) => {
+    const preset = presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
+    return showNew(request, reply, { name: '', expiration: 90, permissions: preset.scopes });
+  });
+
+  app.post('/keys/new', forAdmins, async (request, reply) => {
+    const draft = draftOf(request);
+    const faults = faultsOf(check, draft);
+    if (Object.keys(faults).length > 0) return showNew(request, reply, draft, faults);
+    const { caller, db } = request;
+    const issued = await db.transaction(async (sql) =>
+      (await markSent(sql, caller.customerId, tokenOf(request.body)))
+        ? issueKey(sql, caller, draft, KEY_PREFIX, actorOf(request))
+        : undefined,
+    );
+    return issued ? showIssued(request, reply, issued) : showSent(request, reply);
+  });
+
+  app.get('/keys/:id/rotate', forAdmins, async (request, reply) => {
+    const key = await requireKey(request);
+    if (key.status !== 'active')
+      throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be rotated`);
+    return showRotate(request, reply, key);
+  });
+
+  app.post('/keys/:id/rotate', forAdmins, async (request, reply) => {
+    const { db, caller } = request;
+    const id = idOf(request, 'API key');
+    const draft = draftOf(request);
+    const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
+    const faults = faultsOf(check, { name: 'unchanged', expiration: 90, ...change });
+    if (Object.keys(faults).length > 0) return showRotate(request, reply, await requireKey(request), faults);
+    const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: caller.customerId, id }]));
+    if (!before) throw notFound('API key');
+    const issued = await db.transaction(async (sql) =>
+      (await markSent(sql, caller.customerId, tokenOf(request.body)))
+        ? replaceKey(sql, before, change, KEY_PREFIX, actorOf(request))
+        : undefined,
+    );
+    return issued ? showIssued(request, reply, issued) : showSent(request, reply);
+  });
+
+  app.get('/keys/:id/revoke', forAdmins, async (request, reply) =>
+    showRevoke(request, reply, await requireKey(request)),
+  );
+
+  app.post('/keys/:id/revoke', forAdmins, async (request, reply) => {
+    const { customerId } = request.caller;
+    const id = idOf(request, 'API key');
+    const isKnown = await request.db.transaction((sql) => revokeApiKey(sql, customerId, id, actorOf(request)));
+    if (!isKnown) throw notFound('API key');
+    return goTo(reply, `${section}?done=revoked`);
+  });
+}
+
+/** @throws not_found if the customer has no key with the id in the path */
+async function requireKey(request: FastifyRequest): Promise<ApiKey> {
+  const id = idOf(request, 'API key').toLowerCase();
+  const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
+  const key = rows.find((row) => row.id === id);
+  if (!key) throw notFound('API key');
+  return key;
+}
+
+function draftOf(request: FastifyRequest): KeyDraft {
+  const fields = fieldsOf(request);
+  return {
+    name: text(fields, 'name'),
+    expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
+    permissions: values(fields, 'permissions') as KeyDraft['permissions'],
+  };
+}
+
+function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, faults: Faults = {}): FastifyReply {
+  return sendPage(request, reply, {
+    title: 'New API key',
+    section,
+    status: Object.keys(faults).length > 0 ? 400 : 200,
+    body: html`<p class="lead">
+        Give each program its own key, with only the scopes that it needs. The key is shown once.
+      </p>
+      !${form(request, reply, { action: `${section}/new`, body: keyForm(draft, faults), attributes: 'data-once' })}`,
+  });
+}
+
+/** Shows the text of a key. This is the only page that does. */
+function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) {
+  return sendPage(request, reply, {
+    title: 'Your new key',
+    section,
+    body: html`<p class="lead">
+        This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not shown
+        again.
+      </p>
+      <div class="card">
+        <label for="key">API key</label>
+        <div class="secret">
+          <input id="key" class="mono" value="${key}" readonly autocomplete="off" spellcheck="false" data-secret />
+          <button type="button" class="secondary outline" data-copy="key" hidden>Copy</button>
+        </div>
+        <p class="quiet" data-copied role="status"></p>
+        <p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
+        <pre
+          tabindex="0"
+        ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request)}/api/ext/customer/summary</code></pre>
+        <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>
+        <a role="button" href="${section}" data-dismiss>I have stored it</a>
+      </div>`,
+  });
+}
+
+const publicUrl = ({ server: { config } }: FastifyRequest): string =>
+  (config.PUBLIC_URL ?? `http://${config.HOST}:${config.PORT}`).replace(/\/$/, '');
+
+/** Answers a form to issue or rotate a key that was sent again, such as by reloading the page that showed the key. */
+const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
+  sendPage(request, reply, {
+    title: 'This key was issued already',
+    section,
+    status: 409,
+    body: html`<p class="lead">
+        This form was sent before. It issued a key then, and none now. A key is shown only once: if you have not stored
+        it, rotate it to get a new one, or revoke it.
+      </p>
+      <a role="button" href="${section}">Go to the keys</a>`,
+  });
+
+function showRotate(request: FastifyRequest, reply: FastifyReply, key: ApiKey, faults: Faults = {}): FastifyReply {
+  const body = html`<p>
+      <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at once,
+      and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
+    </p>
+    <label for="expiration">It then expires after</label>
+    <select id="expiration" name="expiration">
+      <option value="">the same time as until now</option>
+      !${durations.map((days) => html`<option value="${days}">${days} days</option>`)}
+    </select>
+    !${faults['expiration'] ? html`<small class="fault">${faults['expiration']}</small>` : ''}
+    <div class="buttons">
+      <button>Rotate the key</button>
+      <a role="button" class="secondary outline" href="${section}" data-close>Leave it as it is</a>
+    </div>`;
+  return sendPage(request, reply, {
+    title: 'Rotate the key',
+    section,
+    status: Object.keys(faults).length > 0 ? 400 : 200,
+    body: html`<div class="card narrow">
+      !${form(request, reply, { action: `${section}/${key.id}/rotate`, body, attributes: 'data-once' })}
+    </div>`,
+  });
+}
+
+function showRevoke(request: FastifyRequest, reply: FastifyReply, key: ApiKey): FastifyReply {
+  const body = html`<p>
+      <strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every program that
+      uses it gets 401. !${lastUse(key)}
+    </p>
+    <div class="buttons">
+      <button class="danger">Revoke the key</button>
+      <a role="button" class="secondary outline" href="${section}" data-close>Leave it as it is</a>
+    </div>`;
+  return sendPage(request, reply, {
+    title: 'Revoke the key',
+    section,
+    body: html`<div class="card narrow">
+      !${form(request, reply, { action: `${section}/${key.id}/revoke`, body })}
+    </div>`,
+  });
+}

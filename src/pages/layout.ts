@@ -1,0 +1,108 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { assetUrl } from './assets.ts';
+import { formToken, tokenField } from './forms.ts';
+import { html, type Html } from './html.ts';
+
+/** A page: its title, its content, and what it does besides. */
+export interface Page {
+  title: string;
+  /** The content, below the heading with the title. */
+  body: Html;
+  /** Links and buttons beside the heading. */
+  actions?: Html;
+  /** The entry of the navigation that the page belongs to, as a path. */
+  section?: string;
+  /**
+   * Whether the page shows the progress of something that runs. Without JavaScript it is then loaded again every few
+   * seconds. With JavaScript only its part with the attribute `data-live` is replaced.
+   */
+  isLive?: boolean;
+  status?: number;
+}
+
+/** The entries of the navigation. */
+const sections: readonly { path: string; label: string; isForAdmins?: true }[] = [
+  { path: '/app/keys', label: 'API keys' },
+  { path: '/app/credits', label: 'Credits' },
+  { path: '/app/jobs', label: 'Jobs' },
+  { path: '/app/imports', label: 'Imports' },
+  { path: '/app/audit', label: 'Audit log', isForAdmins: true },
+];
+
+/** Sends a page. Browsers do not store it: it shows data of one user. */
+export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {
+  return reply
+    .code(page.status ?? 200)
+    .type('text/html; charset=utf-8')
+    .header('cache-control', 'no-store')
+    .send(documentOf(request, reply, page));
+}
+
+/** Redirects to another page after a form was handled. */
+export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
+
+/** Returns a form. It has the token without which it is refused. Its content is HTML. */
+export function form(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { action, body, attributes = '' }: { action: string; body: Html; attributes?: Html },
+): Html {
+  return html`<form method="post" action="${action}" !${attributes}>
+    <input type="hidden" name="${tokenField}" value="${formToken(request, reply)}" />
+    !${body}
+  </form>`;
+}
+
+function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): Html {
+  const { title, body, actions = '', isLive = false } = page;
+  return html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <title>${title} · Sales Data API</title>
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <link rel="icon" href="data:," />
+        <link rel="stylesheet" href="${assetUrl('pico.css')}" />
+        <link rel="stylesheet" href="${assetUrl('style.css')}" />
+        <script type="module" src="${assetUrl('pages.js')}"></script>
+        !${isLive ? html`<noscript><meta http-equiv="refresh" content="5" /></noscript>` : ''}
+      </head>
+      <body>
+        <a class="skip" href="#content">Skip to the content</a>
+        !${request.caller?.kind === 'session' ? sidebar(request, reply, page) : ''}
+        <main id="content" tabindex="-1" !${request.caller ? '' : 'class="alone"'}>
+          <div class="heading">
+            <h1>${title}</h1>
+            <div class="actions">!${actions}</div>
+          </div>
+          !${body}
+        </main>
+      </body>
+    </html>`;
+}
+
+function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page): Html {
+  const { caller } = request;
+  if (caller.kind !== 'session') return '';
+  const entries = sections.filter(({ isForAdmins }) => !isForAdmins || caller.role === 'admin');
+  return html`<header class="sidebar">
+    <a class="brand" href="/app"><span aria-hidden="true"></span>Sales Data</a>
+    <nav aria-label="Main">
+      <ul>
+        !${entries.map((entry) => html`<li>!${link(entry, section)}</li>`)}
+      </ul>
+    </nav>
+    <div class="account">
+      <p>
+        <span class="email">${caller.email}</span>
+        <span class="quiet">${caller.role}</span>
+      </p>
+      !${link({ path: '/app/password', label: 'Password' }, section)}
+      !${form(request, reply, { action: '/app/logout', body: '<button class="link">Log out</button>' })}
+    </div>
+  </header>`;
+}
+
+const link = ({ path, label }: { path: string; label: string }, section: string | undefined): Html =>
+  html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;

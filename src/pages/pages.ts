@@ -1,0 +1,89 @@
+import cookie from '@fastify/cookie';
+import formbody from '@fastify/formbody';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import helmet from 'helmet';
+import { DomainError } from '../errors.ts';
+import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
+import { isHttps } from '../plugins/session-cookie.ts';
+import { forMembers } from './access.ts';
+import { assets } from './assets.ts';
+import { audit } from './audit.ts';
+import { credits } from './credits.ts';
+import { errorPage } from './error-page.ts';
+import { requireToken } from './forms.ts';
+import { imports } from './imports.ts';
+import { jobs } from './jobs.ts';
+import { keys } from './keys.ts';
+import { goTo } from './layout.ts';
+import { password } from './password.ts';
+import { sessions } from './sessions.ts';
+
+/**
+ * Serves the pages for people under `/app`. Users see the data of their own customer, in a session that a cookie holds.
+ * The pages work without JavaScript.
+ */
+export default fp(
+  async (app) => {
+    // No route, because `/` is an unknown path for everybody but browsers.
+    app.addHook('onRequest', (request, reply, done) => {
+      if (isVisitOfRoot(request)) void reply.redirect('/app', 303);
+      else done();
+    });
+    await app.register(pages, { prefix: '/app' });
+  },
+  { name: 'pages', dependencies: ['auth', 'error-handler'] },
+);
+
+/** Returns whether a browser opens `/`. */
+const isVisitOfRoot = ({ method, url, is404, headers: { accept } }: FastifyRequest): boolean =>
+  is404 && /^\/(\?|$)/.test(url) && (method === 'GET' || method === 'HEAD') && /\btext\/html\b/.test(accept ?? '');
+
+async function pages(app: FastifyInstance): Promise<void> {
+  const paths = watchPaths(app);
+  app.setErrorHandler(errorPage);
+  app.setNotFoundHandler((request, reply) =>
+    errorPage(new DomainError('not_found', 'There is no such page'), request, reply),
+  );
+  const protect = helmet(protection(app.config.PUBLIC_URL));
+  // Not @fastify/helmet: its hook runs after the authentication, so redirects to the login would lack the headers.
+  app.addHook('onSend', (request, reply, payload, done) => {
+    protect(request.raw, reply.raw, () => done(null, payload));
+  });
+  await app.register(cookie);
+  app.removeAllContentTypeParsers(); // no page takes JSON
+  await app.register(formbody, { bodyLimit: maxFormBytes });
+  app.addHook('preValidation', async (request) => {
+    const { method, routeOptions } = request;
+    if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
+  });
+
+  app.get('', forMembers, (_request, reply) => goTo(reply, '/app/keys'));
+  for (const group of [assets, sessions, keys, credits, jobs, imports, audit, password]) await app.register(group);
+  await app.register(refuseOtherMethods, { paths });
+}
+
+/** Maximum size of the body of a form without files. */
+const maxFormBytes = 256 * 1024;
+
+/** Returns the options of the headers with which browsers protect pages. All that a page loads comes from this service. */
+const protection = (publicUrl: string | undefined) => ({
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
+      styleSrc: ["'self'"],
+      imgSrc: ["'self'", 'data:'],
+      connectSrc: ["'self'"],
+      formAction: ["'self'"],
+      baseUri: ["'none'"],
+      frameAncestors: ["'none'"],
+      ...(isHttps(publicUrl) ? { upgradeInsecureRequests: [] } : {}),
+    },
+  },
+  // The pages read it to return to the page where a session ended. Other sites do not get it.
+  referrerPolicy: { policy: 'same-origin' as const },
+  strictTransportSecurity: false, // a matter of whoever terminates TLS, because it holds for the whole host
+  xFrameOptions: { action: 'deny' as const },
+});

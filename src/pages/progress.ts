@@ -1,0 +1,28 @@
+import type { ImportStatus } from '../schemas/imports.ts';
+import type { ItemStatus, JobStatus } from '../schemas/jobs.ts';
+import { badge, count, html, type Html, type Tone } from './html.ts';
+
+const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
+  UPLOADING: 'busy',
+  UPLOADED: 'warning',
+  PENDING: 'busy',
+  PROCESSING: 'busy',
+  COMPLETED: 'good',
+  FAILED: 'bad',
+  CANCELLED: 'plain',
+  succeeded: 'good',
+  failed: 'bad',
+  skipped: 'plain',
+};
+
+/** Returns the status of a job, of one of its items, or of an import. */
+export const statusBadge = (status: keyof typeof tones): Html => badge(status.toLowerCase(), tones[status]);
+
+/** Returns a bar that shows how much of the work is done. `total` is null until the number is known. */
+export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
+  const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;
+  return html`<p>
+    <progress aria-label="Progress" max="${Math.max(1, total ?? 1)}" value="${total === 0 ? 1 : processed}"></progress>
+    <span>${label}</span>
+  </p>`;
+}

@@ -1,0 +1,136 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { auditEvents } from '../../src/schemas/audit.ts';
+import { begin } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { grant } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await startApp();
+});
+
+async function start(role: 'admin' | 'member' = 'member') {
+  const customer = await app.customer();
+  return { customer, visitor: await visitorOf(app.fastify, customer.id, role) };
+}
+
+/** Adds an entry that a job caused some days ago. Ids begin with their time. */
+const charge = (customerId: string, jobId: string, number: number, amount: number, daysAgo: number) => app.owner`
+  insert into credit_entries (customer_id, id, pool, number, kind, amount, balance_after, reserved_after, job_id)
+  values (${customerId}, uuidv7(make_interval(hours => -24 * ${daysAgo}::int)), 'verification', ${number}, 'charge',
+    ${amount}, 0, 0, ${jobId})`;
+
+describe('the page of credits', () => {
+  test('shows balances, the ledger, and what was spent on each of the last 30 days', async () => {
+    const { customer, visitor } = await start();
+    await grant(app.fastify, customer.id, 'subscription', 12_345);
+    const job = await begin(app, customer, 3);
+    await charge(customer.id, job, 101, 2, 0);
+    await charge(customer.id, job, 102, 40, 29);
+    await charge(customer.id, job, 103, 500, 30);
+    const page = await visitor.get('/app/credits');
+    const text = textOf(page);
+    expect(text).toContain('12,345 available, to pay for unlocking prospects');
+    expect(text).toContain('0 available, to pay for verifying e-mail addresses; 3 more are reserved for jobs');
+    expect(page.body).toContain('aria-label="Verification: 42 credits spent in the last 30 days"');
+    expect(page.body.match(/<rect/g)).toHaveLength(60);
+    expect(text).toMatch(/granted 12,345 12,345 0/);
+  });
+
+  test('pages through the ledger', async () => {
+    const { customer, visitor } = await start();
+    for (let i = 1; i <= 26; i++) await grant(app.fastify, customer.id, 'subscription', i);
+    const first = await visitor.get('/app/credits');
+    const next = /href="(\/app\/credits\?cursor[^"]+)"/.exec(first.body)![1]!.replaceAll('&#61;', '=');
+    const second = await visitor.get(next);
+    expect([first, second].map(({ body }) => body.match(/granted/g)?.length)).toEqual([25, 1]);
+    expect((await visitor.get('/app/credits?cursor=made-up')).status).toBe(400);
+  });
+
+  test('says what appears there when there is nothing', async () => {
+    const { visitor } = await start();
+    expect(textOf(await visitor.get('/app/credits'))).toContain('Nothing yet');
+  });
+});
+
+describe('the pages of jobs', () => {
+  test('show the progress of a job, its results and its end', async () => {
+    const { customer, visitor } = await start('admin');
+    expect(textOf(await visitor.get('/app/jobs'))).toContain('No jobs yet');
+    const id = await begin(app, customer, 30);
+    const page = `/app/jobs/${id}`;
+    expect(textOf(await visitor.get('/app/jobs'))).toMatch(/Verify e-mail addresses pending 0 of 30/);
+    const running = await visitor.get(page);
+    expect(running.body).toMatch(/data-live[\s\S]*<progress/);
+    expect(running.body).toContain('http-equiv="refresh"');
+    expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
+    const ended = await visitor.get(page);
+    expect(ended.body).not.toMatch(/data-live|http-equiv="refresh"|\/cancel"/);
+    expect(textOf(ended)).toContain('cancelled');
+    expect(textOf(ended)).toContain('0@example.com');
+    const next = /href="(\/app\/jobs\/[^"]+\?cursor[^"]+)"/.exec(ended.body)![1]!.replaceAll('&#61;', '=');
+    expect(textOf(await visitor.get(next))).toContain('29@example.com');
+    expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
+  });
+
+  test('can be filtered by status and type', async () => {
+    const { customer, visitor } = await start();
+    const id = await begin(app, customer, 1);
+    const isShown = async (query: string) => (await visitor.get(`/app/jobs?${query}`)).body.includes(id);
+    expect(await isShown('status=PENDING&type=verify_email')).toBe(true);
+    expect(await isShown('status=COMPLETED')).toBe(false);
+    expect(await isShown('type=unlock_contacts')).toBe(false);
+    expect(await isShown('status=made-up&type=')).toBe(true);
+    expect((await visitor.get('/app/jobs?page=0')).status).toBe(400);
+  });
+
+  test('are for members too, but only admins cancel', async () => {
+    const { customer, visitor } = await start();
+    const page = `/app/jobs/${await begin(app, customer, 1)}`;
+    const seen = await visitor.get(page);
+    expect([seen.status, seen.body.includes('/cancel"')]).toEqual([200, false]);
+    const { form_token = '' } = await visitor.fieldsOf('/app/password');
+    expect((await visitor.get(`${page}/cancel`)).status).toBe(403);
+    expect((await visitor.post(`${page}/cancel`, { form_token })).status).toBe(403);
+    expect(textOf(await visitor.get(page))).toContain('pending');
+  });
+
+  test('of another customer are 404', async () => {
+    const { customer } = await start();
+    const { visitor } = await start('admin');
+    const page = `/app/jobs/${await begin(app, customer, 1)}`;
+    const { form_token = '' } = await visitor.fieldsOf('/app/password');
+    const answers = [
+      await visitor.get(page),
+      await visitor.get(`${page}/cancel`),
+      await visitor.post(`${page}/cancel`, { form_token }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([404, 404, 404]);
+  });
+});
+
+describe('the page of the audit log', () => {
+  test('shows admins who did what', async () => {
+    const { customer, visitor } = await start('admin');
+    await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
+    const text = textOf(await visitor.get('/app/audit'));
+    expect(text).toMatch(new RegExp(`Key revoked ${visitor.user.email} 127.0.0.1 name: test`));
+    expect(text).toContain(`Logged in ${visitor.user.email} 127.0.0.1`);
+  });
+
+  test('has words for every event', async () => {
+    const { customer, visitor } = await start('admin');
+    for (const event of auditEvents)
+      await app.owner`insert into audit_events (customer_id, event, actor, details) values (${customer.id}, ${event}, 'x', '{}')`.catch(
+        () => undefined,
+      );
+    expect(textOf(await visitor.get('/app/audit'))).not.toMatch(/undefined|\w+\.\w+_\w+/);
+  });
+
+  test('is not for members', async () => {
+    const { visitor } = await start('member');
+    expect((await visitor.get('/app/audit')).status).toBe(403);
+    expect((await visitor.get('/app/keys')).body).not.toContain('/app/audit');
+  });
+});

@@ -1,0 +1,288 @@
+import axe from 'axe-core';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { grantCredits } from '../../src/queries/credits.ts';
+import { workAtAll } from '../jobs/importing.ts';
+import { begin } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
+import { clientOf, dbOf, inject, type TestCustomer } from '../setup/factories.ts';
+import { makeLogin, password } from '../setup/sessions.ts';
+
+const keyPattern = /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/;
+const csv = 'E-Mail,First Name,last_name,Notes\nada@example.com,Ada,Lovelace,\nno address,Grace,Hopper,\n';
+
+describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install chromium)', () => {
+  let app: TestApp;
+  let browser: LoopbackBrowser;
+  let url: string;
+  let customer: TestCustomer;
+  let email: string;
+  const faults: string[] = [];
+
+  beforeAll(async () => {
+    app = await startApp();
+    url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
+    browser = await openBrowser();
+    customer = await app.customer();
+    ({ email } = await makeLogin(app.fastify, customer.id));
+    browser.context.on('weberror', (error) => faults.push(error.error().message));
+    browser.context.on('console', (message) => {
+      // Chromium also reports answers such as 401 here; the tests provoke those.
+      if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) faults.push(message.text());
+    });
+  });
+  afterAll(async () => {
+    await browser?.close();
+    const wrong = [...faults, ...(browser?.refused ?? [])];
+    if (wrong.length > 0) throw new Error(`Errors of pages, and requests to other hosts:\n${wrong.join('\n')}`);
+  });
+
+  async function open(path: string): Promise<Page> {
+    const page = await browser.context.newPage();
+    await page.goto(`${url}${path}`);
+    return page;
+  }
+
+  async function logIn(page: Page, secret = password): Promise<void> {
+    await page.getByLabel('E-mail address').fill(email);
+    await page.getByLabel('Password').fill(secret);
+    await page.getByRole('button', { name: 'Log in' }).click();
+  }
+
+  test('a person logs in, issues a key, copies it, and leaves no trace of it', async () => {
+    await browser.context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: url });
+    const page = await open('/app/keys/new');
+    await logIn(page, 'wrong horse battery');
+    await page.getByRole('alert').filter({ hasText: 'wrong' }).waitFor();
+    await logIn(page);
+    await page.waitForURL('**/app/keys/new');
+    await page.getByLabel('Name').fill('Nightly import');
+    await page.getByRole('button', { name: 'CRM' }).click();
+    expect(await page.getByLabel('Name').inputValue()).toBe('Nightly import');
+    expect(await page.getByRole('checkbox', { name: 'Contacts: delete' }).isChecked()).toBe(true);
+    expect(await page.getByRole('checkbox', { name: /Unlocking/ }).isChecked()).toBe(false);
+    await page.getByRole('button', { name: 'Issue the key' }).click();
+    const key = await page.getByLabel('API key', { exact: true }).inputValue();
+    expect(key).toMatch(keyPattern);
+    await page.getByRole('button', { name: 'Copy' }).click();
+    await page.getByText('Copied to the clipboard.').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+    const authorization = `X-API-Key ${key}`;
+    expect((await inject(app.fastify, 'GET', '/api/ext/customer/summary', undefined, { authorization })).status).toBe(
+      200,
+    );
+
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByRole('heading', { name: 'Nightly import' }).waitFor();
+    expect(await page.content()).not.toContain(key);
+    expect(await page.evaluate(storedText)).not.toContain(key.slice(9));
+    for (let i = 0; i < 3; i++) {
+      await page.goBack().catch(() => null);
+      expect(await page.content()).not.toContain(key);
+      expect(await page.evaluate(storedText)).not.toContain(key.slice(9));
+    }
+    await page.close();
+  });
+
+  test('leaving the page that shows a key without a word leaves no trace either', async () => {
+    const page = await open('/app/keys/new');
+    await page.getByLabel('Name').fill('Left behind');
+    await page.getByRole('button', { name: 'Issue the key' }).click();
+    const key = await page.getByLabel('API key', { exact: true }).inputValue();
+    await page.getByRole('link', { name: 'Credits' }).click();
+    await page.getByRole('heading', { name: 'Credits' }).waitFor();
+    await page.goBack().catch(() => null);
+    expect(await page.content()).not.toContain(key);
+    await page.close();
+  });
+
+  test('a person rotates and revokes a key in dialogs', async () => {
+    const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
+    await app.owner`update api_keys set name = 'Old one' where id = ${keyId}`;
+    const page = await open('/app/keys');
+    await page.getByRole('button', { name: 'Rotate Old one' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Rotate the key' });
+    await dialog.waitFor();
+    expect(await dialog.innerText()).toContain('It has never been used.');
+    await expectAccessible(page, 'dialog');
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Revoke Old one' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke the key' }).click();
+    await page.getByText('The key is revoked. It has stopped working.').waitFor();
+    await page.close();
+  });
+
+  test('a person imports a file, and sees its progress without a reload', async () => {
+    const page = await open('/app/imports/new');
+    await page.getByLabel('What to do with its records').selectOption('upsert');
+    await page.getByLabel('Find stored records by').selectOption('work_email');
+    await page.getByLabel('Name of the import').fill('People');
+    await page
+      .getByLabel('File', { exact: true })
+      .setInputFiles({ name: 'people.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
+    await page.getByRole('button', { name: 'Upload and preview' }).click();
+    await page.getByRole('heading', { name: 'People' }).waitFor();
+    expect(await page.getByLabel('Field of the column E-Mail').inputValue()).toBe('work_email');
+    await shoot(page, 'import-preview');
+    await expectAccessible(page, 'import preview');
+    await page.getByRole('button', { name: 'Start the import' }).click();
+    await page.getByText('pending').waitFor();
+    await page.evaluate("document.querySelector('.sidebar').dataset.mark = 'kept'");
+    await app.owner`update imports set created = 1, total = 3 where customer_id = ${customer.id} and status = 'PENDING'`;
+    await page.getByText('1 of 3 records').waitFor();
+    expect(await page.evaluate("document.querySelector('.sidebar').dataset.mark")).toBe('kept');
+    await app.owner`update imports set created = 0, total = null where customer_id = ${customer.id} and status = 'PENDING'`;
+    await workAtAll(app, customer);
+    await page.getByText('The import is complete.').waitFor();
+    const download = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Download the failed records' }).click();
+    expect((await download).suggestedFilename()).toBe('errors.csv');
+    await page.close();
+  });
+
+  test('an ended session leads to the login from a live page too', async () => {
+    const job = await begin(app, customer, 3);
+    const page = await open(`/app/jobs/${job}`);
+    await app.owner`update sessions set expires_at = now()`;
+    await page.getByText('Your session has ended.').waitFor();
+    await logIn(page);
+    await page.waitForURL(`**/app/jobs/${job}`);
+    expect(await page.getByText('0 of 3 items').count()).toBe(1);
+    await page.close();
+  });
+
+  test('everything works without JavaScript', async () => {
+    const context = await browser.context.browser()!.newContext({ javaScriptEnabled: false });
+    const page = await context.newPage();
+    await page.goto(`${url}/app/keys/new?preset=all`);
+    await logIn(page);
+    await page.getByLabel('Name').fill('No script');
+    await page.getByRole('button', { name: 'Issue the key' }).click();
+    expect(await page.getByLabel('API key', { exact: true }).inputValue()).toMatch(keyPattern);
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByRole('button', { name: 'Revoke No script' }).click();
+    await page.getByRole('button', { name: 'Revoke the key' }).click();
+    await page.getByText('The key is revoked. It has stopped working.').waitFor();
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.getByText('You are logged out.').waitFor();
+    await context.close();
+  });
+
+  test('every page is accessible and fits, in both colour schemes and on three widths', async () => {
+    const paths = await makeEverything();
+    const page = await open('/app/keys');
+    for (const path of paths) {
+      const answer = await page.goto(`${url}${path}`);
+      expect(answer!.status(), path).toBeLessThan(405);
+      await look(page, path);
+    }
+    await issue(page);
+    await look(page, '/app/keys/issued');
+    await browser.context.clearCookies();
+    await page.goto(`${url}/app/login?ended=1`);
+    await look(page, '/app/login');
+    await page.close();
+  }, 120_000);
+
+  async function issue(page: Page): Promise<void> {
+    await page.goto(`${url}/app/keys/new`);
+    await page.getByLabel('Name').fill('To look at');
+    await page.getByRole('button', { name: 'Issue the key' }).click();
+    await page.getByRole('heading', { name: 'Your new key' }).waitFor();
+  }
+
+  /** Looks at a page in both colour schemes and three widths. */
+  async function look(page: Page, path: string): Promise<void> {
+    const name = path
+      .replaceAll(/[0-9a-f-]{36}/g, 'one')
+      .replaceAll(/\W+/g, '-')
+      .slice(1);
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' }); // axe would see colours half-way
+      const background = await page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
+      expect([path, Number(/\d+/.exec(background)![0]) < 128]).toEqual([path, colorScheme === 'dark']);
+      for (const width of [360, 800, 1280]) {
+        await page.setViewportSize({ width, height: 900 });
+        expect([path, width, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([
+          path,
+          width,
+          width,
+        ]);
+        await expectAccessible(page, `${path} ${colorScheme} ${width}`);
+        await shoot(page, `${name}-${colorScheme}-${width}`);
+      }
+    }
+  }
+
+  /** Makes records of every kind. Returns the paths of all pages. */
+  async function makeEverything(): Promise<string[]> {
+    await dbOf(app.fastify).transaction((sql) =>
+      grantCredits(sql, customer.id, { pool: 'subscription', amount: 5000, note: 'March' }),
+    );
+    const job = await begin(app, customer, 30);
+    for (const [i, amount] of [3, 18, 7, 0, 25, 11].entries())
+      if (amount > 0)
+        await app.owner`
+          insert into credit_entries (customer_id, id, pool, number, kind, amount, balance_after, reserved_after, job_id)
+          values (${customer.id}, uuidv7(make_interval(days => ${-4 * i}::int)), 'verification', ${1000 + i}, 'charge',
+            ${amount}, 0, 0, ${job})`;
+    const [soon, later] = await Promise.all(
+      [1, 2].map(() => clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read', 'contacts:create'])),
+    );
+    await app.owner`update api_keys set name = 'Website', expires_at = now() + interval '5 days' where id = ${soon!.keyId}`;
+    await app.owner`update api_keys set name = 'Data warehouse', expires_at = now() + interval '90 days', last_used_at = now() where id = ${later!.keyId}`;
+    const [one] = await app.owner`select id from imports where customer_id = ${customer.id} order by id desc limit 1`;
+    await customer.post('/imports', { object: 'contacts', mode: 'create', format: 'csv', start: false });
+    const [waiting] =
+      await app.owner`select id from imports where customer_id = ${customer.id} order by id desc limit 1`;
+    await customer.call('PUT', `/imports/${waiting!['id']}/file`, csv, { 'content-type': 'text/csv' });
+    await logInAgain();
+    return [
+      '/app/keys',
+      '/app/keys/new',
+      `/app/keys/${soon!.keyId}/rotate`,
+      `/app/keys/${soon!.keyId}/revoke`,
+      '/app/credits',
+      '/app/jobs',
+      '/app/jobs?status=FAILED',
+      `/app/jobs/${job}`,
+      `/app/jobs/${job}/cancel`,
+      '/app/imports',
+      '/app/imports/new',
+      `/app/imports/${waiting!['id']}`,
+      ...(one ? [`/app/imports/${one['id']}`] : []),
+      '/app/audit',
+      '/app/password',
+      '/app/nowhere',
+    ];
+  }
+
+  async function logInAgain(): Promise<void> {
+    const page = await open('/app/login');
+    await logIn(page);
+    await page.waitForURL('**/app/keys');
+    await page.close();
+  }
+});
+
+/** Expects that axe finds no violation on a page as it is shown now. */
+async function expectAccessible(page: Page, what: string): Promise<void> {
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
+  const { violations } = await page.evaluate<axe.AxeResults>("axe.run({ resultTypes: ['violations'] })");
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+  expect([what, ...found]).toEqual([what]);
+}
+
+/** Writes a picture of a page to the folder `SCREENSHOTS`, if that is set. */
+async function shoot(page: Page, name: string): Promise<void> {
+  const folder = process.env['SCREENSHOTS'];
+  if (folder) await page.screenshot({ path: `${folder}/app-${name}.png`, fullPage: true });
+}
+
+/** Script for the browser. Its result is everything that pages of this origin have stored there, and the address. */
+const storedText = `(async () => JSON.stringify([
+  { ...localStorage }, { ...sessionStorage }, document.cookie, location.href, history.state,
+  await indexedDB.databases(), await caches.keys(),
+]))()`;

@@ -1,0 +1,214 @@
+import { connect } from 'node:net';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { workAtAll } from '../jobs/importing.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
+
+let app: TestApp;
+let url: string;
+beforeAll(async () => {
+  app = await startApp();
+  url = await app.fastify.listen({ host: '127.0.0.1', port: 0 });
+});
+
+async function start(role: 'admin' | 'member' = 'admin') {
+  const customer = await app.customer();
+  return { customer, visitor: await visitorOf(app.fastify, customer.id, role) };
+}
+
+const boundary = 'a-boundary';
+const upsert = { object: 'contacts', mode: 'upsert', match: 'work_email', format: 'csv' };
+
+/** Returns the body of a form with a file, which comes last as in the page. */
+function multipart(fields: Record<string, string>, file?: string): string {
+  const parts = Object.entries(fields).map(
+    ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
+  );
+  const head = `--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="people.csv"\r\ncontent-type: text/csv\r\n\r\n`;
+  return `${parts.join('')}${file === undefined ? '' : `${head}${file}\r\n`}--${boundary}--\r\n`;
+}
+
+const headers = { 'content-type': `multipart/form-data; boundary=${boundary}` };
+
+async function upload(visitor: Visitor, fields: Record<string, string>, file?: string): Promise<PageAnswer> {
+  const given = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, ...fields };
+  return visitor.send('POST', '/app/imports/new', { headers, payload: multipart(given, file) });
+}
+
+const importsOf = ({ id }: TestCustomer) =>
+  app.owner<{ id: string; status: string; mapping: object | null; dry_run: boolean; chunks: number }[]>`
+    select id, status, mapping, dry_run,
+      (select count(*)::int from import_chunks c where c.customer_id = i.customer_id and c.import_id = i.id) as chunks
+    from imports i where customer_id = ${id} order by id`;
+
+const people =
+  'E-Mail,First Name,last_name,phone_numbers,Shoe size\r\nada@example.com,Ada,Lovelace,,38\r\nno address,<b>,B,,40\r\n';
+
+describe('an import with the pages', () => {
+  test('goes from the file over its mapping and a check to the records and the errors file', async () => {
+    const { customer, visitor } = await start();
+    const uploaded = await upload(visitor, { name: 'People of March' }, people);
+    expect(uploaded.status).toBe(303);
+    const page = uploaded.location!;
+    const preview = await visitor.get(page);
+    const text = textOf(preview);
+    expect(text).toContain('People of March');
+    expect(text).toContain('Shoe size');
+    expect(text).toMatch(/Record 2: work_email must be an e-mail address/);
+    expect(preview.body).not.toContain('<b>,');
+    expect(await importsOf(customer)).toMatchObject([
+      { status: 'UPLOADED', mapping: { 'E-Mail': 'work_email', 'First Name': 'first_name' } },
+    ]);
+
+    const saved = await visitor.submit(page, { 'column-4': 'custom_fields.Shoe size', do: 'save' });
+    expect(saved.location).toBe(page);
+    expect(textOf(await visitor.get(page))).toContain('{"Shoe size":"38"}'.replace('"38"', '38'));
+
+    expect((await visitor.submit(page, { do: 'start' })).location).toBe(page);
+    expect((await visitor.get(page)).body).toContain('data-live');
+    await workAtAll(app, customer);
+    const ended = await visitor.get(page);
+    expect(textOf(ended)).toContain('The import is complete.');
+    expect(textOf(ended)).toMatch(/Created 1 Changed 0 Unchanged 0 Failed 1/);
+    const errors = await visitor.get(`${page}/errors.csv`);
+    expect(errors.headers['content-disposition']).toBe('attachment; filename="errors.csv"');
+    expect(errors.body).toContain('no address');
+  });
+
+  test('only checks if asked, and writes nothing', async () => {
+    const { customer, visitor } = await start();
+    const page = (await upload(visitor, {}, 'work_email,first_name,last_name\nada@example.com,Ada,L\n')).location!;
+    await visitor.submit(page, { do: 'check' });
+    await workAtAll(app, customer);
+    expect(textOf(await visitor.get(page))).toContain('Checked. Nothing was written.');
+    expect((await customer.post('/contacts/metadata')).body.total).toBeOneOf([0, undefined]);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
+  });
+
+  test('can be cancelled, and then neither changed nor started', async () => {
+    const { customer, visitor } = await start();
+    const page = (await upload(visitor, {}, people)).location!;
+    const fields = await visitor.fieldsOf(page);
+    expect((await visitor.submit(`${page}/cancel`)).location).toBe(page);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]);
+    expect((await visitor.post(page, { ...fields, do: 'start' })).status).toBe(409);
+    expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
+  });
+
+  test.each([
+    ['no file', {}, undefined, 'Choose a file.'],
+    ['an upsert without a field to match', { match: '' }, people, 'Must be one of external_id, work_email.'],
+    ['an unknown format', { format: 'xlsx' }, people, 'Must be one of csv, ndjson.'],
+    ['companies by e-mail', { object: 'companies' }, people, 'Must be one of external_id.'],
+  ])('refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
+    const { customer, visitor } = await start();
+    const answer = await upload(visitor, fields, file);
+    expect([answer.status, textOf(answer).includes(message)]).toEqual([400, true]);
+    expect(await importsOf(customer)).toEqual([]);
+  });
+
+  test('says when three others have not ended', async () => {
+    const { customer, visitor } = await start();
+    for (let i = 0; i < 3; i++) await upload(visitor, {}, people);
+    const answer = await upload(visitor, {}, people);
+    expect([answer.status, textOf(answer)]).toEqual([409, expect.stringContaining('3 imports that have not ended')]);
+    expect(await importsOf(customer)).toHaveLength(3);
+  });
+
+  test('shows what is wrong with a file that cannot be read', async () => {
+    const { visitor } = await start();
+    const page = (await upload(visitor, {}, 'first_name,"open\n')).location!;
+    expect(textOf(await visitor.get(page))).toContain('With these settings, something is wrong');
+  });
+});
+
+describe('the upload', () => {
+  test.each([
+    ['no token', (fields: Record<string, string>) => ({ ...fields, form_token: '' })],
+    ['a wrong token', (fields: Record<string, string>) => ({ ...fields, form_token: `${fields['form_token']}x` })],
+    [
+      'no token before the file',
+      (fields: Record<string, string>) => ({ mode: fields['mode']!, format: fields['format']! }),
+    ],
+  ])('with %s is 403 before its file is there', async (_what, change) => {
+    const { customer, visitor } = await start();
+    const fields = change({ ...(await visitor.fieldsOf('/app/imports/new')), ...upsert });
+    const whole = multipart(fields, 'x'.repeat(1000));
+    const beginning = whole.slice(0, whole.indexOf('xxx') + 10);
+    const head = [
+      'POST /app/imports/new HTTP/1.1',
+      'host: 127.0.0.1',
+      `content-type: ${headers['content-type']}`,
+      `cookie: session=${visitor.cookies.get('session')}`,
+      'content-length: 100000000',
+    ].join('\r\n');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    let answer = '';
+    socket.on('data', (bytes) => (answer += bytes.toString())).on('error', () => undefined);
+    socket.write(`${head}\r\n\r\n${beginning}`); // 100 MB are announced, and hardly any of it is sent
+    await vi.waitFor(() => expect(answer).toMatch(/^HTTP\/1\.1 403 /), { timeout: 20_000 });
+    socket.destroy();
+    expect(await importsOf(customer)).toEqual([]);
+  });
+
+  test('that breaks off leaves no import that waits, and no piece of the file', async () => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+    const whole = multipart(fields, `work_email\r\n${'ada@example.com\r\n'.repeat(200_000)}`);
+    const head = [
+      'POST /app/imports/new HTTP/1.1',
+      'host: 127.0.0.1',
+      `content-type: ${headers['content-type']}`,
+      `cookie: session=${visitor.cookies.get('session')}`,
+      `content-length: ${whole.length}`,
+    ].join('\r\n');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined);
+    socket.write(`${head}\r\n\r\n${whole.slice(0, -100_000)}`);
+    await vi.waitFor(async () => expect((await importsOf(customer))[0]?.chunks).toBeGreaterThan(1), {
+      timeout: 20_000,
+    });
+    socket.destroy();
+    await vi.waitFor(
+      async () => expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]),
+      { timeout: 20_000 },
+    );
+  });
+
+  test('whose end is missing is no whole file', async () => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+    const cut = multipart(fields, people).slice(0, -boundary.length - 20);
+    const answer = await visitor.send('POST', '/app/imports/new', { headers, payload: cut });
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
+  });
+});
+
+describe('who sees imports', () => {
+  test('members see them and change none', async () => {
+    const { customer, visitor: admin } = await start();
+    const page = (await upload(admin, {}, people)).location!;
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    const seen = await member.get(page);
+    expect([seen.status, /<button name="do"|\/cancel"/.test(seen.body)]).toEqual([200, false]);
+    expect(textOf(await member.get('/app/imports'))).toContain('Import of contacts');
+    const { form_token = '' } = await member.fieldsOf('/app/password');
+    for (const url of [page, `${page}/cancel`])
+      expect((await member.post(url, { form_token, do: 'start' })).status).toBe(403);
+    expect((await member.get('/app/imports/new')).status).toBe(403);
+    const payload = multipart({ form_token, ...upsert }, people);
+    expect((await member.send('POST', '/app/imports/new', { headers, payload })).status).toBe(403);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+  });
+
+  test("another customer's import is 404", async () => {
+    const { visitor: other } = await start();
+    const page = (await upload(other, {}, people)).location!;
+    const { visitor } = await start();
+    const { form_token = '' } = await visitor.fieldsOf('/app/password');
+    for (const url of [page, `${page}/cancel`, `${page}/errors.csv`]) expect((await visitor.get(url)).status).toBe(404);
+    for (const url of [page, `${page}/cancel`])
+      expect((await visitor.post(url, { form_token, do: 'start' })).status).toBe(404);
+  });
+});

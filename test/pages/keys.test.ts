@@ -1,0 +1,221 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { scopes } from '../../src/schemas/scopes.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { clientOf, inject } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await startApp();
+});
+
+const wanted = { name: 'Nightly import', expiration: '30', permissions: ['contacts:read', 'contacts:create'] };
+const keyIn = (body: string): string | undefined => /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/.exec(body)?.[0];
+const callWith = (key: string, path = '/contacts/metadata') =>
+  inject(app.fastify, path === '/contacts/metadata' ? 'POST' : 'GET', `/api/ext${path}`, undefined, {
+    authorization: `X-API-Key ${key}`,
+  });
+
+/** Creates a customer without keys but one, and an admin who is logged in to its pages. */
+async function start(role: 'admin' | 'member' = 'admin') {
+  const customer = await app.customer();
+  return { customer, visitor: await visitorOf(app.fastify, customer.id, role) };
+}
+
+const keysOf = (customerId: string) =>
+  app.owner<
+    { id: string; name: string; permissions: string[]; duration_days: number; key_hash: Buffer; revoked: boolean }[]
+  >`
+    select id, name, permissions, duration_days, key_hash, revoked_at is not null as revoked
+    from api_keys where customer_id = ${customerId} order by id`;
+
+describe('the list of keys', () => {
+  test('shows status, scopes, last use and expiry, and marks keys that end within 14 days', async () => {
+    const { customer, visitor } = await start();
+    const age = async (days: number, name: string) => {
+      const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
+      await app.owner`
+        update api_keys set name = ${name}, expires_at = now() + make_interval(hours => 24 * ${days}::int)
+        where id = ${keyId}`;
+    };
+    await app.owner`delete from api_keys where id = ${customer.keyId}`;
+    for (const [days, name] of [
+      [13, 'soon'],
+      [15, 'later'],
+      [-1, 'past'],
+    ] as const)
+      await age(days, name);
+    const text = textOf(await visitor.get('/app/keys'));
+    expect(text).toMatch(/soon ends in 13 days Key sda_\w{4}… Scopes 1 of 27 contacts:read Last used Never Expires/);
+    expect(text).toMatch(/later active Key/);
+    expect(text).toMatch(/past expired Key/);
+  });
+
+  test('says what to do when there is none', async () => {
+    const { customer, visitor } = await start();
+    await app.owner`delete from api_keys where id = ${customer.keyId}`;
+    expect(textOf(await visitor.get('/app/keys'))).toContain('No keys yet');
+  });
+
+  test('never shows a key or a name as HTML', async () => {
+    const { customer, visitor } = await start();
+    await app.owner`update api_keys set name = '<script>alert(1)</script>' where id = ${customer.keyId}`;
+    const { body } = await visitor.get('/app/keys');
+    expect([body.includes('<script>alert'), keyIn(body)]).toEqual([false, undefined]);
+  });
+});
+
+describe('the form for a new key', () => {
+  test('issues a key that works, and shows it on this page only', async () => {
+    const { customer, visitor } = await start();
+    const answer = await visitor.submit('/app/keys/new', wanted);
+    expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
+    const key = keyIn(answer.body)!;
+    expect((await callWith(key)).status).toBe(200);
+    expect((await callWith(key, '/customer/summary')).status).toBe(403);
+    expect((await keysOf(customer.id)).at(-1)).toMatchObject({
+      name: 'Nightly import',
+      permissions: wanted.permissions,
+      duration_days: 30,
+    });
+    for (const page of ['/app/keys', '/app/keys/new']) expect((await visitor.get(page)).body).not.toContain(key);
+  });
+
+  test('can be sent once: again it says so and issues none', async () => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/keys/new')), ...wanted };
+    const answers = await Promise.all([1, 2, 3].map(() => visitor.post('/app/keys/new', fields)));
+    answers.push(await visitor.post('/app/keys/new', fields));
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409, 409]);
+    expect(answers.filter(({ body }) => keyIn(body))).toHaveLength(1);
+    expect(textOf(answers.at(-1)!)).toContain('It issued a key then, and none now');
+    expect(await keysOf(customer.id)).toHaveLength(2);
+  });
+
+  test('leaves no trace of the key in the database', async () => {
+    const { customer, visitor } = await start();
+    const key = keyIn((await visitor.submit('/app/keys/new', wanted)).body)!;
+    const records = await app.owner`
+      select to_jsonb(r)::text as text from idempotency_records r where customer_id = ${customer.id}
+      union all select to_jsonb(e)::text from audit_events e where customer_id = ${customer.id}
+      union all select to_jsonb(k)::text from api_keys k where customer_id = ${customer.id}`;
+    expect(records.length).toBeGreaterThan(3);
+    expect(records.filter(({ text }) => text.includes(key.slice(9)))).toEqual([]);
+  });
+
+  test('shows what is wrong beside the fields, keeps the rest and issues nothing', async () => {
+    const { customer, visitor } = await start();
+    const answer = await visitor.submit('/app/keys/new', { ...wanted, name: '  ', expiration: '31', permissions: [] });
+    expect(answer.status).toBe(400);
+    const text = textOf(answer);
+    expect(text).toContain('Must be 1 to 120 characters');
+    expect(text).toContain('Must be one of 7, 30, 90, 365.');
+    expect(text).toContain('Must NOT have fewer than 1 items.');
+    expect(await keysOf(customer.id)).toHaveLength(1);
+    const kept = await visitor.submit('/app/keys/new', { ...wanted, name: '' });
+    expect(kept.body.match(/value="contacts:(read|create)"\s+checked/g)).toHaveLength(2);
+    expect(await visitor.submit('/app/keys/new', { ...wanted, name: 'a\0b' })).toMatchObject({ status: 400 });
+    expect(await visitor.submit('/app/keys/new', { ...wanted, permissions: 'root' })).toMatchObject({ status: 400 });
+  });
+
+  test.each([
+    ['read', (scope: string) => scope.endsWith(':read')],
+    ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email):/.test(scope)],
+    ['all', () => true],
+    ['unknown', (scope: string) => scope.endsWith(':read')],
+  ])('starts with the scopes of the preset %s', async (preset, belongs) => {
+    const { visitor } = await start();
+    const { body } = await visitor.get(`/app/keys/new?preset=${preset}`);
+    const boxes = [...body.matchAll(/value="(\w+:\w+)"\s+(checked)?/g)];
+    expect(boxes.map(([, scope]) => scope!).toSorted()).toEqual([...scopes].toSorted());
+    expect(boxes.flatMap(([, scope, checked]) => (checked ? [scope!] : [])).toSorted()).toEqual(
+      scopes.filter(belongs).toSorted(),
+    );
+  });
+});
+
+describe('the form to rotate a key', () => {
+  test('says when it was used last, and replaces the key', async () => {
+    const { customer, visitor } = await start();
+    await app.owner`update api_keys set last_used_at = '2026-03-04 05:06+00' where id = ${customer.keyId}`;
+    const page = `/app/keys/${customer.keyId}/rotate`;
+    expect(textOf(await visitor.get(page))).toContain('It was last used on 4 Mar 2026, 05:06 UTC');
+    const answer = await visitor.submit(page, { expiration: '' });
+    const key = keyIn(answer.body)!;
+    expect([answer.status, answer.headers['cache-control']]).toEqual([200, 'no-store']);
+    expect([(await callWith(key)).status, (await callWith(customer.key)).status]).toEqual([200, 401]);
+    expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 7 }]);
+    await visitor.submit(page, { expiration: '365' });
+    expect(await keysOf(customer.id)).toMatchObject([{ duration_days: 365 }]);
+  });
+
+  test('can be sent once, also by two at the same time', async () => {
+    const { customer, visitor } = await start();
+    const page = `/app/keys/${customer.keyId}/rotate`;
+    const fields = { ...(await visitor.fieldsOf(page)), expiration: '' };
+    const answers = await Promise.all([1, 2, 3].map(() => visitor.post(page, fields)));
+    const shown = answers.flatMap(({ body }) => keyIn(body) ?? []);
+    expect(shown).toHaveLength(1);
+    expect((await visitor.post(page, fields)).status).toBe(409);
+    expect((await callWith(shown[0]!)).status).toBe(200);
+  });
+
+  test('refuses a key that no longer works', async () => {
+    const { customer, visitor } = await start();
+    const page = `/app/keys/${customer.keyId}/rotate`;
+    const fields = await visitor.fieldsOf(page);
+    await app.owner`update api_keys set expires_at = now() where id = ${customer.keyId}`;
+    const answers = [await visitor.get(page), await visitor.post(page, { ...fields, expiration: '' })];
+    for (const answer of answers) {
+      expect([
+        answer.status,
+        textOf(answer).includes('only an active key') || textOf(answer).includes('Only an active key'),
+      ]).toEqual([409, true]);
+    }
+  });
+});
+
+describe('the form to revoke a key', () => {
+  test('says what stops, and stops it; again changes nothing', async () => {
+    const { customer, visitor } = await start();
+    const page = `/app/keys/${customer.keyId}/revoke`;
+    const text = textOf(await visitor.get(page));
+    expect(text).toContain('Every program that uses it gets 401');
+    expect(text).toContain('It has never been used.');
+    expect((await callWith(customer.key)).status).toBe(200);
+    for (let i = 0; i < 2; i++) expect((await visitor.submit(page)).location).toBe('/app/keys?done=revoked');
+    expect((await callWith(customer.key)).status).toBe(401);
+    expect(textOf(await visitor.get('/app/keys?done=revoked'))).toContain('The key is revoked');
+  });
+});
+
+describe('members', () => {
+  test('see keys and change none', async () => {
+    const { customer, visitor } = await start('member');
+    const admin = await visitorOf(app.fastify, customer.id);
+    const list = await visitor.get('/app/keys');
+    expect([list.status, /\/(new|rotate|revoke)"/.test(list.body)]).toEqual([200, false]);
+    const { form_token = '' } = await visitor.fieldsOf('/app/password');
+    for (const page of ['/app/keys/new', `/app/keys/${customer.keyId}/rotate`, `/app/keys/${customer.keyId}/revoke`]) {
+      expect((await admin.get(page)).status).toBe(200);
+      const answers = [await visitor.get(page), await visitor.post(page, { ...wanted, form_token })];
+      expect(answers.map(({ status }) => status)).toEqual([403, 403]);
+      expect(answers[0]!.headers['content-type']).toBe('text/html; charset=utf-8');
+    }
+    expect(await keysOf(customer.id)).toMatchObject([{ revoked: false }]);
+  });
+});
+
+test("another customer's key is 404, as is one that does not exist", async () => {
+  const { visitor } = await start();
+  const other = await app.customer();
+  const { form_token = '' } = await visitor.fieldsOf('/app/password');
+  for (const id of [other.keyId, '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', 'no-id'])
+    for (const verb of ['rotate', 'revoke']) {
+      const page = `/app/keys/${id}/${verb}`;
+      const answers = [await visitor.get(page), await visitor.post(page, { form_token, expiration: '' })];
+      expect(answers.map(({ status }) => status)).toEqual([404, 404]);
+      expect(textOf(answers[0]!)).toContain('This page does not exist');
+    }
+  expect(await keysOf(other.id)).toMatchObject([{ revoked: false }]);
+});

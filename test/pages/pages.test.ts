@@ -1,0 +1,134 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { declaredRoutes } from '../contract/declared.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { LogOutput } from '../../src/log-output.ts';
+import { checkLogLine } from '../setup/captured-logs.ts';
+import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
+
+const { documented, hidden } = await declaredRoutes();
+const routes = hidden.filter(({ url, isRefusal }) => /^\/app(\/|$)/.test(url) && !isRefusal);
+const nobodysId = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+const pathOf = (url: string) => url.replace(':id', nobodysId);
+
+let app: TestApp;
+let visitor: Visitor;
+beforeAll(async () => {
+  app = await startApp();
+  visitor = await visitorOf(app.fastify, (await app.customer()).id);
+});
+
+describe('the routes of the pages', () => {
+  test('are not in the contract, and only they take the cookie', () => {
+    expect(documented.filter(({ url, access }) => url.startsWith('/app') || 'page' in access)).toEqual([]);
+    expect(hidden.filter(({ url, access }) => 'page' in access && !url.startsWith('/app'))).toEqual([]);
+    expect(new Set(routes.map(({ method }) => method))).toEqual(new Set(['GET', 'HEAD', 'POST']));
+  });
+
+  test('require a session, but for the login and static files', () => {
+    const open = routes.filter(({ access }) => 'public' in access).map(({ url }) => url);
+    expect([...new Set(open)].toSorted()).toEqual([
+      '/app/files/pages.js',
+      '/app/files/pico.css',
+      '/app/files/style.css',
+      '/app/login',
+    ]);
+  });
+
+  const posts = routes.filter(({ method }) => method === 'POST').map(({ url }) => url);
+  test.each(posts)('POST %s without the token of a form is 403', async (url) => {
+    const other = await visitorOf(app.fastify, (await app.customer()).id);
+    const { form_token: foreign = '' } = await other.fieldsOf('/app/password');
+    for (const fields of [{}, { form_token: 'x-y' }, { form_token: foreign }, { form_token: ['a', 'b'] }] as never[]) {
+      const answer = await visitor.post(pathOf(url), fields);
+      expect([answer.status, textOf(answer)]).toEqual([403, expect.stringContaining('This is not allowed')]);
+    }
+  });
+
+  test('change nothing with GET', async () => {
+    const tables = ['api_keys', 'audit_events', 'idempotency_records', 'imports', 'jobs', 'sessions', 'users'];
+    const stored = () =>
+      Promise.all(tables.map((table) => app.owner`select to_jsonb(t) as row from ${app.owner(table)} t order by 1`));
+    const before = await stored();
+    const gets = routes.filter(({ method }) => method !== 'POST');
+    const statuses = await Promise.all(
+      gets.map(async ({ url, method }) => (await visitor.send(method, pathOf(url))).status),
+    );
+    expect(statuses.filter((status) => status >= 500)).toEqual([]);
+    expect(await stored()).toEqual(before);
+  });
+});
+
+describe('every answer', () => {
+  const asked = (): [string, string][] => [
+    ['GET', '/app'],
+    ['GET', '/app/login'],
+    ['GET', '/app/keys'],
+    ['GET', '/app/unknown'],
+    ['GET', `/app/keys/${nobodysId}/revoke`],
+    ['PUT', '/app/keys'],
+    ['POST', '/app/keys/new'],
+    ['GET', '/app/%ff'],
+    ['GET', '/app/files/style.css'],
+    ['GET', '/app/files/secret'],
+  ];
+  const shown = (of: Visitor) => Promise.all(asked().map(([method, url]) => of.send(method, url)));
+
+  test('has a content security policy without exceptions, and no other host in it', async () => {
+    for (const answer of [...(await shown(visitor)), ...(await shown(new Visitor(app.fastify)))]) {
+      const policy = answer.headers['content-security-policy'] as string;
+      if (answer.status === 400) continue; // a path that no router can read is answered before any route
+      expect(policy).toBe(
+        "default-src 'none';script-src 'self';style-src 'self';img-src 'self' data:;connect-src 'self';" +
+          "form-action 'self';base-uri 'none';frame-ancestors 'none'",
+      );
+      expect(answer.headers['x-content-type-options']).toBe('nosniff');
+      expect(answer.headers['referrer-policy']).toBe('same-origin');
+      expect(answer.body).not.toMatch(/<[^>]+\b(src|href|action)="(https?:)?\/\//);
+      expect(answer.body).not.toMatch(/<[^>]+\s(style|on\w+)=|<script(?![^>]*\bsrc=)/);
+    }
+  });
+
+  test('is a page, errors too, and is stored by no cache', async () => {
+    const answers = await shown(visitor);
+    const pages = answers.filter(({ status }) => status !== 303 && status !== 400).slice(0, -2);
+    expect(pages.map(({ status }) => status)).toEqual([200, 200, 404, 404, 405, 403]);
+    for (const { headers } of pages)
+      expect([headers['content-type'], headers['cache-control']]).toEqual(['text/html; charset=utf-8', 'no-store']);
+    expect(pages[4]!.headers['allow']).toBe('GET, HEAD');
+  });
+
+  test('of the API stays as it was', async () => {
+    const answer = await visitor.get('/api/ext/unknown');
+    expect([answer.headers['content-security-policy'], answer.headers['content-type']]).toEqual([
+      undefined,
+      'application/json; charset=utf-8',
+    ]);
+  });
+});
+
+test('static files can be kept for good, because their URL changes with them', async () => {
+  const files = filesOf(await visitor.get('/app/login'));
+  expect(files).toHaveLength(3);
+  for (const url of files) {
+    const { headers, status } = await new Visitor(app.fastify).get(url);
+    expect([status, headers['cache-control']]).toEqual([200, 'public, max-age=31536000, immutable']);
+    expect(url).toMatch(/\?v=[0-9a-f]{12}$/);
+  }
+});
+
+test('logs and metrics name the route, without what follows the question mark', async () => {
+  const lines: string[] = [];
+  const { write } = LogOutput.prototype;
+  LogOutput.prototype.write = (line: string) => {
+    lines.push(line);
+    checkLogLine(line);
+  };
+  await visitor.get('/app/keys?done=a-secret-of-mine');
+  await new Visitor(app.fastify).get('/app/login?next=%2Fapp%2Fa-secret-of-mine');
+  LogOutput.prototype.write = write;
+  expect(lines.filter((line) => line.includes('"route":"/app/keys"'))).toHaveLength(1);
+  expect(lines.filter((line) => line.includes('a-secret-of-mine'))).toEqual([]);
+  const { body } = await app.fastify.inject('/metrics');
+  expect(body).toMatch(/route="\/app\/keys"/);
+  expect(body).not.toContain('a-secret-of-mine');
+});
