@@ -90,7 +90,7 @@ async function follow() {
   } catch {
     // The service or the network is down: try again.
   }
-  setTimeout(follow, intervalMs);
+  setTimeout(() => void follow(), intervalMs);
 }
 
 /** Removes an API key from this page, before the browser keeps the page for the way back. */
@@ -111,4 +111,4 @@ each('data-dismiss', (link) =>
 addEventListener('pagehide', forgetSecrets);
 
 enhance(document);
-setTimeout(follow, intervalMs);
+setTimeout(() => void follow(), intervalMs);
