@@ -28,8 +28,9 @@ chaos: node_modules ## kill and freeze everything under jobs that spend credits,
 fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
 	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npm run --silent test -- test/contract/fuzz.test.ts
 
-clients: node_modules ## pack the TypeScript client into clients/dist
+clients: node_modules ## pack the clients for TypeScript and Python into clients/dist
 	@mkdir -p clients/dist && cd clients/typescript && npm pack --silent --pack-destination ../dist
+	@cd clients/python && python3 generate.py && python3 -m pip wheel --quiet --no-deps --wheel-dir ../dist .
 
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench

@@ -35,11 +35,12 @@ export interface Call {
  */
 export async function send(settings: Settings, call: Call): Promise<Response> {
   const end = Date.now() + settings.maxRetryMs;
+  const most = call.body instanceof ReadableStream ? 0 : settings.maxRetries; // a stream is used up after one attempt
   for (let retries = 0; ; retries += 1) {
     const outcome = await attempt(settings, call);
     if (outcome instanceof Response) return outcome;
     const pause = pauseAfter(outcome, retries, call);
-    if (pause === undefined || retries >= settings.maxRetries || Date.now() + pause > end) throw outcome;
+    if (pause === undefined || retries >= most || Date.now() + pause > end) throw outcome;
     await sleep(pause, call.signal);
   }
 }

@@ -1,0 +1,112 @@
+"""Uses every part of the client once. The project's test checks the types of this program and runs it against the real service."""
+
+import io
+import json
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from sales_data_client import ResponseError, SalesData, SalesDataError
+
+base_url, lying_url, key, read_key = sys.argv[1:]
+api = SalesData(base_url, key)
+
+
+def failure(call: Callable[[], Any]) -> dict[str, Any]:
+    """Returns the error of a call, with its class and what tests compare."""
+    try:
+        call()
+    except SalesDataError as error:
+        seen: dict[str, Any] = {"class": type(error).__name__}
+        if isinstance(error, ResponseError):
+            seen |= {"status": error.status, "code": error.code, "paths": [fault["path"] for fault in error.errors]}
+        return seen
+    return {"class": "no error"}
+
+
+# Retries: a 503, then a connection that ends after the service has written.
+with SalesData(lying_url, key) as lied:
+    created = lied.create_contact(
+        {"first_name": "Ada", "last_name": "Lovelace", "phone_numbers": [], "work_email": "lied@example.com"}
+    )
+
+# Batches of any length, with a faulty item.
+people = [
+    {
+        "first_name": "Ada",
+        "last_name": "Lovelace",
+        "phone_numbers": [],
+        "external_id": f"crm-{i}",
+        "work_email": "no address" if i == 1_700 else f"ada{i}@example.com",
+        "birth_year": 1900 + i % 100,
+    }
+    for i in range(2_500)
+]
+results = api.batch("upsert_contact_batch", people, match="external_id")
+
+# All pages, and a filtered first page.
+emails = {contact["work_email"] for contact in api.iter_contacts({"filters": {"first_name": "ada"}})}
+youngest = api.list_contacts(
+    {"filters": {"birth_year": {"gte": 1999}}, "order_by": {"birth_year": "DESC"}, "paginate": {"limit": 10}}
+)
+for name in ("One", "Two", "Three"):
+    api.create_contact_list({"name": name})
+for name in ("Desk", "Lamp", "Chair"):
+    api.create_product({"name": name, "price": 10, "unit": "piece"})
+
+# A change against a version.
+id = created["data"]["id"]
+etag = api.call("get_contact", id=id).etag
+api.update_contact(id, {"job_title": "Countess"}, if_match=etag)
+
+# Jobs and imports.
+job_id = api.verify_emails({"emails": [{"email": "ada@invalid"}, {"email": "x"}]})["id"]
+states: list[str] = []
+job = api.wait_for_job(job_id, timeout=60, on_progress=lambda state: states.append(state["status"]))
+begun = api.create_import({"object": "contacts", "mode": "create", "format": "csv"})["data"]["id"]
+api.upload_import_file(begun, io.BytesIO(b"first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n"))
+imported = api.wait_for_import(begun, timeout=60)
+faulty = b"".join(api.get_import_errors(begun))
+exported = b"".join(api.export_contacts({"format": "ndjson", "fields": ["work_email"]}))
+
+silent = SalesData(base_url, key, timeout=0.0001, max_retries=0)
+refused = SalesData("http://127.0.0.1:1", key, max_retries=1)
+
+
+def twice() -> None:
+    for email in ("c@example.com", "d@example.com"):
+        api.create_contact(
+            {"first_name": "A", "last_name": "B", "phone_numbers": [], "work_email": email}, idempotency_key="once"
+        )
+
+
+errors = [
+    failure(lambda: api.create_contact({"first_name": "A", "last_name": "B", "phone_numbers": [], "work_email": "x"})),
+    failure(lambda: SalesData(base_url, "sda_wrong").list_contacts()),
+    failure(lambda: SalesData(base_url, read_key).create_contact({"first_name": "A", "last_name": "B", "phone_numbers": [], "work_email": "a@example.com"})),
+    failure(lambda: api.get_contact(str(uuid.uuid4()))),
+    failure(lambda: api.update_contact(id, {"external_id": "crm-1"})),
+    failure(lambda: api.update_contact(id, {"gender": "female"}, if_match=etag)),
+    failure(twice),
+    failure(lambda: silent.list_contacts()),
+    failure(lambda: refused.list_contacts()),
+]
+
+print(
+    json.dumps(
+        {
+            "created": created["data"]["id"],
+            "batch": {"length": len(results), "failed": [one["index"] for one in results if one["status"] == "failed"]},
+            "emails": len(emails),
+            "youngest": [contact["birth_year"] for contact in youngest],
+            "lists": [one["name"] for one in api.iter_contact_lists({"limit": 2})],
+            "products": [one["name"] for one in api.iter_products({"paginate": {"limit": 2}})],
+            "job": {"status": job["status"], "processed": job["processed"], "last": states[-1]},
+            "imported": {"status": imported["status"], "created": imported["created"], "failed": imported["failed"]},
+            "faulty": b"No,Mail,x" in faulty,
+            "exported": len(exported.splitlines()),
+            "errors": errors,
+        }
+    )
+)

@@ -1,0 +1,44 @@
+"""Client of the Sales Data API."""
+
+from ._client import SalesData
+from ._errors import (
+    AuthenticationError,
+    ConflictError,
+    ConnectionFailedError,
+    IdempotencyMismatchError,
+    InsufficientCreditsError,
+    InternalServerError,
+    NotFoundError,
+    PayloadTooLargeError,
+    PermissionDeniedError,
+    PreconditionFailedError,
+    RateLimitError,
+    ResponseError,
+    SalesDataError,
+    TimedOutError,
+    UnavailableError,
+    ValidationError,
+)
+from ._transport import Answer, Upload
+
+__all__ = [
+    "Answer",
+    "AuthenticationError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "IdempotencyMismatchError",
+    "InsufficientCreditsError",
+    "InternalServerError",
+    "NotFoundError",
+    "PayloadTooLargeError",
+    "PermissionDeniedError",
+    "PreconditionFailedError",
+    "RateLimitError",
+    "ResponseError",
+    "SalesData",
+    "SalesDataError",
+    "TimedOutError",
+    "UnavailableError",
+    "Upload",
+    "ValidationError",
+]

@@ -1,0 +1,104 @@
+"""The client."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+from ._errors import TimedOutError
+from ._generated.calls import OPERATIONS, Calls
+
+#: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
+MOST_ITEMS, MOST_BYTES = 1_000, int(4.5 * 2**20)
+
+Batch = Literal[
+    "create_contact_batch",
+    "update_contact_batch",
+    "upsert_contact_batch",
+    "delete_contact_batch",
+    "read_contact_batch",
+    "create_company_batch",
+    "update_company_batch",
+    "upsert_company_batch",
+    "delete_company_batch",
+    "read_company_batch",
+]
+
+
+class SalesData(Calls):
+    """A client of the Sales Data API. It has a method for every operation. Close it, or use it in a `with` block."""
+
+    _operations = OPERATIONS
+
+    def __enter__(self) -> SalesData:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def batch(
+        self, name: Batch, items: Iterable[Mapping[str, Any]], *, match: str | None = None
+    ) -> list[dict[str, Any]]:
+        """
+        Sends any number of items in batches of up to 1,000. Returns what became of each item, in the order of the items;
+        `index` counts from the first item. One failed item does not stop the others: look at `status`. If a call fails as
+        a whole, its error is raised, and the items of earlier calls are written.
+        """
+        results: list[dict[str, Any]] = []
+        for part in _parts(items):
+            body: dict[str, Any] = {"items": part}
+            if match is not None:
+                body["match"] = match
+            start = len(results)
+            for result in self.call(name, body=body).data["data"]["results"]:
+                results.append({**result, "index": start + result["index"]})
+        return results
+
+    def wait_for_job(
+        self, id: str, *, timeout: float | None = None, on_progress: Callable[[Any], None] | None = None
+    ) -> dict[str, Any]:
+        """Waits until a job is COMPLETED, FAILED or CANCELLED, and returns it. Raises TimedOutError after `timeout` seconds."""
+        return self._wait_for("get_job", id, timeout, on_progress)
+
+    def wait_for_import(
+        self, id: str, *, timeout: float | None = None, on_progress: Callable[[Any], None] | None = None
+    ) -> dict[str, Any]:
+        """Waits until an import is COMPLETED, FAILED or CANCELLED, and returns it. Raises TimedOutError after `timeout` seconds."""
+        return self._wait_for("get_import", id, timeout, on_progress)
+
+    def _wait_for(
+        self, name: str, id: str, timeout: float | None, on_progress: Callable[[Any], None] | None
+    ) -> dict[str, Any]:
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        pause = 0.25
+        while True:
+            state: dict[str, Any] = self.call(name, id=id).data
+            if on_progress:
+                on_progress(state)
+            if state["status"] in ("COMPLETED", "FAILED", "CANCELLED"):
+                return state
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimedOutError(f"Still {state['status']} after {timeout} s")
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, 5)
+
+
+def _parts(items: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Divides items into parts of up to 1,000 items and 4.5 MiB."""
+    part: list[Mapping[str, Any]] = []
+    size = 0
+    for item in items:
+        length = len(json.dumps(item)) + 2
+        if part and (len(part) == MOST_ITEMS or size + length > MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += length
+    if part:
+        yield part

@@ -1,0 +1,109 @@
+"""The errors that calls raise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+
+class SalesDataError(Exception):
+    """Any error of a call. All other errors of this package extend it."""
+
+
+class ResponseError(SalesDataError):
+    """The service answered with an error. Each status has a class of its own."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        try:
+            self.body: Any = response.json()
+        except ValueError:  # a proxy may answer with a page
+            self.body = response.text
+        said = self.body if isinstance(self.body, dict) else {}
+        self.status = response.status_code
+        self.code: str = said.get("code", f"http_{self.status}")
+        #: Every fault of the request: `path` is a JSON pointer to the value in the body, `message` says what is wrong.
+        self.errors: list[dict[str, str]] = said.get("errors", [])
+        #: The id of the request in the logs of the service. Name it when you ask for help.
+        self.request_id = response.headers.get("x-request-id")
+        after = response.headers.get("retry-after", "")
+        #: Seconds after which the call can be repeated.
+        self.retry_after = float(after) if after.isdigit() else None
+        super().__init__(said.get("message", f"The service responded with {self.status}"))
+
+
+class ValidationError(ResponseError):
+    """400: the request is not valid. `errors` names every fault."""
+
+
+class AuthenticationError(ResponseError):
+    """401: the key or the session is missing, wrong, expired or revoked."""
+
+
+class InsufficientCreditsError(ResponseError):
+    """402: there are too few credits. `body` has `required`, `available` and `pool`."""
+
+
+class PermissionDeniedError(ResponseError):
+    """403: the key lacks the scope of the operation."""
+
+
+class NotFoundError(ResponseError):
+    """404: the record does not exist, or belongs to another customer."""
+
+
+class ConflictError(ResponseError):
+    """409: the request conflicts with the state of a record."""
+
+
+class PreconditionFailedError(ResponseError):
+    """412: the record has changed since the version in `if_match`."""
+
+
+class PayloadTooLargeError(ResponseError):
+    """413: the body is too large."""
+
+
+class IdempotencyMismatchError(ResponseError):
+    """422: the idempotency key was used for another request."""
+
+
+class RateLimitError(ResponseError):
+    """429: a rate limit is used up, and stayed so during all retries."""
+
+
+class InternalServerError(ResponseError):
+    """500: the service failed."""
+
+
+class UnavailableError(ResponseError):
+    """503: the service is overloaded or a part of it is unavailable, and stayed so during all retries."""
+
+
+class ConnectionFailedError(SalesDataError):
+    """The connection failed before the response was complete. The service may have executed the call."""
+
+
+class TimedOutError(SalesDataError):
+    """The call, or the job or import that was waited for, took longer than allowed. It may still be executed."""
+
+
+CLASSES: dict[int, type[ResponseError]] = {
+    400: ValidationError,
+    401: AuthenticationError,
+    402: InsufficientCreditsError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    412: PreconditionFailedError,
+    413: PayloadTooLargeError,
+    422: IdempotencyMismatchError,
+    429: RateLimitError,
+    500: InternalServerError,
+    503: UnavailableError,
+}
+
+
+def error_of(response: httpx.Response) -> ResponseError:
+    """Returns the error in a response whose body was read."""
+    return CLASSES.get(response.status_code, ResponseError)(response)

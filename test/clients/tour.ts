@@ -1,0 +1,78 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, expect } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { grant } from '../setup/factories.ts';
+import { startServerProcess } from '../setup/server-process.ts';
+import { startLyingProxy } from './lying-proxy.ts';
+
+/** The root folder of the repository. */
+export const root = join(import.meta.dirname, '..', '..');
+
+const contacts = '/api/ext/contacts';
+
+/** The real service, with a worker and a lying proxy, for the program `tour` of a client. */
+export interface TourService {
+  /** Creates a customer. Returns the arguments of the program: two URLs and two keys. */
+  argumentsOf(): Promise<string[]>;
+  /** Asserts what the program has printed, and that it has repeated a call with the same key. */
+  expectTour(printed: string, errorClasses: Record<'permission' | 'timeout' | 'connection', string>): Promise<void>;
+}
+
+/** Starts the service. It ends after the tests of the file. */
+export async function startTourService(): Promise<TourService> {
+  const app = await startApp();
+  const { url } = await startServerProcess(app.url);
+  const proxy = await startLyingProxy(url, { [contacts]: ['busy', 'cut'] });
+  const env = {
+    PATH: process.env['PATH'],
+    DATABASE_URL: app.url,
+    VERIFY_DNS_SERVERS: '127.0.0.1:1',
+    LOG_LEVEL: 'fatal',
+  };
+  const worker = spawn(process.execPath, ['src/cli.ts', 'work', '--json'], { cwd: root, env, stdio: 'ignore' });
+  afterAll(() => {
+    worker.kill('SIGKILL');
+    proxy.close();
+  });
+  return {
+    argumentsOf: async () => {
+      const customer = await app.customer();
+      await grant(app.fastify, customer.id, 'verification', 10);
+      return [url, proxy.url, customer.key, (await customer.withScopes(['contacts:read'])).key];
+    },
+    expectTour: async (printed, classes) => {
+      expect(JSON.parse(printed)).toMatchObject(seenBy(classes));
+      const keys = proxy.keysOf(contacts);
+      expect(keys).toHaveLength(3);
+      expect(new Set(keys).size).toBe(1);
+      const [written] = await app.owner<[{ count: number }]>`
+        select count(*)::integer as count from contacts where work_email = 'lied@example.com'`;
+      expect(written.count).toBe(1);
+    },
+  };
+}
+
+const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'timeout' | 'connection', string>) => ({
+  created: expect.stringMatching(/^[0-9a-f-]{36}$/) as unknown,
+  batch: { length: 2_500, failed: [1_700] },
+  emails: 2_500,
+  youngest: Array.from({ length: 10 }, () => 1999),
+  lists: ['Three', 'Two', 'One'],
+  products: ['Chair', 'Lamp', 'Desk'],
+  job: { status: 'COMPLETED', processed: 2, last: 'COMPLETED' },
+  imported: { status: 'COMPLETED', created: 1, failed: 1 },
+  faulty: true,
+  exported: 2_501,
+  errors: [
+    { class: 'ValidationError', status: 400, code: 'validation_failed', paths: ['/work_email'] },
+    { class: 'AuthenticationError', status: 401, code: 'http_401' },
+    { class: permission, status: 403, code: 'http_403' },
+    { class: 'NotFoundError', status: 404, code: 'not_found' },
+    { class: 'ConflictError', status: 409, code: 'conflict', paths: ['/external_id'] },
+    { class: 'PreconditionFailedError', status: 412, code: 'precondition_failed' },
+    { class: 'IdempotencyMismatchError', status: 422, code: 'idempotency_mismatch' },
+    { class: timeout },
+    { class: connection },
+  ],
+});
