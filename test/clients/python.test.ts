@@ -13,7 +13,7 @@ const hasPython =
 const need = hasPython ? '' : ' (needs Python 3.11 with venv: see .ci/run)';
 
 describe.runIf(hasPython)(`the Python client${need}`, async () => {
-  const service = await startTourService();
+  const { argumentsOf, expectTour } = await startTourService();
   let folder: string;
   let python: string;
   let source: string;
@@ -41,12 +41,12 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
   }, 120_000);
 
   test('retries with the same key, cuts batches, follows cursors, waits, and raises an error of a class for each status', async () => {
-    const { stdout } = await run(python, ['examples/tour.py', ...(await service.argumentsOf())], { cwd: source });
+    const { stdout } = await run(python, ['examples/tour.py', ...(await argumentsOf())], { cwd: source });
     const classes = {
       permission: 'PermissionDeniedError',
       timeout: 'TimedOutError',
       connection: 'ConnectionFailedError',
     };
-    await service.expectTour(stdout, classes);
+    await expectTour(stdout, classes);
   }, 180_000);
 });

@@ -8,7 +8,7 @@ import { root, startTourService } from './tour.ts';
 
 // The client is packed, installed into an empty folder, compiled there and used against the real service.
 const run = promisify(execFile);
-const service = await startTourService();
+const { argumentsOf, expectTour } = await startTourService();
 let folder: string;
 let packedFiles: string[];
 
@@ -41,7 +41,7 @@ test('the packed client has types for a strict program', async () => {
 }, 120_000);
 
 test('retries with the same key, cuts batches, follows cursors, waits, and throws an error of a class for each status', async () => {
-  const { stdout } = await run(process.execPath, ['tour.ts', ...(await service.argumentsOf())], { cwd: folder });
+  const { stdout } = await run(process.execPath, ['tour.ts', ...(await argumentsOf())], { cwd: folder });
   const classes = { permission: 'PermissionError', timeout: 'TimeoutError', connection: 'ConnectionError' };
-  await service.expectTour(stdout, classes);
+  await expectTour(stdout, classes);
 }, 180_000);
