@@ -45,7 +45,7 @@ const unlockedSoFar = async (customer: TestCustomer, job: string): Promise<numbe
 
 /** Lets other workers continue after a worker died: expires its leases now and runs the sweep. */
 async function leaveToOthers(app: TestApp, customer: TestCustomer): Promise<void> {
-  await app.owner`update jobs set leased_until = now() - interval '1 minute' where finished_at is null`;
+  await app.owner`update jobs set leased_until = now() - interval '1 minute' where lease is not null`;
   await app.db.transaction((sql) => enqueueTurn(sql, 'unlock', customer.id));
 }
 
