@@ -42,6 +42,7 @@ export async function makeRelease(version: string, ...changes: Changes[]): Promi
   const folder = await mkdtemp(join(tmpdir(), 'release-'));
   folders.push(folder);
   await cp(join(root, 'src'), join(folder, 'src'), { recursive: true });
+  await cp(join(root, 'docs', 'api.md'), join(folder, 'docs', 'api.md'));
   await mkdir(join(folder, 'sql'));
   await cp(join(root, 'sql', 'migrations'), join(folder, 'sql', 'migrations'), { recursive: true });
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));

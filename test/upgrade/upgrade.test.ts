@@ -32,7 +32,12 @@ const writesLabel: Changes = {
 const readsLabel: Changes = {
   sources: {
     'src/queries/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
-    'src/schemas/products.ts': [['  id: Uuid(),\n', '  id: Uuid(),\n  label: Type.String(),\n']],
+    'src/schemas/products.ts': [
+      [
+        "  id: Uuid({ description: 'Id of the product.' }),\n",
+        "  id: Uuid({ description: 'Id of the product.' }),\n  label: Type.String(),\n",
+      ],
+    ],
   },
   migrations: {
     '9002_labels.sql': `-- no-transaction
