@@ -29,6 +29,7 @@ export const describeDemo = (demo: Demo, url: string): string =>
     ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`
     : [
         `Demo customer ${demo.customerId}${demo.created ? '' : ' (already existed)'}`,
+        `  pages     ${url}/app`,
         `  login     ${demo.email}   password ${demo.password}`,
         `  API key   ${demo.key}`,
         `  catalog   ${demo.prospects === null ? 'unavailable; run this command again when it is available' : `${demo.prospects.toLocaleString('en')} prospects`}`,
