@@ -12,9 +12,9 @@ export class Shutdown {
   readonly #stops: (() => Promise<void>)[] = [];
 
   /**
-   * Creates a shutdown that closes the database and the catalog last.
-   * @param graceMs time after SIGTERM in which the servers accept requests (ms), while `/readyz` tells load balancers
-   *   to send no more
+   * Prepares the orderly end of this process. The database and the catalog are closed last.
+   * @param graceMs time after SIGTERM in which the servers still accept requests (ms), while `/readyz` tells load
+   *   balancers to send no more requests
    */
   constructor(services: OpenServices, graceMs = 0) {
     this.#services = services;

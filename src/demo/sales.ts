@@ -13,7 +13,7 @@ import type { ProductCreate } from '../schemas/products.ts';
 /** The demo customer, with the ids of its users and contacts. */
 interface Team {
   customerId: string;
-  /** Ids of the users. The first user owns the lists. */
+  /** Ids of the users of the demo customer. The first user becomes the owner of the demo's contact lists. */
   userIds: string[];
   contactIds: string[];
 }

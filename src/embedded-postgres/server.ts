@@ -47,7 +47,7 @@ export const logins: Record<keyof Passwords, string> = {
   service: 'sales_service',
 };
 /**
- * Key of the PostgreSQL advisory lock that protects the server from being stopped while it is used. Each process that
+ * Key of the PostgreSQL advisory lock that keeps the embedded PostgreSQL server from being stopped while a process uses it. Each process that
  * uses the server takes the lock in shared mode; the process that stops the server takes it in exclusive mode.
  */
 const presenceLock = 8314045570;

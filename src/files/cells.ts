@@ -123,7 +123,10 @@ function parts(text: string): string[] {
   return all.map((part) => part.trim()).filter((part) => part !== '');
 }
 
-/** Writes phone numbers as text that people can read. Writes JSON if that text would not give the same numbers. */
+/**
+ * Writes phone numbers into a cell, as text that people can read. Writes them as JSON if reading that text would return
+ * other numbers.
+ */
 function writePhones(phones: PhoneNumber[]): string {
   const text = phones.map(({ country_code, number }) => `${country_code} ${number}`.trim()).join(';');
   return text !== '' && !text.startsWith('[') && isDeepStrictEqual(parts(text).map(readPhone), phones.map(plain))

@@ -116,7 +116,10 @@ const faulty = (start: FilePosition, fault: string): RawRecord => ({
   fault,
 });
 
-/** Returns the record without a fault that has the most cells. Of equals, and if all have faults, the first. */
+/**
+ * Returns the record that has the most cells, among those without a fault. Returns the first record if all have faults,
+ * and the first of several with as many cells.
+ */
 const bestOf = (records: FirstRecord[]): FirstRecord => records.toSorted((a, b) => rank(b) - rank(a))[0]!;
 
 const rank = ({ record }: FirstRecord): number => (record.fault === undefined ? record.cellCount : 0);

@@ -9,9 +9,12 @@ import type { JobContext } from './handler.ts';
 export interface BatchTurn {
   queue: Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
   customerId: string;
-  /** Maximum length of the turn in seconds. Remaining work then waits in the queue, behind other customers. */
+  /**
+   * Maximum time for which a worker works for this customer now (seconds). Remaining work then waits in the queue, behind
+   * other customers.
+   */
   seconds: number;
-  /** Delay in seconds before the next turn if other workers are already processing all work of this customer. */
+  /** Seconds until a worker tries again if other workers are already processing all work of this customer. */
   busySeconds: number;
 }
 

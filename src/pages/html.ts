@@ -31,7 +31,7 @@ export const counted = (value: number, noun: string): string => `${count(value)}
 /** What a badge says about something: it is well, it is under way, it needs a look, it is wrong, or none of these. */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
-/** Returns a word that stands out, such as the status of a key. */
+/** Returns HTML that shows a short text, such as the status of a key, as a badge. `tone` decides its colour. */
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
 /** Returns a message above the content of a page. */

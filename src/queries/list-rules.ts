@@ -89,7 +89,7 @@ export const compileRules = (rules: readonly Rule[]): Matches =>
 /** The compiled rules of all lists of one customer, as stored in the cache. */
 interface CompiledRules {
   version: string;
-  /** All lists with rules; undefined if their compiled rules are too large to cache. */
+  /** The customer's contact lists that have rules; undefined if their compiled rules are too large to cache. */
   lists: readonly RuleList[] | undefined;
   /** Estimated memory (bytes) of the compiled rules. */
   size: number;

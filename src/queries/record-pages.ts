@@ -119,8 +119,9 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
 const fairlyMany = 5;
 
 /**
- * Reads one page of records in the cheapest way. An index can select candidates: records that may match the query. If
- * many records match, there are too many candidates; it is then cheaper to search the newest records first.
+ * Reads one page of records. A query with the newest records first looks at the newest ones before it uses the index:
+ * if many records match, the page is then full at once. All other queries ask the index for candidates, the records
+ * that may match, and compare only those.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,

@@ -40,7 +40,10 @@ export const maxFileRecords = 1_000_000;
 /** Maximum number of imports of one customer that have not ended. */
 export const maxUnfinishedImports = 3;
 
-/** Returns the scopes that an API key needs to start an import of this kind, and so to see it. */
+/**
+ * Returns the scopes that an API key needs for an import that writes these records in this mode: all of them, to start it
+ * and to see it.
+ */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
   return actions.map((action) => `${object}:${action}` as const);

@@ -95,8 +95,8 @@ export async function findIndexes(
 }
 
 /**
- * Resolves an alias to one of the `found` indexes. Returns `missing` if no index has the alias, and `foreign` if the
- * service did not create the index or several indexes have the alias.
+ * Returns the Elasticsearch index to which an alias points. Returns `missing` if no index has the alias. Returns
+ * `foreign` if several indexes have it, or if the index was not created by this program.
  */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));

@@ -130,8 +130,9 @@ class ImportLock {
   // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
   // `holding`.
   /**
-   * Keeps the transaction of the import lock active until the lock is released. If the connection breaks, marks the
-   * lock as lost (unless a new transaction already holds it) and throws.
+   * Sends a statement now and then in the transaction that holds the lock of an import, until the lock is released.
+   * Otherwise the idle connection could be closed. If the connection breaks, it throws, and marks the lock as lost, except
+   * if another transaction of this process has taken the lock meanwhile.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;

@@ -89,8 +89,8 @@ const isValidationFailure = (error: unknown): boolean =>
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
- * Starts or resumes an import, and returns its progress. If an import of the same input was interrupted, this is the
- * saved progress.
+ * Saves in the database that an import has begun, and returns its progress: zero, or the saved progress of an earlier
+ * import of the same input that was interrupted.
  * @param source the id of the input; undefined if the import cannot be resumed
  * @param incarnation the id of the index or table to which the import writes
  * @param onNote receives a message if an interrupted import cannot be resumed

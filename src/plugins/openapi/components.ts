@@ -56,7 +56,7 @@ function referTo(schemas: Components, { title, ...schema }: Titled): Json {
   return { anyOf: [schemas.add(title, { ...schema, type }), { type: 'null' }] };
 }
 
-/** The responses of an operation in the OpenAPI document. */
+/** The part of an operation of the OpenAPI document that this file reads. */
 interface Operation {
   'x-rate-limits'?: unknown;
   responses?: Record<string, Response>;

@@ -17,8 +17,8 @@ declare module 'fastify' {
 }
 
 /**
- * Completes a route's schema for the OpenAPI document: adds headers, rate limits, security, and to the description who
- * may call.
+ * Adds to the schema of a route what the OpenAPI document shows besides: headers, rate limits, security, and a sentence
+ * in the description that says which scope a caller needs.
  */
 export function describeRoute(schema: FastifySchema, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
