@@ -47,8 +47,9 @@ export const logins: Record<keyof Passwords, string> = {
   service: 'sales_service',
 };
 /**
- * Key of the PostgreSQL advisory lock that keeps the embedded PostgreSQL server from being stopped while a process uses it. Each process that
- * uses the server takes the lock in shared mode; the process that stops the server takes it in exclusive mode.
+ * Key of the PostgreSQL advisory lock that keeps the embedded PostgreSQL server from being stopped while a process uses
+ * it. Each process that uses the server takes the lock in shared mode; the process that stops it takes it in exclusive
+ * mode.
  */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
