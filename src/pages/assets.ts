@@ -32,7 +32,10 @@ export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${version
 export async function assets(app: FastifyInstance): Promise<void> {
   await app.register(staticFiles, { root: dirname(files['style.css']), serve: false });
   for (const name of names)
-    app.get(`/files/${name}`, forAll, (_request, reply) =>
-      reply.sendFile(basename(files[name]), dirname(files[name]), { maxAge: '1y', immutable: true }),
-    );
+    app.get(`/files/${name}`, forAll, (request, reply) => {
+      // While releases are replaced, a page of the other release may ask for its own file.
+      const isOwn = (request.query as { v?: unknown }).v === versions[name];
+      const caching = isOwn ? { maxAge: '1y', immutable: true } : { maxAge: 0 };
+      return reply.sendFile(basename(files[name]), dirname(files[name]), caching);
+    });
 }

@@ -34,7 +34,9 @@ function newSecret({ server }: FastifyRequest, reply: FastifyReply): string {
 
 /** Returns the secret to which the forms of a request are bound: its session or the cookie of the login form. */
 const secretOf = ({ caller, cookies, server }: FastifyRequest): string | undefined =>
-  caller?.kind === 'session' ? caller.tokenHash.toString('base64url') : cookies[sessionCookies(server.config).login];
+  caller?.kind === 'session'
+    ? caller.tokenHash.toString('base64url')
+    : cookies[sessionCookies(server.config).login] || undefined; // a cookie can be empty
 
 /**
  * Checks the token of a form that was sent.

@@ -7,7 +7,7 @@ import type { VisibleImports } from '../queries/imports.ts';
 import { companyParts, importableNames } from '../schemas/files.ts';
 import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';
 import { option, text, type Fields } from './forms.ts';
-import { html, table, type Html } from './html.ts';
+import { count, html, table, type Html } from './html.ts';
 
 /** Names an import, and says which kinds of imports exist for the user. */
 interface Given {
@@ -29,8 +29,9 @@ export async function readPreview(
   if (!fields || !preview.headers) return { preview, patch: {} };
   const mapping = preview.headers.flatMap((header, i) => {
     const name = `column-${i}`;
-    const field = text(fields, name) || null;
-    return name in fields && field !== header ? [[header, field] as const] : [];
+    // The form does not have all columns of a very wide file. The others stay.
+    const field = name in fields ? text(fields, name) || null : (preview.mapping?.[header] ?? null);
+    return field === header ? [] : [[header, field] as const];
   });
   return { preview, patch: { mapping: Object.fromEntries(mapping) } };
 }
@@ -119,11 +120,22 @@ function faultText({ path, message }: Fault): string {
   return list === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
 }
 
+/** Number of columns of a CSV file, and of fields of its first records, that a page shows. */
+const mostShown = 100;
+
+/** Returns a sentence that says how many columns or fields are not shown; nothing if all are. */
+const hiddenNote = (what: string, all: number): Html =>
+  all <= mostShown
+    ? ''
+    : html`<p class="quiet">
+        The file has ${count(all)} ${what}. The first ${mostShown} are shown here; the API shows and changes all.
+      </p>`;
+
 /** Returns a table with the field of each column of a CSV file. */
 function columns(object: ImportObject, { headers, mapping }: ImportPreview, isChangeable: boolean): Html {
   const parts = object === 'contacts' ? Object.keys(companyParts) : [];
   const names = [...new Set([...importableNames(fileFields[object]), ...parts])];
-  const rows = headers!.map((header, i) => {
+  const rows = headers!.slice(0, mostShown).map((header, i) => {
     const field = mapping![header] ?? '';
     return html`<tr>
       <td>${header}</td>
@@ -140,7 +152,7 @@ function columns(object: ImportObject, { headers, mapping }: ImportPreview, isCh
     </tr>`;
   });
   return html`<h2>Columns</h2>
-    !${table('Columns', ['Column of the file', 'Is read as'], rows)}`;
+    !${hiddenNote('columns', headers!.length)} !${table('Columns', ['Column of the file', 'Is read as'], rows)}`;
 }
 
 /** Returns the fields that a column can be: those of a record, and a custom field of the header's name. */
@@ -151,14 +163,15 @@ function choicesFor(header: string, field: string, names: readonly string[]): st
 }
 
 function records({ records: items }: ImportPreview): Html {
-  const names = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const all = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const names = all.slice(0, mostShown);
   const rows = items.map(
     (item) =>
       html`<tr>
         !${names.map((name) => html`<td>${shownValue((item as Record<string, unknown>)[name])}</td>`)}
       </tr>`,
   );
-  return table('First records', names, rows);
+  return html`!${hiddenNote('fields', all.length)} !${table('First records', names, rows)}`;
 }
 
 const shownValue = (value: unknown): string =>

@@ -1,5 +1,6 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { DomainError, validationFailed } from '../errors.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
 import { allImports } from '../queries/imports.ts';
@@ -68,6 +69,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       }
       requireToken(request, fields);
       return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
+    } catch (error) {
+      throw isFormFault(error)
+        ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
+        : error;
     } finally {
       discardRest(request);
     }
@@ -110,6 +115,12 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     return id;
   }
 }
+
+/** Returns true if an error of the multipart parser means that the form is malformed or has too many fields. */
+const isFormFault = (error: unknown): boolean =>
+  error instanceof Error &&
+  !(error instanceof DomainError) &&
+  /multipart|boundary|reach (fields|files|parts) limit/i.test(error.message);
 
 /** Reads what a browser still sends, without keeping it: browsers show no answer before they have sent everything. */
 function discardRest({ raw }: FastifyRequest): void {

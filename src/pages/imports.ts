@@ -55,6 +55,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const given = { id, visible: allImports };
     const fields = fieldsOf(request);
     const action = text(fields, 'do');
+    if (!['start', 'check', 'save'].includes(action))
+      return showImport(request, reply, { do: 'Say what to do: start, check or save.' }, 400);
     try {
       const { patch } = await readPreview(db, caller.customerId, given, fields);
       const faults = faultsOf(check, patch);

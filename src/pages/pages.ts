@@ -27,7 +27,7 @@ export default fp(
   async (app) => {
     // No route, because `/` is an unknown path for everybody but browsers.
     app.addHook('onRequest', (request, reply, done) => {
-      if (isVisitOfRoot(request)) void reply.redirect('/app', 303);
+      if (isVisitOfRoot(request)) void reply.header('vary', 'accept').redirect('/app', 303);
       else done();
     });
     await app.register(pages, { prefix: '/app' });

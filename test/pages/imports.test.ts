@@ -212,3 +212,46 @@ describe('who sees imports', () => {
       expect((await visitor.post(url, { form_token, do: 'start' })).status).toBe(404);
   });
 });
+
+describe('what a form for imports may not do', () => {
+  test('a very wide file has a small page, and can be started from it', async () => {
+    const { customer, visitor } = await start();
+    const wide = Array.from({ length: 5_000 }, (_, i) => `custom_fields.c${i}`);
+    const file = `first_name,last_name,work_email,${wide.join(',')}\r\nAda,Lovelace,ada@example.com,${wide.map((_, i) => (i < 20 ? i : '')).join(',')}\r\n`;
+    const { location } = await upload(visitor, {}, file);
+    const page = await visitor.get(location!);
+    expect(page.body.length).toBeLessThan(1_000_000);
+    expect(page.body.match(/<select/g)).toHaveLength(100);
+    expect(textOf(page)).toContain('The file has 5,003 columns. The first 100 are shown');
+    const fields = await visitor.fieldsOf(location!);
+    expect((await visitor.post(location!, { ...fields, do: 'start' })).status).toBe(303);
+    await workAtAll(app, customer);
+    const [row] = await app.owner<{ custom_fields: object }[]>`
+      select custom_fields from contacts where customer_id = ${customer.id}`;
+    expect(Object.keys(row!.custom_fields)).toHaveLength(20);
+  });
+
+  test('a form that says nothing known to do starts nothing', async () => {
+    const { customer, visitor } = await start();
+    const { location } = await upload(visitor, {}, people);
+    for (const action of [{}, { do: 'bogus' }]) {
+      const { do: _, ...fields } = await visitor.fieldsOf(location!);
+      expect((await visitor.post(location!, { ...fields, ...action })).status).toBe(400);
+    }
+    expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+  });
+
+  test('a malformed upload is 400, and leaves no import that waits', async () => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+    const whole = multipart(fields, people);
+    const many = multipart({ ...fields, ...Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, 'x'])) });
+    const malformed = [
+      { headers: { 'content-type': 'multipart/form-data' }, payload: whole },
+      { headers, payload: whole.slice(0, -10) },
+      { headers, payload: many },
+    ];
+    for (const sent of malformed) expect((await visitor.send('POST', '/app/imports/new', sent)).status).toBe(400);
+    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
+  });
+});

@@ -132,3 +132,10 @@ test('logs and metrics name the route, without what follows the question mark', 
   expect(body).toMatch(/route="\/app\/keys"/);
   expect(body).not.toContain('a-secret-of-mine');
 });
+
+test('only the file of this release is kept for good', async () => {
+  const visitor = new Visitor(app.fastify);
+  const own = filesOf(await visitor.get('/app/login')).find((url) => url.includes('pages.js'))!;
+  expect((await visitor.get(own)).headers['cache-control']).toContain('immutable');
+  expect((await visitor.get('/app/files/pages.js?v=another')).headers['cache-control']).toBe('public, max-age=0');
+});

@@ -252,3 +252,10 @@ describe('the page for the password', () => {
     expect((await new Visitor(app.fastify).logIn(visitor.user.email)).status).toBe(303);
   });
 });
+
+test('an empty cookie of the login form gets a new one', async () => {
+  const visitor = new Visitor(app.fastify);
+  visitor.cookies.set('login', '');
+  expect((await visitor.get('/app/login')).status).toBe(200);
+  expect(visitor.cookies.get('login')).toMatch(/.{20}/);
+});
