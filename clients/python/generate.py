@@ -60,7 +60,8 @@ def type_of_kind(kind: str, schema: dict[str, Any], name: str) -> str:
         return f"list[{type_of(schema.get('items', {}), name + 'Item')}]"
     if schema.get("properties"):
         define(name, schema)
-        return name
+        # A TypedDict cannot have keys by pattern, such as `custom_fields.plan`.
+        return f"{name} | dict[str, Any]" if schema.get("patternProperties") else name
     rest = schema.get("additionalProperties")
     return f"dict[str, {type_of(rest, name + 'Value') if isinstance(rest, dict) else 'Any'}]"
 
@@ -83,7 +84,8 @@ def docstring(text: str) -> str:
 def main() -> None:
     aliases = []
     for name, schema in document["components"]["schemas"].items():
-        if schema.get("type") == "object" and schema.get("properties") and "anyOf" not in schema:
+        is_closed = "anyOf" not in schema and "patternProperties" not in schema
+        if schema.get("type") == "object" and schema.get("properties") and is_closed:
             define(name, schema)
         else:
             aliases.append(f"{name}: TypeAlias = {type_of(schema, name + 'Value')!r}\n")

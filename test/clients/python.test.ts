@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { copyFile, cp, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -30,15 +30,23 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
     const wheel = (await readdir(folder)).find((name) => name.endsWith('.whl'))!;
     await pip('install', join(folder, wheel), 'mypy==1.18.2');
     await rm(join(source, 'sales_data_client'), { recursive: true });
+    await copyFile(join(import.meta.dirname, 'python-faults.py'), join(source, 'faults.py'));
   }, 300_000);
   afterAll(() => rm(folder, { recursive: true }));
 
-  test('the wheel has types for a strict program', async () => {
-    const { stdout } = await run(python, ['-m', 'mypy', '--strict', 'examples/tour.py'], { cwd: source }).catch(
-      (error: { stdout: string }) => error,
-    );
-    expect(stdout).toContain('Success: no issues found');
-  }, 120_000);
+  test.each([
+    ['the wheel has types for a strict program', ['examples/tour.py', 'faults.py']],
+    ['the types of the wheel itself are right', ['-p', 'sales_data_client']],
+  ])(
+    '%s',
+    async (_, checked) => {
+      const { stdout } = await run(python, ['-m', 'mypy', '--strict', ...checked], { cwd: source }).catch(
+        (error: { stdout: string }) => error,
+      );
+      expect(stdout).toMatch(/^Success: no issues found/);
+    },
+    120_000,
+  );
 
   test('retries with the same key, cuts batches, follows cursors, waits, and raises an error of a class for each status', async () => {
     const { stdout } = await run(python, ['examples/tour.py', ...(await argumentsOf())], { cwd: source });
@@ -48,5 +56,14 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
       connection: 'ConnectionFailedError',
     };
     await expectTour(stdout, classes);
+  }, 180_000);
+
+  test('has the guarantees of python-faults.py: what is repeated, what is shown, and which errors are raised', async () => {
+    const [url = '', , key = ''] = await argumentsOf();
+    const { stderr } = await run(python, ['faults.py', url, key], {
+      cwd: source,
+      timeout: 120_000,
+    }).catch((error: { stderr: string }) => error);
+    expect(stderr).toMatch(/\nOK\n$/);
   }, 180_000);
 });

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ._errors import TimedOutError
 from ._generated.calls import OPERATIONS, Calls
+from ._generated.schema import Import, ServiceJob
 
 #: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
 MOST_ITEMS, MOST_BYTES = 1_000, int(4.5 * 2**20)
@@ -60,24 +61,26 @@ class SalesData(Calls):
         return results
 
     def wait_for_job(
-        self, id: str, *, timeout: float | None = None, on_progress: Callable[[Any], None] | None = None
-    ) -> dict[str, Any]:
+        self, id: str, *, timeout: float | None = None, on_progress: Callable[[ServiceJob], None] | None = None
+    ) -> ServiceJob:
         """Waits until a job is COMPLETED, FAILED or CANCELLED, and returns it. Raises TimedOutError after `timeout` seconds."""
-        return self._wait_for("get_job", id, timeout, on_progress)
+        job: ServiceJob = self._wait_for("get_job", id, timeout, on_progress)
+        return job
 
     def wait_for_import(
-        self, id: str, *, timeout: float | None = None, on_progress: Callable[[Any], None] | None = None
-    ) -> dict[str, Any]:
+        self, id: str, *, timeout: float | None = None, on_progress: Callable[[Import], None] | None = None
+    ) -> Import:
         """Waits until an import is COMPLETED, FAILED or CANCELLED, and returns it. Raises TimedOutError after `timeout` seconds."""
-        return self._wait_for("get_import", id, timeout, on_progress)
+        state: Import = self._wait_for("get_import", id, timeout, on_progress)
+        return state
 
     def _wait_for(
         self, name: str, id: str, timeout: float | None, on_progress: Callable[[Any], None] | None
-    ) -> dict[str, Any]:
+    ) -> Any:
         end = float("inf") if timeout is None else time.monotonic() + timeout
         pause = 0.25
         while True:
-            state: dict[str, Any] = self.call(name, id=id).data
+            state = self.call(name, id=id).data
             if on_progress:
                 on_progress(state)
             if state["status"] in ("COMPLETED", "FAILED", "CANCELLED"):
