@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
-from ._errors import TimedOutError
+from ._errors import SalesDataError, TimedOutError
 from ._generated.calls import OPERATIONS, Calls
 from ._generated.schema import Import, ServiceJob
 
@@ -43,20 +43,31 @@ class SalesData(Calls):
         self.close()
 
     def batch(
-        self, name: Batch, items: Iterable[Mapping[str, Any]], *, match: str | None = None
+        self,
+        name: Batch,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        match: str | None = None,
+        idempotency_key: str | None = None,
     ) -> list[dict[str, Any]]:
         """
         Sends any number of items in batches of up to 1,000. Returns what became of each item, in the order of the items;
         `index` counts from the first item. One failed item does not stop the others: look at `status`. If a call fails as
-        a whole, its error is raised, and the items of earlier calls are written.
+        a whole, its error is raised, and the items of earlier calls are written: `results` of the error says what became of
+        them. With an idempotency key, the same items can be sent again for 24 hours without a second effect.
         """
         results: list[dict[str, Any]] = []
-        for part in _parts(items):
+        for number, part in enumerate(_parts(items), 1):
             body: dict[str, Any] = {"items": part}
             if match is not None:
                 body["match"] = match
             start = len(results)
-            for result in self.call(name, body=body).data["data"]["results"]:
+            try:
+                answer = self.call(name, body=body, idempotency_key=idempotency_key and f"{idempotency_key}-{number}")
+            except SalesDataError as error:
+                error.results = results
+                raise
+            for result in answer.data["data"]["results"]:
                 results.append({**result, "index": start + result["index"]})
         return results
 

@@ -10,6 +10,9 @@ import httpx
 class SalesDataError(Exception):
     """Any error of a call. All other errors of this package extend it."""
 
+    #: In an error of `batch`: what became of the items of the calls before, in the order of the items.
+    results: list[dict[str, Any]] = []
+
 
 class ResponseError(SalesDataError):
     """The service answered with an error. Each status has a class of its own."""
