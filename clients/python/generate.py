@@ -133,6 +133,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         "takes": takes,
         "is_keyed": "idempotency-key" in parameters,
         "is_read": method == "get" or re.match(r"(list|count|export|suggest|read)_", name) is not None,
+        "is_setting": method == "patch" and not name.startswith("rotate_"),  # each rotation makes another key
         "returns": returns,
         "pages": pages,
         "has_cursor": "x-next-cursor" in success.get("headers", {}),

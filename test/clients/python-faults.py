@@ -1,14 +1,67 @@
-"""Guarantees of the Python client under faults and odd input, against the real service."""
+"""Guarantees of the Python client under faults and odd input, against the real service and against servers that misbehave."""
 
+import json
+import pickle
+import socket
 import sys
+import threading
 import unittest
 from collections.abc import Callable
 from typing import Any
 
-from sales_data_client import PayloadTooLargeError, SalesData
-from sales_data_client.types import ContactFilters, ContactQuery
+from sales_data_client import (
+    ConnectionFailedError,
+    InsufficientCreditsError,
+    NotFoundError,
+    PayloadTooLargeError,
+    ResponseError,
+    SalesData,
+    SalesDataError,
+    TimedOutError,
+    UnavailableError,
+    ValidationError,
+)
+from sales_data_client._errors import CLASSES
+from sales_data_client.types import ContactFilters, ContactQuery, EmailToVerify
 
-base_url, key = sys.argv[1:]
+base_url, key, contract = sys.argv[1:]
+ID = "00000000-0000-4000-8000-000000000000"
+
+
+class Server:
+    """Sends the given bytes to each request, then closes the connection; with `is_stalling` it keeps the connection open."""
+
+    def __init__(self, sent: bytes, *, is_stalling: bool = False, is_listening: bool = True) -> None:
+        self.requests = 0
+        self._sent, self._is_stalling = sent, is_stalling
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        if is_listening:
+            self.listen()
+
+    def listen(self) -> None:
+        self._socket.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            data = connection.recv(65_536)
+            while data and b"\r\n\r\n" not in data:
+                data += connection.recv(65_536)
+            self.requests += 1
+            connection.sendall(self._sent)
+            if self._is_stalling:
+                self._open.append(connection)
+            else:
+                connection.close()
+
+
+def response(status: int, body: bytes, *headers: bytes) -> bytes:
+    lines = [b"HTTP/1.1 %d Said" % status, b"content-length: %d" % len(body), b"connection: close", *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 def person(number: int) -> dict[str, Any]:
@@ -21,12 +74,46 @@ class Faults(unittest.TestCase):
             call()
         return caught.exception
 
+    def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(self) -> None:
+        for wrong in ("sda_secret\n", "sda_secret…", "", "sda secret"):
+            error = self.raised(ValueError, lambda: SalesData(base_url, wrong))
+            self.assertNotIn("secret", str(error))
+            self.raised(ValueError, lambda: SalesData(base_url, session=wrong))
+        self.raised(ValueError, lambda: SalesData("127.0.0.1:3000", key))
+
+    def test_iteration_begins_at_the_page_that_is_asked_for(self) -> None:
+        with SalesData(base_url, key) as api:
+            for name in "abcde":
+                api.create_product({"name": name, "price": 1, "unit": "piece"})
+            self.assertEqual([one["name"] for one in api.iter_products({"paginate": {"page": 2, "limit": 2}})], ["c", "b", "a"])
+
     def test_filters_by_custom_field_have_types(self) -> None:
         filters: ContactFilters = {"custom_fields.plan": "gold", "_or": [{"custom_fields.plan": "gold"}]}
         query: ContactQuery = {"filters": filters, "paginate": {"limit": 10}}
         with SalesData(base_url, key) as api:
             self.assertEqual(api.list_contacts(query), [])
             self.assertEqual(api.list_contacts({"filters": {"custom_fields.plan": {"contains": "x"}}}), [])
+
+    def test_errors_survive_pickling(self) -> None:
+        with SalesData(base_url, key) as api:
+            error = self.raised(ValidationError, lambda: api.list_contacts({"paginate": {"limit": 101}}))
+        copy = pickle.loads(pickle.dumps(error))
+        self.assertIs(type(copy), ValidationError)
+        self.assertEqual(str(copy), "/paginate/limit: must be <= 100")
+        self.assertEqual(vars(copy), vars(error))
+        self.assertTrue(copy.request_id)
+
+    def test_every_declared_status_of_an_error_has_a_class(self) -> None:
+        with open(contract, encoding="utf8") as file:
+            paths = json.load(file)["paths"]
+        declared = {int(s) for methods in paths.values() for one in methods.values() for s in one["responses"] if s >= "400"}
+        self.assertEqual(declared - CLASSES.keys(), set())
+
+    def test_too_few_credits(self) -> None:
+        with SalesData(base_url, key) as api:
+            emails: list[EmailToVerify] = [{"email": f"a{number}@example.com"} for number in range(50)]
+            error = self.raised(InsufficientCreditsError, lambda: api.verify_emails({"emails": emails}))
+        self.assertEqual((error.code, error.body["required"]), ("insufficient_credits", 50))
 
     def test_a_batch_that_stops_says_what_was_written_and_can_be_sent_again(self) -> None:
         people = [person(number) for number in range(1_003)]
@@ -38,6 +125,62 @@ class Faults(unittest.TestCase):
             self.assertEqual({one["status"] for one in first.results}, {"created"})
             self.assertEqual(again.results, first.results)
             self.assertEqual(api.count_contacts()["pagination"]["total_records"], 1_002)
+
+    def test_a_call_that_was_not_sent_is_repeated(self) -> None:
+        late = Server(response(404, b"{}"), is_listening=False)
+        timer = threading.Timer(0.1, late.listen)
+        timer.start()
+        with SalesData(late.url, key) as api:
+            self.raised(NotFoundError, lambda: api.delete_contact(ID))
+        timer.join()
+        self.assertEqual(late.requests, 1)
+
+    def test_a_call_with_an_effect_of_its_own_each_time_is_not_repeated(self) -> None:
+        calls: list[Callable[[SalesData], Any]] = [
+            lambda api: api.rotate_api_key(ID, {}),
+            lambda api: api.delete_contact(ID),
+            lambda api: api.update_contact(ID, {}, if_match='"1"'),
+        ]
+        for call in calls:
+            server = Server(b"")
+            with SalesData(server.url, key) as api:
+                self.raised(ConnectionFailedError, lambda: call(api))
+            self.assertEqual(server.requests, 1)
+
+    def test_a_setting_call_is_repeated(self) -> None:
+        server = Server(b"")
+        with SalesData(server.url, key, max_retries=1) as api:
+            self.raised(ConnectionFailedError, lambda: api.update_contact(ID, {}))
+        self.assertEqual(server.requests, 2)
+
+    def test_a_file_that_stops_coming_ends_in_an_error(self) -> None:
+        server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nid\r\n", is_stalling=True)
+        with SalesData(server.url, key, timeout=0.5) as api:
+            pieces = api.export_contacts({"format": "csv"})
+            self.assertEqual(next(pieces), b"id\r\n")
+            self.raised(TimedOutError, lambda: next(pieces))
+
+    def test_a_file_that_is_cut_off_ends_in_an_error(self) -> None:
+        server = Server(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nid\r\n\r\n")
+        with SalesData(server.url, key) as api:
+            self.raised(ConnectionFailedError, lambda: list(api.export_contacts({"format": "csv"})))
+
+    def test_odd_responses_are_errors_of_the_package(self) -> None:
+        def said(sent: bytes) -> Any:
+            with SalesData(Server(sent).url, key, max_retries=0) as api:
+                return self.raised(SalesDataError, api.get_credits)
+
+        said(response(200, b"<html>"))
+        said(response(200, b"no gzip", b"content-encoding: gzip"))
+        page = said(response(404, b"<html>"))
+        self.assertEqual((type(page), page.code, page.body), (NotFoundError, "http_404", "<html>"))
+        nulls = said(response(400, b'{"code": null, "errors": null, "message": null}'))
+        self.assertEqual((nulls.code, nulls.errors, str(nulls)), ("http_400", [], "The service responded with 400"))
+        for wait in (b"\xb2", b"-1", b"Mon, 23 Nov 2026 06:00:00 GMT"):
+            busy = said(response(503, b"{}", b"retry-after: " + wait))
+            self.assertEqual((type(busy), busy.retry_after), (UnavailableError, None))
+        moved = said(response(302, b"", b"location: http://127.0.0.1:1/"))
+        self.assertEqual((type(moved), moved.status), (ResponseError, 302))
 
 
 unittest.main(argv=sys.argv[:1])

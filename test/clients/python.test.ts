@@ -60,7 +60,8 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
 
   test('has the guarantees of python-faults.py: what is repeated, what is shown, and which errors are raised', async () => {
     const [url = '', , key = ''] = await argumentsOf();
-    const { stderr } = await run(python, ['faults.py', url, key], {
+    const contract = join(root, 'test', 'contract', 'openapi.json');
+    const { stderr } = await run(python, ['faults.py', url, key, contract], {
       cwd: source,
       timeout: 120_000,
     }).catch((error: { stderr: string }) => error);

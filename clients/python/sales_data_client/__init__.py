@@ -8,6 +8,7 @@ from ._errors import (
     IdempotencyMismatchError,
     InsufficientCreditsError,
     InternalServerError,
+    MethodNotAllowedError,
     NotFoundError,
     PayloadTooLargeError,
     PermissionDeniedError,
@@ -17,6 +18,7 @@ from ._errors import (
     SalesDataError,
     TimedOutError,
     UnavailableError,
+    UnsupportedMediaTypeError,
     ValidationError,
 )
 from ._transport import Answer, Upload
@@ -29,6 +31,7 @@ __all__ = [
     "IdempotencyMismatchError",
     "InsufficientCreditsError",
     "InternalServerError",
+    "MethodNotAllowedError",
     "NotFoundError",
     "PayloadTooLargeError",
     "PermissionDeniedError",
@@ -39,6 +42,7 @@ __all__ = [
     "SalesDataError",
     "TimedOutError",
     "UnavailableError",
+    "UnsupportedMediaTypeError",
     "Upload",
     "ValidationError",
 ]

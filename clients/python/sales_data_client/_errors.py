@@ -17,22 +17,22 @@ class SalesDataError(Exception):
 class ResponseError(SalesDataError):
     """The service answered with an error. Each status has a class of its own."""
 
-    def __init__(self, response: httpx.Response) -> None:
-        try:
-            self.body: Any = response.json()
-        except ValueError:  # a proxy may answer with a page
-            self.body = response.text
-        said = self.body if isinstance(self.body, dict) else {}
-        self.status = response.status_code
-        self.code: str = said.get("code", f"http_{self.status}")
+    def __init__(self, status: int, body: Any, request_id: str | None, retry_after: float | None) -> None:
+        super().__init__(status, body, request_id, retry_after)  # pickle calls the class with these
+        said = body if isinstance(body, dict) else {}
+        self.status = status
+        self.body = body
+        self.code = str(said.get("code") or f"http_{status}")
+        self.message = str(said.get("message") or f"The service responded with {status}")
         #: Every fault of the request: `path` is a JSON pointer to the value in the body, `message` says what is wrong.
-        self.errors: list[dict[str, str]] = said.get("errors", [])
+        self.errors: list[dict[str, str]] = said.get("errors") or []
         #: The id of the request in the logs of the service. Name it when you ask for help.
-        self.request_id = response.headers.get("x-request-id")
-        after = response.headers.get("retry-after", "")
+        self.request_id = request_id
         #: Seconds after which the call can be repeated.
-        self.retry_after = float(after) if after.isdigit() else None
-        super().__init__(said.get("message", f"The service responded with {self.status}"))
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ValidationError(ResponseError):
@@ -55,6 +55,10 @@ class NotFoundError(ResponseError):
     """404: the record does not exist, or belongs to another customer."""
 
 
+class MethodNotAllowedError(ResponseError):
+    """405: the service does not have the operation. It may be older than this client."""
+
+
 class ConflictError(ResponseError):
     """409: the request conflicts with the state of a record."""
 
@@ -65,6 +69,10 @@ class PreconditionFailedError(ResponseError):
 
 class PayloadTooLargeError(ResponseError):
     """413: the body is too large."""
+
+
+class UnsupportedMediaTypeError(ResponseError):
+    """415: the service does not take a body of this type."""
 
 
 class IdempotencyMismatchError(ResponseError):
@@ -88,7 +96,7 @@ class ConnectionFailedError(SalesDataError):
 
 
 class TimedOutError(SalesDataError):
-    """The call, or the job or import that was waited for, took longer than allowed. It may still be executed."""
+    """The call made no progress, or the job or import has not ended, within the time allowed. It may still be executed."""
 
 
 CLASSES: dict[int, type[ResponseError]] = {
@@ -97,9 +105,11 @@ CLASSES: dict[int, type[ResponseError]] = {
     402: InsufficientCreditsError,
     403: PermissionDeniedError,
     404: NotFoundError,
+    405: MethodNotAllowedError,
     409: ConflictError,
     412: PreconditionFailedError,
     413: PayloadTooLargeError,
+    415: UnsupportedMediaTypeError,
     422: IdempotencyMismatchError,
     429: RateLimitError,
     500: InternalServerError,
@@ -109,4 +119,11 @@ CLASSES: dict[int, type[ResponseError]] = {
 
 def error_of(response: httpx.Response) -> ResponseError:
     """Returns the error in a response whose body was read."""
-    return CLASSES.get(response.status_code, ResponseError)(response)
+    try:
+        body = response.json()
+    except ValueError:  # a proxy may answer with a page
+        body = response.text
+    after = response.headers.get("retry-after", "")
+    seconds = float(after) if after.isascii() and after.isdigit() else None
+    status = response.status_code
+    return CLASSES.get(status, ResponseError)(status, body, response.headers.get("x-request-id"), seconds)

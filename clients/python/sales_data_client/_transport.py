@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Union
 from urllib.parse import quote
@@ -56,11 +58,17 @@ class Transport:
         :param base_url: the URL of the service, without a path, such as `https://api.example.com`
         :param key: the API key
         :param session: the token of a session, for the operations that manage API keys
-        :param timeout: the maximum time for one attempt in seconds; files have no limit
+        :param timeout: the maximum time without progress in seconds: while connecting, sending, or waiting for data
         :param max_retries: how often a call is repeated at most
         :param max_retry_seconds: the maximum time for which a call is repeated, pauses included
         :param http: a client of httpx with settings of your own, such as a proxy
         """
+        if not re.match("https?://.", base_url):
+            raise ValueError("base_url must begin with http:// or https://")
+        for name, token in (("key", key), ("session", session)):
+            # Without this check, httpx rejects a line break with an error that shows the token.
+            if token is not None and not re.fullmatch("[!-~]+", token):
+                raise ValueError(f"{name} is empty, or has a character that is not allowed, such as a line break")
         self._base_url = base_url.rstrip("/")
         self._timeout, self._max_retries, self._max_retry_seconds = timeout, max_retries, max_retry_seconds
         self._http = http or httpx.Client()
@@ -98,15 +106,13 @@ class Transport:
         if operation["takes"]:
             content = body if is_upload else json.dumps({} if body is None else body).encode()
         # Setting the same values twice changes nothing. With If-Match, the second time would be refused.
-        repeats_writes = operation["method"] == "PATCH" and if_match is None
-        is_download = operation["returns"] == "file"
+        repeats_writes = operation["is_setting"] and if_match is None
         response = self._send(
             operation["method"],
             self._base_url + operation["path"].replace("{id}", quote(id or "", safe="")),
             headers,
             content,
-            is_unlimited=is_upload or is_download,
-            is_stream=is_download,
+            is_stream=operation["returns"] == "file",
             is_repeatable=operation["is_read"]
             or operation["is_keyed"]
             or repeats_writes
@@ -120,11 +126,15 @@ class Transport:
             is_replayed=response.headers.get("idempotency-replayed") == "true",
         )
 
-    @staticmethod
-    def _content(operation: dict[str, Any], response: httpx.Response) -> Any:
+    def _content(self, operation: dict[str, Any], response: httpx.Response) -> Any:
         if operation["returns"] == "nothing":
             return None
-        return _pieces(response) if operation["returns"] == "file" else response.json()
+        if operation["returns"] == "file":
+            return self._pieces(response)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise SalesDataError("The response is not JSON. Is base_url the URL of the service?") from error
 
     def _send(
         self,
@@ -133,7 +143,6 @@ class Transport:
         headers: dict[str, str],
         content: Any,
         *,
-        is_unlimited: bool,
         is_stream: bool,
         is_repeatable: bool,
     ) -> httpx.Response:
@@ -144,8 +153,9 @@ class Transport:
         retries = 0
         while True:
             try:
-                limit = httpx.Timeout(None, connect=self._timeout) if is_unlimited else httpx.Timeout(self._timeout)
-                request = self._http.build_request(method, url, headers=headers, content=content, timeout=limit)
+                request = self._http.build_request(
+                    method, url, headers=headers, content=content, timeout=httpx.Timeout(self._timeout)
+                )
                 return self._attempt(request, is_stream)
             except SalesDataError as error:
                 pause = _pause_after(error, retries, is_repeatable)
@@ -155,16 +165,30 @@ class Transport:
             retries += 1
 
     def _attempt(self, request: httpx.Request, is_stream: bool) -> httpx.Response:
-        try:
+        with self._translated_errors():
             response = self._http.send(request, stream=is_stream, follow_redirects=False)
             if response.is_success:
                 return response
             response.read()
-        except httpx.TimeoutException as error:
-            raise TimedOutError(f"No response within {self._timeout} s") from error
-        except httpx.TransportError as error:
-            raise ConnectionFailedError(f"The connection failed: {error}") from error
         raise error_of(response)
+
+    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        """Returns the body of a response in pieces. Closes the connection at the end."""
+        try:
+            with self._translated_errors():
+                yield from response.iter_bytes()
+        finally:
+            response.close()
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Raises the errors of httpx as errors of this package."""
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise TimedOutError(f"No progress within {self._timeout} s") from error
+        except httpx.RequestError as error:
+            raise ConnectionFailedError(f"The connection failed: {error}") from error
 
     def each(self, name: str, *, id: str | None = None, body: Any = None) -> Iterator[Any]:
         """Returns the records of all pages of a list, and reads further pages when they are needed."""
@@ -172,7 +196,7 @@ class Transport:
         body = dict(body or {})
         place = dict(body if operation["pages"] == "root" else body.get("paginate") or {})
         limit = place.setdefault("limit", PAGE_SIZE)
-        page = 1
+        page = place.get("page", 1)
         while True:
             asked = {**body, **place} if operation["pages"] == "root" else {**body, "paginate": place}
             answer = self.call(name, id=id, body=asked)
@@ -183,22 +207,13 @@ class Transport:
             place = {"limit": limit, "cursor": answer.next_cursor} if operation["has_cursor"] else {"limit": limit, "page": page}
 
 
-def _pieces(response: httpx.Response) -> Iterator[bytes]:
-    """Returns the body of a response in pieces. Closes the connection at the end."""
-    try:
-        yield from response.iter_bytes()
-    except httpx.TransportError as error:
-        raise ConnectionFailedError(f"The connection failed: {error}") from error
-    finally:
-        response.close()
-
-
 def _pause_after(error: SalesDataError, retries: int, is_repeatable: bool) -> float | None:
     """Returns how long to wait before the call is repeated (seconds); None if it must not be."""
     # Half of the pause is random, so that many clients do not repeat at once.
     back_off: float = min(0.5 * 2**retries, 8) * (0.5 + random.random() / 2)
     if not isinstance(error, ResponseError):
-        return back_off if is_repeatable else None
+        is_unsent = isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        return back_off if is_repeatable or is_unsent else None
     if error.status in (429, 503):  # the service says that it has executed nothing
         return max(error.retry_after or 0, back_off)
     # Another attempt with the same idempotency key is still running.
