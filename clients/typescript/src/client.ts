@@ -88,6 +88,11 @@ export class SalesData {
       fetch: (...given) => globalThis.fetch(...given),
       ...options,
     };
+    if (!URL.canParse(this.#settings.baseUrl) || !/^https?:/.test(this.#settings.baseUrl))
+      throw new TypeError('baseUrl must be a URL such as https://api.example.com');
+    for (const secret of [options.key, options.session])
+      if (secret !== undefined && !/^[!-~]+$/.test(secret))
+        throw new TypeError('The key or session contains white space or a character that a header cannot have');
     for (const name of Object.keys(operations) as Operation[])
       Object.defineProperty(this, name, {
         value: async (input?: Input<typeof name>, options?: CallOptions) =>
@@ -143,9 +148,9 @@ export class SalesData {
   ): AsyncGenerator<Item<K>, void, undefined> {
     const { pages, hasCursor } = operations[name] as OperationEntry;
     const { body = {}, ...rest } = (input ?? {}) as { body?: Record<string, unknown> };
-    const given = (pages === 'root' ? body : (body['paginate'] ?? {})) as { limit?: number };
+    const given = (pages === 'root' ? body : (body['paginate'] ?? {})) as { limit?: number; page?: number };
     const limit = given.limit ?? pageSize;
-    for (let place: object = { ...given, limit }, page = 1; ;) {
+    for (let place: object = { ...given, limit }, page = given.page ?? 1; ;) {
       const asked = { ...rest, body: pages === 'root' ? { ...body, ...place } : { ...body, paginate: place } };
       const { data, nextCursor } = await this.request(name, asked as unknown as Input<K>, options);
       const records = data as unknown as Item<K>[];
@@ -213,11 +218,15 @@ export class SalesData {
 export interface SalesData extends Calls {}
 
 /** Returns whether a call can be repeated although the service may have executed it. */
-function isRepeatable({ method, isKeyed, isRead }: OperationEntry, { ifMatch }: CallOptions, body: unknown): boolean {
+function isRepeatable(
+  { method, path, isKeyed, isRead }: OperationEntry,
+  { ifMatch }: CallOptions,
+  body: unknown,
+): boolean {
   if (body instanceof ReadableStream) return false;
   if (isRead || isKeyed || method === 'PUT') return true;
   // Setting the same values twice changes nothing. With If-Match, the second time would be refused.
-  return method === 'PATCH' && ifMatch === undefined;
+  return method === 'PATCH' && ifMatch === undefined && !path.startsWith('/api/api-key/'); // each rotation makes a key
 }
 
 function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> | ReadableStream | undefined {

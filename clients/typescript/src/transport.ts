@@ -2,7 +2,7 @@ import { ConnectionError, errorOf, ResponseError, TimeoutError } from './errors.
 
 /** How calls are made. */
 export interface Settings {
-  /** The URL of the service, without a path, such as `https://api.example.com`. */
+  /** The URL of the service, such as `https://api.example.com`. */
   baseUrl: string;
   /** The API key. */
   key?: string | undefined;
@@ -51,7 +51,7 @@ async function attempt(settings: Settings, call: Call): Promise<Response | Error
   const late = new AbortController();
   const timer = call.isFile ? undefined : setTimeout(() => late.abort(), settings.timeoutMs);
   try {
-    const response = await settings.fetch(new URL(path, settings.baseUrl), {
+    const response = await settings.fetch(settings.baseUrl.replace(/\/+$/, '') + path, {
       method,
       headers,
       redirect: 'error', // never carries the key to another host
