@@ -11,7 +11,7 @@ const resources: Record<string, string> = {
   customer: 'Account and credits',
   contacts: 'Contacts',
   companies: 'Companies',
-  list_contacts: 'Contact lists',
+  list_contacts: 'Contact lists (reading also allows to copy and to verify them, which spends credits)',
   list_contact_details: 'Members of lists',
   products: 'Products',
   opportunities: 'Opportunities',
