@@ -6,7 +6,7 @@ import { Email, Enum, ErrorBody, Strict, Uuid } from './wire.ts';
 /** What a batch does with its items. */
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
-/** The fields by which an item of a batch can name its record, with the schema of their values. */
+/** The fields that can identify the record of a batch item, with the schema of their values. */
 const matchSchemas = {
   id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
   external_id: Type.String({
@@ -18,13 +18,13 @@ const matchSchemas = {
   work_email: Email({ description: 'E-mail address at work. It names the record if `match` is `work_email`.' }),
 } as const satisfies Record<string, TSchema>;
 
-/** Name of a field by which an item of a batch names its record. */
+/** Name of a field that identifies the record of a batch item. */
 export type MatchField = keyof typeof matchSchemas;
 
 /** A kind of record that batches work on. */
 export interface BatchKind {
   readonly noun: 'contact' | 'company';
-  /** Start of the titles of its schemas, such as `Contact`. */
+  /** First word of the titles of this kind's schemas, such as `Contact`. */
   readonly title: string;
   /** The request body of the call that creates one record. */
   readonly create: TObject;
@@ -32,7 +32,7 @@ export interface BatchKind {
   readonly patch: TObject;
   /** One record, as responses show it. */
   readonly shown: TObject;
-  /** The fields by which items can name a record. */
+  /** The fields that can identify a record of this kind. */
   readonly matches: readonly MatchField[];
 }
 
@@ -60,12 +60,12 @@ export const maxBatchItems = 1_000;
 /** Maximum size of the body of a batch (bytes). */
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/** Maximum numbers of faults that the answer to a batch lists: of one item, and of all items together. */
+/** Maximum number of faults (invalid values) in the response to a batch: for each item, and for all items together. */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
 /**
- * Returns the fields by which the items of a batch can name their records. An upsert cannot use `id`, because only the
- * database creates ids. Empty for `create`.
+ * Returns the fields that can identify the records in a batch with this operation. For `create`, the array is empty.
+ * For `upsert`, the array does not contain `id`, because only the database creates ids.
  */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];
@@ -109,8 +109,8 @@ const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
   `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
- * Returns the schema of the items. `x-batch-items` describes one item in the documentation and is not validated with the
- * body, because an invalid item does not make the batch invalid.
+ * Returns the schema of the array `items`. The keyword `x-batch-items` describes an item in the documentation only. The
+ * items are not validated with the body, because an invalid item does not make the batch invalid.
  */
 const Items = (kind: BatchKind, operation: BatchOperation): TUnsafe<unknown[]> =>
   Type.Unsafe<unknown[]>({
@@ -132,7 +132,7 @@ function documentedItem(kind: BatchKind, operation: BatchOperation): TObject {
   });
 }
 
-/** What the descriptions of all batches that write have in common. */
+/** Text for the API documentation: the sentences that all batches which write records have in common. */
 export const batchText =
   'The response is 200 with one result for each item, in the order of the items. A failed item writes nothing and does ' +
   'not stop the others. With `atomic`, one failed item means that nothing is written: the response is then the error of ' +
@@ -189,7 +189,10 @@ const MatchingIds = () =>
     Type.Array(Uuid(), { description: 'Up to 10 of the records that have the value, if there are several.' }),
   );
 
-/** Response body of status 409 of a batch: that of all errors, and the records that an item could mean. */
+/**
+ * Response body of status 409 of a batch: the error. If the value of an item matches several records, `matching_ids`
+ * contains their ids.
+ */
 export const BatchConflict = Type.Composite([ErrorBody, Type.Object({ matching_ids: MatchingIds() })], {
   title: 'BatchConflict',
 });
@@ -219,7 +222,7 @@ const ItemError = Type.Object(
   { title: 'BatchItemError', description: 'Why the item failed. Absent if it did not.' },
 );
 
-/** Returns the schema of the answer to a batch. Only the answer to `read` contains records. */
+/** Returns the schema of the response to a batch. Only the response to `read` contains records. */
 export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
   const description = 'The record, as GET returns it. Absent if the item failed.';
   const record =

@@ -57,8 +57,8 @@ const writable = {
 };
 
 /**
- * Fields of a contact as responses show them. Here, names and e-mail address can be `""`, because a contact created
- * from a prospect may lack them.
+ * Fields of a contact as responses show them. In a response, the names and the e-mail address can be `""`, because a
+ * contact created from a prospect may lack them.
  */
 const answered = {
   ...writable,

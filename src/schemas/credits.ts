@@ -60,7 +60,7 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Request body for listing the entries of the credit ledger: only the page. */
+/** Request body for listing the entries of the credit ledger. It contains only paging parameters. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

@@ -24,12 +24,15 @@ import { prospectOrderFields } from './prospects.ts';
 type Schema = Record<string, unknown>;
 
 /**
- * Returns the schema of a request as the OpenAPI document shows it. Our own formats and keywords, which other programs
- * do not know, become patterns and typed schemas that accept the same values. Schemas with a title become components.
+ * Returns the schema of a request as the OpenAPI document shows it. Formats and keywords that only this service defines
+ * are replaced by standard JSON Schema that accepts the same values.
  */
 export const documentedRequest = (schema: Schema): Schema => documented(schema, documentedFormats);
 
-/** Returns the schema of a response as the OpenAPI document shows it: without our own formats of names. */
+/**
+ * Returns the schema of a response as the OpenAPI document shows it. The formats `name` and `key-name`, which only this
+ * service defines, are removed.
+ */
 export const documentedResponse = (schema: Schema): Schema => documented(schema, shownFormats);
 
 const { country, currency } = documentedFormats;
@@ -52,7 +55,7 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 const without = (schema: Schema, keywords: string[]): Schema =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !keywords.includes(key)));
 
-/** Documents the value of a schema's keyword if it contains schemas. */
+/** Applies `part` to each schema inside the value of a keyword, such as `items`. Returns other values unchanged. */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
   if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map(part);
@@ -62,7 +65,10 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
 
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
 
-/** Says of the arrays in a schema that no element may occur twice. JSON Schema cannot say it of their ids alone. */
+/**
+ * Adds `uniqueItems` to a schema of an array, or to all arrays of a schema of an object. It replaces the keyword
+ * `x-distinct-ids`: standard JSON Schema cannot compare only the ids of elements.
+ */
 function withDistinct(schema: Schema): Schema {
   if (schema['type'] === 'array') return { ...schema, uniqueItems: true };
   const arrays = Object.entries(schema['properties'] as Record<string, Schema>);
@@ -80,7 +86,7 @@ const filterFields: Record<string, FilterFields> = {
 const fileFields: Record<string, FileFields> = { contacts: contactFileFields, company: companyFileFields };
 const titles: Record<string, string> = { contacts: 'Contact', company: 'Company', prospect: 'Prospect' };
 
-/** Replaces one of our own Ajv keywords, such as `x-filters`, by a schema that says what the keyword checks. */
+/** Replaces a custom Ajv keyword of this service, such as `x-filters`, by standard JSON Schema that checks the same. */
 function withKeywords(schema: Schema): Schema {
   const { 'x-filters': filtered, 'x-order-by': ordered, 'x-order-by-index': exported, ...others } = schema;
   const { 'x-file-fields': columns, 'x-rules': ruled, ...rest } = others;
@@ -101,7 +107,10 @@ function withKeywords(schema: Schema): Schema {
   return typeof ruled === 'string' ? { ...rest, items: ruleOf(rest['items'] as Schema, filterFields[ruled]!) } : rest;
 }
 
-/** Returns the schema of filters: conditions by the names of fields. */
+/**
+ * Returns the schema of the request field `filters`: an object whose keys are field names and whose values are
+ * conditions.
+ */
 function filtersOf(fields: FilterFields): Schema {
   const conditions = Object.fromEntries(Object.entries(fields.types).map(([name, type]) => [name, conditionOf(type)]));
   const names = (more: string[]) => ({ pattern: namePattern([...Object.keys(fields.types), ...more]) });
@@ -125,14 +134,17 @@ function filtersOf(fields: FilterFields): Schema {
 
 const customPattern = `^custom_fields[.][\\s\\S]{1,${filterLimits.customKey}}$`;
 
-/** Returns a pattern for the names of fields, and of custom fields. */
+/** Returns a regular expression that matches these field names and every name of the form `custom_fields.<key>`. */
 const namePattern = (names: readonly string[]): string =>
   `^(${names.map((name) => name.replaceAll('.', '[.]')).join('|')}|${customPattern.slice(1, -1)})$`;
 
 const text = { type: 'string', maxLength: filterLimits.characters };
 const custom = { anyOf: [text, { type: 'number' }, { type: 'boolean' }] };
 
-/** For each type of field, the schema of a value to compare with, and the name of the type in titles. */
+/**
+ * The schemas of filter values, by type of field: `value` for operators that test equality, `compared` for operators
+ * such as `gt`. The titles of schemas begin with `title`.
+ */
 const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schema; compared: Schema }> = {
   text: { title: 'Text', value: text, compared: text },
   exact: { title: 'Text', value: text, compared: text },
@@ -142,7 +154,10 @@ const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schem
   custom: { title: 'CustomField', value: custom, compared: { anyOf: [text, { type: 'number' }] } },
 };
 
-/** Returns the schema of a text with a format. It has the pattern only: with formats, some Java clients do not compile. */
+/**
+ * Returns the schema of a string with the pattern of a format. The schema has no keyword `format`, because some
+ * generated Java clients would not compile with it.
+ */
 function patterned(format: string): Schema {
   return { type: 'string', pattern: documentedFormats[format]!.pattern };
 }
@@ -173,7 +188,7 @@ function conditionOf(type: FieldType): Schema {
 const alternativesOf = (value: Schema): Schema[] => (value['anyOf'] as Schema[] | undefined) ?? [value];
 const listOf = (items: Schema): Schema => ({ type: 'array', maxItems: filterLimits.values, items });
 
-/** Returns the schema of the operand of an operator. */
+/** Returns the schema of the operand of a filter operator, such as the array of values for `in`. */
 function operandOf(type: Exclude<FieldType, 'search'>, operator: Operator): Schema {
   const { value, compared } = values[type];
   const described = { description: operatorTexts[operator] };
@@ -220,7 +235,7 @@ const operatorTexts: Record<Operator, string> = {
   between: 'Is between two values `[low, high]`, both included.',
 };
 
-/** Adds to the schema of a rule which fields it can be about. */
+/** Returns the schema of a contact list's rule with a pattern that limits `field` to the fields that rules can use. */
 function ruleOf(rule: Schema, { types }: FilterFields): Schema {
   const properties = rule['properties'] as Record<string, Schema>;
   const names = Object.keys(types).filter((name) => !unruled.includes(name));
@@ -256,7 +271,9 @@ function orderOf(title: string, names: readonly string[], maxKeys: number): Sche
   return { title, anyOf: [byField, { type: 'array', minItems: 1, maxItems: maxKeys, items: key }] };
 }
 
-/** Returns the schema of the columns of an export: the name of a set, or the names of fields. */
+/**
+ * Returns the schema of the request field `fields` of an export: `"importable"`, `"all"` or an array of field names.
+ */
 function columnsOf(fields: FileFields): Schema {
   const name = { type: 'string', pattern: namePattern(namesOf(fields)) };
   return {

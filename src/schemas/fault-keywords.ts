@@ -2,9 +2,11 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns replacements for some of the standard Ajv keywords, such as `items`. A validator with these keywords reports
- * all errors of a request body, but stops after `max` invalid elements or properties to limit memory.
- * @param ajv compiles the nested schemas
+ * Returns replacements for some standard Ajv keywords, such as `items`. A validator with these keywords reports all
+ * errors of a request body, but stops after `max` + 1 invalid elements or properties of one array or object, to limit
+ * memory.
+ * @param ajv The Ajv instance that compiles the schemas of elements and properties.
+ * @param max The limit of invalid elements or properties of one array or object.
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
   {
@@ -53,8 +55,8 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 type ParentSchema = { properties?: object };
 
 /**
- * Validates the elements of an array or the properties of an object. Yields one array of errors for each invalid
- * element or property.
+ * A function that validates the elements of an array or the properties of an object. Yields one array of errors for
+ * each invalid element or property.
  */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 

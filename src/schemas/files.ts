@@ -34,14 +34,17 @@ export const companyFileFields: FileFields = {
   patch: CompanyPatch,
 };
 
-/** Parts of a contact's company that are columns of their own: the column's name, and the field of the response. */
+/**
+ * The fields of a contact's company that a file can contain. The keys are their names in files, the values are their
+ * names in responses.
+ */
 export const companyParts = {
   'company.id': 'id',
   'company.name': 'company_name',
   'company.industry': 'industry',
 } as const;
 
-/** Returns the names that the request field `fields` accepts, without those of custom fields. */
+/** Returns all names of fields that the request field `fields` accepts, except `custom_fields.<key>`. */
 export function namesOf({ shown }: FileFields): string[] {
   const names = Object.keys(shown.properties);
   return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
@@ -147,7 +150,10 @@ export const contentTypes: Record<FileFormat, string> = {
   ndjson: 'application/x-ndjson',
 };
 
-/** Response of an export: the file. It is sent while it is read, so an interrupted response is an incomplete file. */
+/**
+ * Response of an export: the file. It is sent while the records are read, so the file is incomplete if the connection
+ * breaks.
+ */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',
   content: {

@@ -4,8 +4,8 @@ import { Cursor, Paginate, Strict } from './wire.ts';
 
 /**
  * Types of filter fields. The type decides which operators and values a condition accepts. An `exact` field holds text
- * that is compared as it is, with its case, accents and white space. A `custom` field holds any
- * string, number or boolean. A `search` field can only be searched for words.
+ * that is compared unchanged, with its case, accents and white space. A `custom` field holds any string, number or
+ * boolean. A `search` field can only be searched for words.
  */
 export type FieldType = 'text' | 'exact' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 

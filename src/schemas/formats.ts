@@ -22,9 +22,9 @@ export const formats: Record<string, (text: string) => boolean> = {
 };
 
 /**
- * What the OpenAPI document says about each format, because programs that read it do not know our own formats. The
- * pattern accepts what the format accepts, except that no pattern knows the lengths of months, and the limits of time
- * zones at the first and the last year. Long patterns have a title: they become a component.
+ * The JSON schema of each format in the OpenAPI document, because clients do not know the formats of this service. The
+ * pattern accepts all valid strings, but also a few invalid ones, such as February 30. A schema with a title becomes a
+ * component of the document.
  */
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
@@ -40,12 +40,14 @@ export const documentedFormats: Record<string, { format?: string; pattern?: stri
   currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
 };
 
-/** Returns a pattern for texts of 1 to `most` code points, not counting white space around them. */
+/** Returns a pattern for texts that have 1 to `most` code points after trimming. */
 function trimmedPattern(most: number): string {
   return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
 }
 
-/** Returns a pattern for some codes of capital letters, in upper or lower case: `[Dd][Ee]|[Ff][IiRr]`. */
+/**
+ * Returns a pattern that matches any of these upper-case codes in upper or lower case, such as `[Dd][Ee]|[Ff][IiRr]`.
+ */
 function codesPattern(codes: readonly string[]): string {
   const lastLetters = new Map<string, string>();
   for (const code of codes.toSorted()) {

@@ -12,7 +12,7 @@ export type ImportObject = (typeof importObjects)[number];
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-/** The fields by which a record of a file can name the stored record, for each kind of records. */
+/** The fields that can identify the stored record that an import changes, for each kind of record. */
 export const importMatches: Record<ImportObject, readonly MatchField[]> = {
   contacts: contactBatches.matches,
   companies: companyBatches.matches,
@@ -20,7 +20,7 @@ export const importMatches: Record<ImportObject, readonly MatchField[]> = {
 
 /**
  * Statuses of an import: `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that
- * starts by itself is never `UPLOADED`. It is COMPLETED even if some of its records failed.
+ * starts automatically after the upload skips `UPLOADED`. An import is COMPLETED even if some of its records failed.
  */
 export const importStatuses = [
   'UPLOADING',
@@ -41,8 +41,8 @@ export const maxFileRecords = 1_000_000;
 export const maxUnfinishedImports = 3;
 
 /**
- * Returns the scopes that an API key needs for an import that writes these records in this mode: all of them, to start it
- * and to see it.
+ * Returns the scopes that an API key needs to start or to see an import of these records in this mode. The key needs
+ * all of them.
  */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
@@ -54,7 +54,9 @@ export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
 
-/** For each header of the file: the field that the column is read as, or null to leave the column out. */
+/**
+ * For each header of a CSV file, the name of the field that the column contains. Null if the import ignores the column.
+ */
 export type Mapping = Record<string, string | null>;
 
 const Mapping = () =>
@@ -92,7 +94,7 @@ const changeable = {
   ),
 };
 
-/** Request body that begins an import. The file is sent afterwards. */
+/** Request body for creating an import. The file is sent in a later request. */
 export const ImportCreate = Strict(
   {
     object: Enum(importObjects, { description: 'What the file contains.' }),
@@ -172,10 +174,10 @@ export const Import = Type.Object(
 );
 export type Import = Static<typeof Import>;
 
-/** Response after an import was begun: its id. */
+/** Response after an import was created: its id. */
 export const ImportBegun = DoneWithId;
 
-/** Request body of the list of imports: only the page. */
+/** Request body for listing the imports. It contains only paging parameters. */
 export const ImportQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },

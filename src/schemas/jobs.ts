@@ -215,7 +215,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Request body for listing the items of one job: only the page. */
+/** Request body for listing the items of one job. It contains only paging parameters. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

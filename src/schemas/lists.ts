@@ -30,8 +30,8 @@ export type RuleOperator = (typeof ruleOperators)[number];
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
 /**
- * Filter fields that the rules of a contact list cannot use. For example, the members of a list must not depend on
- * another list.
+ * Filter fields that the rules of a contact list cannot use. A rule with `list_id` would make the members of a list
+ * depend on another list.
  */
 export const unruled: readonly string[] = ['list_id', 'search'];
 
@@ -130,8 +130,8 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 export type ListPatch = Static<typeof ListPatch>;
 
 /**
- * Request body for listing the contact lists: only the page. The API contract puts the paging fields at the root of
- * this body, not inside `paginate`.
+ * Request body for listing the contact lists. It contains only paging parameters. The API contract puts them at the
+ * root of this body, not inside `paginate`.
  */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },

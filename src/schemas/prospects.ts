@@ -155,7 +155,8 @@ const additive = {
 };
 
 /**
- * Filters on prospects, by field. A prospect must match all fields, each with at least one of the values given for it.
+ * Filters on prospects, by field. A prospect must match every field in the request. It matches a field if it has at
+ * least one of the field's values.
  */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
@@ -165,8 +166,8 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
- * The prospect filters as the server understood them, for the response. Filters of the original API contract are always
- * shown, others only if the request has them.
+ * The prospect filters as the server understood them, for the response. The filters of the API contract are always in
+ * the response. The filters that this service adds are there only if the request has them.
  */
 export const FiltersApplied = Type.Composite(
   [
@@ -266,7 +267,7 @@ export const SuggestionQuery = Strict(
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A filter value that the server suggests. Prospects with this value exist; the spelling is the most frequent one. */
+/** A suggested filter value: a value that at least one prospect has, in its most frequent spelling. */
 export const Suggestion = Type.Object(
   {
     type: Enum(textFields, { description: 'The field that has the value.' }),

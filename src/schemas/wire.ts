@@ -5,8 +5,8 @@ export const Strict = <P extends TProperties>(properties: P, options: object = {
   Type.Object(properties, { additionalProperties: false, ...options });
 
 /**
- * Returns a schema that also allows null. It has a type array such as `["string", "null"]`, because the serialiser is
- * much faster with it than with a union.
+ * Returns a schema that also allows null. It uses an array of types, such as `["string", "null"]`. Responses are
+ * serialised much faster with it than with a union of two schemas.
  */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
@@ -194,7 +194,7 @@ export const Paginate = Strict(
 );
 export type Paginate = Static<typeof Paginate>;
 
-/** Request body of a list without filters: only the page. */
+/** Request body for a list without filters. It contains only paging parameters. */
 export const PageQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
