@@ -73,8 +73,6 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       throw isFormFault(error)
         ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
         : error;
-    } finally {
-      discardRest(request);
     }
   });
 
@@ -121,12 +119,6 @@ const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
   /multipart|boundary|reach (fields|files|parts) limit/i.test(error.message);
-
-/** Reads what a browser still sends, without keeping it: browsers show no answer before they have sent everything. */
-function discardRest({ raw }: FastifyRequest): void {
-  raw.unpipe();
-  raw.resume();
-}
 
 /** Returns the import that the fields of the form describe. It may be invalid. */
 function draftOf(fields: Fields): ImportCreate {

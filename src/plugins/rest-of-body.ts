@@ -11,8 +11,9 @@ const lingerMs = 30_000;
  */
 export default fp(
   async (app) => {
-    app.addHook('onSend', async ({ raw }) => {
-      if (!raw.complete && hasBody(raw)) discardRest(raw);
+    app.addHook('onSend', ({ raw }, _reply, payload, done) => {
+      if (!raw.readableEnded && hasBody(raw)) discardRest(raw);
+      done(null, payload);
     });
   },
   { name: 'rest-of-body' },
@@ -22,6 +23,7 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
 
 function discardRest(raw: IncomingMessage): void {
+  raw.unpipe(); // a parser of a form that is no longer read would hold the rest back
   raw.resume();
   const timer = setTimeout(() => raw.complete || raw.destroy(), lingerMs).unref();
   raw.once('close', () => clearTimeout(timer));

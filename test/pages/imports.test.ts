@@ -152,6 +152,25 @@ describe('the upload', () => {
     expect(await importsOf(customer)).toEqual([]);
   });
 
+  test('that is refused is read to its end, and its connection can be used again', async () => {
+    const { visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert, form_token: 'wrong' };
+    const whole = multipart(fields, 'x'.repeat(32 * 1024 * 1024)); // more than the buffers of a connection hold
+    const head = [
+      'POST /app/imports/new HTTP/1.1',
+      'host: 127.0.0.1',
+      `content-type: ${headers['content-type']}`,
+      `cookie: session=${visitor.cookies.get('session')}`,
+      `content-length: ${whole.length}`,
+    ].join('\r\n');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    let answer = '';
+    socket.on('data', (bytes) => (answer += bytes.toString())).on('error', () => undefined);
+    socket.write(`${head}\r\n\r\n${whole}GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n`);
+    await vi.waitFor(() => expect(answer).toMatch(/^HTTP\/1\.1 403 [\s\S]*HTTP\/1\.1 200 OK/), { timeout: 20_000 });
+    socket.destroy();
+  });
+
   test('that breaks off leaves no import that waits, and no piece of the file', async () => {
     const { customer, visitor } = await start();
     const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
