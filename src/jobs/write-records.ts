@@ -83,63 +83,68 @@ async function writeRounds(
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
   const rounds = Object.values(Object.groupBy(planned, ({ round }) => round)) as PlannedRecord[][];
-  if (rounds.length > 1 && !row.dry_run)
-    await lockForBatches(
+  const isLocked = rounds.length > 1 && !row.dry_run;
+  if (isLocked)
+    await lockItems(
       sql,
-      row.customer_id,
       row,
-      planned.flatMap(({ item }) => (item instanceof DomainError ? [] : [item])),
+      planned.map(({ item }) => item),
     );
   for (const records of rounds) {
     const items = records.map(({ item }) => item);
-    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeAccepted(sql, row, items));
+    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeAccepted(sql, row, items, isLocked));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
   return planned.map((record) => outcomes.get(record)!);
 }
 
 /**
- * Writes a batch of records. If PostgreSQL rejects a valid record, for example because a value is too large for an index,
- * that record fails and the others are written.
+ * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes its
+ * halves, down to single records. So only the records that PostgreSQL rejects fail.
+ * @param isLocked true if the halves need no locks: the caller holds those of all items, or undoes the writes
  */
-async function writeAccepted(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
-  try {
-    return await writeBatch(sql, row, items);
-  } catch (error) {
-    if (!isRejection(error)) throw error;
-    return writeHalves(sql, row, items, error);
-  }
-}
-
-/** Writes the halves of a batch that PostgreSQL has rejected. A batch of one record fails. */
-async function writeHalves(
+async function writeAccepted(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  cause: unknown,
+  isLocked: boolean,
 ): Promise<Outcome[]> {
-  if (items.length === 1)
-    return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
-  const valid = items.filter((item) => !(item instanceof DomainError));
+  try {
+    return await writeBatch(sql, row, items);
+  } catch (cause) {
+    if (!isRejection(cause)) throw cause;
+    if (items.length === 1)
+      return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
+  }
   // All at once, because the second half must not wait for values while the first half holds records.
-  if (!row.dry_run) await lockForBatches(sql, row.customer_id, row, valid);
+  if (!isLocked) await lockItems(sql, row, items);
   const half = Math.ceil(items.length / 2);
-  const first = await writeAccepted(sql, row, items.slice(0, half));
-  return [...first, ...(await writeAccepted(sql, row, items.slice(half)))];
+  const first = await writeAccepted(sql, row, items.slice(0, half), true);
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half), true))];
 }
 
-/** Logs why PostgreSQL rejected records. Their owner is told only that it did. */
+/** Takes the locks for all valid items, so that they can be written in several batches. */
+const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<void> =>
+  lockForBatches(
+    sql,
+    row.customer_id,
+    row,
+    items.filter((item) => !(item instanceof DomainError)),
+  );
+
+/** Logs why PostgreSQL rejected the first of the records that it rejected. Their owner is told only that it did. */
 function logRejections(
   log: Pick<FastifyBaseLogger, 'warn'>,
   planned: readonly PlannedRecord[],
   outcomes: readonly Outcome[],
 ): void {
-  for (const [i, outcome] of outcomes.entries())
-    if (outcome.status === 'failed' && isRejection(outcome.error.cause))
-      log.warn(
-        { err: outcome.error.cause, line: planned[i]!.record.line },
-        'PostgreSQL rejected a record of an import',
-      );
+  const rejected = outcomes.flatMap((outcome, i) =>
+    outcome.status === 'failed' && isRejection(outcome.error.cause)
+      ? [{ err: outcome.error.cause, line: planned[i]!.record.line }]
+      : [],
+  );
+  if (rejected.length > 0)
+    log.warn({ ...rejected[0], rejected: rejected.length }, 'PostgreSQL rejected records of an import');
 }
 
 const rejectedMessage = 'the database cannot store this record';
@@ -168,7 +173,7 @@ class DryRun extends Error {}
 async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    outcomes = await writeAccepted(attempt as Transaction, row, items);
+    outcomes = await writeAccepted(attempt as Transaction, row, items, true);
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {

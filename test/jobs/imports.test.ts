@@ -1,3 +1,4 @@
+import { pino } from 'pino';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
 import { LeaseLost } from '../../src/jobs/settle.ts';
@@ -80,8 +81,19 @@ describe('an import', () => {
         alter table contacts
         add constraint contacts_without_zoe check (first_name <> 'Zoe') not valid`;
       const settings = { ...newContacts, mode, ...(mode === 'upsert' ? { match: 'work_email' } : {}) };
-      const done = await importFile(app, customer, settings, contactsCsv(...lines));
+      const { id } = customer;
+      const uploaded = await beginImport(customer, settings);
+      await sendFile(customer, uploaded, contactsCsv(...lines));
+      const warnings: object[] = [];
+      const log = Object.assign(pino({ level: 'silent' }), { warn: (given: object) => void warnings.push(given) });
+      while (await workAtImport({ ...contextOf(app), log }, id, { seconds: 60 }));
       await app.owner`alter table contacts drop constraint contacts_without_zoe`;
+      const { body: done } = await customer.get(`/imports/${uploaded}`);
+      // One line for each transaction.
+      expect(warnings).toMatchObject([
+        { line: 2, rejected: 3, err: { constraint_name: 'contacts_without_zoe' } },
+        { line: 2_501, rejected: 1 },
+      ]);
       expect(done).toMatchObject({ status: 'COMPLETED', created: 2_496, failed: 4 });
       expect(await counted()).toBe(2_496);
       expect(await emailsOf()).toEqual(
