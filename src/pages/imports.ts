@@ -14,7 +14,7 @@ import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, ty
 import { count, empty, facts, html, moment, notice, pager, table, type Html } from './html.ts';
 import { mappingForm, readPreview } from './import-mapping.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 import { progressBar, statusBadge } from './progress.ts';
 
 /** Pages for imports: the list, the upload of a file, its mapping and preview, and the progress. */
@@ -74,17 +74,13 @@ export async function imports(app: FastifyInstance): Promise<void> {
 
   app.get('/imports/:id/cancel', forAdmins, async (request, reply) => {
     const found = await findImport(request);
-    const body = html`<p>${titleOf(found)}: what is written stays. The file is removed.</p>
-      <div class="buttons">
-        <button class="danger">Cancel the import</button>
-        <a role="button" class="secondary outline" href="${section}/${found.id}" data-close>Leave it</a>
-      </div>`;
-    return sendPage(request, reply, {
+    return sendConfirmation(request, reply, {
       title: 'Cancel the import',
       section,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: `${section}/${found.id}/cancel`, body })}
-      </div>`,
+      text: html`${titleOf(found)}: what is written stays. The file is removed.`,
+      action: `${section}/${found.id}/cancel`,
+      back: `${section}/${found.id}`,
+      refusal: 'Leave it',
     });
   });
 

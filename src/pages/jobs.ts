@@ -7,7 +7,7 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { forAdmins, forMembers } from './access.ts';
 import { idOf, option, pageNumberOf, queryOf, text } from './forms.ts';
 import { count, empty, facts, html, moment, pager, table, type Html } from './html.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { goTo, sendConfirmation, sendPage } from './layout.ts';
 import { progressBar, statusBadge } from './progress.ts';
 
 const section = '/app/jobs';
@@ -39,20 +39,14 @@ export async function jobs(app: FastifyInstance): Promise<void> {
 
   app.get('/jobs/:id/cancel', forAdmins, async (request, reply) => {
     const job = await requireJob(request);
-    const body = html`<p>
-        ${labels[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results stay and were
-        charged. The other items are skipped, and the credits that are reserved for them come back.
-      </p>
-      <div class="buttons">
-        <button class="danger">Cancel the job</button>
-        <a role="button" class="secondary outline" href="${section}/${job.id}" data-close>Let it run</a>
-      </div>`;
-    return sendPage(request, reply, {
+    return sendConfirmation(request, reply, {
       title: 'Cancel the job',
       section,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: `${section}/${job.id}/cancel`, body })}
-      </div>`,
+      text: html`${labels[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results stay
+      and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
+      action: `${section}/${job.id}/cancel`,
+      back: `${section}/${job.id}`,
+      refusal: 'Let it run',
     });
   });
 

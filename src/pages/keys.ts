@@ -11,7 +11,7 @@ import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type
 import { counted, date, html } from './html.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 
 /** Pages for API keys: the list, and the forms to issue, rotate and revoke keys. */
 export async function keys(app: FastifyInstance): Promise<void> {
@@ -65,9 +65,18 @@ export async function keys(app: FastifyInstance): Promise<void> {
     return issued ? showIssued(request, reply, issued) : showSent(request, reply);
   });
 
-  app.get('/keys/:id/revoke', forAdmins, async (request, reply) =>
-    showRevoke(request, reply, await requireKey(request)),
-  );
+  app.get('/keys/:id/revoke', forAdmins, async (request, reply) => {
+    const key = await requireKey(request);
+    return sendConfirmation(request, reply, {
+      title: 'Revoke the key',
+      section,
+      text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
+        program that uses it gets 401. !${lastUse(key)}`,
+      action: `${section}/${key.id}/revoke`,
+      back: section,
+      refusal: 'Leave it as it is',
+    });
+  });
 
   app.post('/keys/:id/revoke', forAdmins, async (request, reply) => {
     const { customerId } = request.caller;
@@ -171,24 +180,6 @@ function showRotate(request: FastifyRequest, reply: FastifyReply, key: ApiKey, f
     status: Object.keys(faults).length > 0 ? 400 : 200,
     body: html`<div class="card narrow">
       !${form(request, reply, { action: `${section}/${key.id}/rotate`, body, attributes: 'data-once' })}
-    </div>`,
-  });
-}
-
-function showRevoke(request: FastifyRequest, reply: FastifyReply, key: ApiKey): FastifyReply {
-  const body = html`<p>
-      <strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every program that
-      uses it gets 401. !${lastUse(key)}
-    </p>
-    <div class="buttons">
-      <button class="danger">Revoke the key</button>
-      <a role="button" class="secondary outline" href="${section}" data-close>Leave it as it is</a>
-    </div>`;
-  return sendPage(request, reply, {
-    title: 'Revoke the key',
-    section,
-    body: html`<div class="card narrow">
-      !${form(request, reply, { action: `${section}/${key.id}/revoke`, body })}
     </div>`,
   });
 }

@@ -53,6 +53,39 @@ export function form(
   </form>`;
 }
 
+/** A page that asks before something is done that cannot be undone. */
+export interface Confirmation {
+  /** What is done, such as `Cancel the job`: the title of the page and the text of its button. */
+  title: string;
+  section: string;
+  /** What it means: the content of a paragraph. */
+  text: Html;
+  /** The path to which the form is sent. */
+  action: string;
+  /** The path of the page to return to. */
+  back: string;
+  /** Text of the link back. */
+  refusal: string;
+}
+
+/** Sends a page that asks for confirmation. */
+export function sendConfirmation(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { title, section, text, action, back, refusal }: Confirmation,
+): FastifyReply {
+  const body = html`<p>!${text}</p>
+    <div class="buttons">
+      <button class="danger">${title}</button>
+      <a role="button" class="secondary outline" href="${back}" data-close>${refusal}</a>
+    </div>`;
+  return sendPage(request, reply, {
+    title,
+    section,
+    body: html`<div class="card narrow">!${form(request, reply, { action, body })}</div>`,
+  });
+}
+
 function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): Html {
   const { title, body, actions = '', isLive = false } = page;
   return html`<!doctype html>
