@@ -46,8 +46,7 @@ export async function replaceKey(
   return withSecret(row, token);
 }
 
-/** @throws not_found if there is no key; conflict if it is expired or revoked */
-export function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
+function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
   if (!key) throw notFound('API key');
   if (key.status !== 'active') throw conflict(`The API key is ${key.status}; only an active key can be rotated`);
 }

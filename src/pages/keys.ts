@@ -56,7 +56,6 @@ export async function keys(app: FastifyInstance): Promise<void> {
     const faults = faultsOf(check, { name: 'unchanged', expiration: 90, ...change });
     if (Object.keys(faults).length > 0) return showRotate(request, reply, await requireKey(request), faults);
     const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: caller.customerId, id }]));
-    if (!before) throw notFound('API key');
     const issued = await db.transaction(async (sql) =>
       (await markSent(sql, caller.customerId, tokenOf(request.body)))
         ? replaceKey(sql, before, change, KEY_PREFIX, actorOf(request))

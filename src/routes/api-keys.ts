@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { issueKey, replaceKey, requireActive, type Issued } from '../accounts/api-keys.ts';
+import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
 import { batchLookups } from '../batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
@@ -77,7 +77,6 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const before = await findVersion({ customer_id: request.caller.customerId, id: request.params.id });
-      requireActive(before);
       const key = await request.db.transaction((sql) =>
         replaceKey(sql, before, request.body, app.config.KEY_PREFIX, actorOf(request)),
       );
