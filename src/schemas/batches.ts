@@ -1,7 +1,7 @@
 import { Type, type Static, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
-import { Email, Enum, ErrorBody, Strict, Uuid } from './wire.ts';
+import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
 
 /** What a batch does with its items. */
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
@@ -205,17 +205,11 @@ const ItemError = Type.Object(
     }),
     message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
     errors: Type.Optional(
-      Type.Array(
-        Type.Object({
-          path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in the item.' }),
-          message: Type.String({ description: 'What is wrong with the value.' }),
-        }),
-        {
-          description:
-            `Every invalid value of the item, at most ${maxBatchFaults.ofItem}; of all items together at most ` +
-            `${maxBatchFaults.inAll}.`,
-        },
-      ),
+      FaultList('the item', {
+        description:
+          `Every invalid value of the item, at most ${maxBatchFaults.ofItem}; of all items together at most ` +
+          `${maxBatchFaults.inAll}.`,
+      }),
     ),
     matching_ids: MatchingIds(),
   },

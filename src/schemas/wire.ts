@@ -257,6 +257,19 @@ export const Refusal = Type.Object(
 );
 
 /**
+ * Schema of a list of invalid values: where each is and what is wrong with it.
+ * @param whole what the paths point into, such as `the request body`
+ */
+export const FaultList = (whole: string, options: object = {}) =>
+  Type.Array(
+    Type.Object({
+      path: Type.String({ description: `JSON pointer (RFC 6901) to the value in ${whole}.` }),
+      message: Type.String({ description: 'What is wrong with the value.' }),
+    }),
+    options,
+  );
+
+/**
  * Response body of all errors except 401 and 403. `code` is for programs, `message` for people. `errors` lists each
  * invalid value.
  */
@@ -267,16 +280,10 @@ export const ErrorBody = Type.Object(
     code: Type.String({ description: 'The kind of error, for programs.' }),
     message: Type.String({ description: 'What is wrong, for people. The text can change; do not parse it.' }),
     errors: Type.Optional(
-      Type.Array(
-        Type.Object({
-          path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in the request body.' }),
-          message: Type.String({ description: 'What is wrong with the value.' }),
-        }),
-        {
-          description:
-            'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
-        },
-      ),
+      FaultList('the request body', {
+        description:
+          'Every invalid value of the request body, at most 100, of a batch at most 1,000. Absent if the error is about no value.',
+      }),
     ),
   },
   { title: 'Error' },
