@@ -341,6 +341,12 @@ export function parseConfig(variables: Record<string, string | undefined>): Conf
   return Object.freeze(insertPasswords(parsed));
 }
 
+/** Returns the URL at which callers reach the service, without a slash at its end. */
+export function publicUrl({ PUBLIC_URL, HOST, PORT }: Pick<Config, 'PUBLIC_URL' | 'HOST' | 'PORT'>): string {
+  const host = isIP(HOST) === 6 ? `[${HOST}]` : HOST;
+  return (PUBLIC_URL ?? `http://${host}:${PORT}`).replace(/\/$/, '');
+}
+
 /**
  * The variables that contain only a password, each with the variable of the URL into which the password is inserted.
  */

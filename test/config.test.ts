@@ -4,7 +4,7 @@ import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ConfigError, parseConfig } from '../src/config.ts';
+import { ConfigError, parseConfig, publicUrl } from '../src/config.ts';
 
 /** Returns the faults of an environment, one for each variable, or none if it is valid. */
 function faultsOf(environment: Record<string, string>): string[] {
@@ -95,6 +95,14 @@ describe('lists and URLs are checked at the start', () => {
     expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DATABASE_URL', 'CORS_ORIGINS']);
     expect(faults.join('\n')).not.toContain(secret);
   });
+});
+
+test.each([
+  [{}, 'http://127.0.0.1:3000'],
+  [{ HOST: '::1', PORT: '80' }, 'http://[::1]:80'],
+  [{ PUBLIC_URL: 'https://example.com/sales/' }, 'https://example.com/sales'],
+])('with %o, callers reach the service at %s', (environment, url) => {
+  expect(publicUrl(parseConfig(environment))).toBe(url);
 });
 
 describe('secrets', () => {

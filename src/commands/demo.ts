@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { readConfig } from '../config.ts';
+import { publicUrl, readConfig } from '../config.ts';
 import { loadDemo, type Demo } from '../demo/load-demo.ts';
 import { commandAction } from './command.ts';
 import { openServices } from './database.ts';
@@ -8,7 +8,7 @@ import { openServices } from './database.ts';
 export function define(command: Command): void {
   command
     .option('--force', 'load it beside other customers too; the catalog is then left as it is')
-    .action(commandAction(load, (demo) => describeDemo(demo, addressOf(readConfig()))));
+    .action(commandAction(load, (demo) => describeDemo(demo, publicUrl(readConfig()))));
 }
 
 async function load({ force }: { force?: true }): Promise<Demo> {
@@ -19,9 +19,6 @@ async function load({ force }: { force?: true }): Promise<Demo> {
     await services.close();
   }
 }
-
-const addressOf = ({ HOST, PORT, PUBLIC_URL }: { HOST: string; PORT: number; PUBLIC_URL?: string }): string =>
-  PUBLIC_URL ?? `http://${HOST}:${PORT}`;
 
 /** Returns the text that tells a user how to use the demo: login, API key, and a curl command that works as it is. */
 export const describeDemo = (demo: Demo, url: string): string =>

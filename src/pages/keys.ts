@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
+import { publicUrl } from '../config.ts';
 import { DomainError, notFound } from '../errors.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
 import { findKeyVersions, listApiKeys, revokeApiKey } from '../queries/api-keys.ts';
@@ -135,15 +136,12 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, e
         <p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
         <pre
           tabindex="0"
-        ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request)}/api/ext/customer/summary</code></pre>
+        ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
         <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>
         <a role="button" href="${section}" data-dismiss>I have stored it</a>
       </div>`,
   });
 }
-
-const publicUrl = ({ server: { config } }: FastifyRequest): string =>
-  (config.PUBLIC_URL ?? `http://${config.HOST}:${config.PORT}`).replace(/\/$/, '');
 
 /** Answers a form to issue or rotate a key that was sent again, such as by reloading the page that showed the key. */
 const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
