@@ -1,13 +1,7 @@
-import fastify, {
-  LogController,
-  type FastifyError,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify';
+import fastify, { LogController, type FastifyInstance } from 'fastify';
 import type { Config } from './config.ts';
 import { logger } from './logger.ts';
-import pages from './pages/pages.ts';
+import pages, { unreadablePaths } from './pages/pages.ts';
 import auth from './plugins/auth.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
@@ -15,7 +9,7 @@ import connections from './plugins/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/declared-responses.ts';
 import docs from './plugins/docs.ts';
-import errorHandler, { sendError } from './plugins/error-handler.ts';
+import errorHandler from './plugins/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
 import httpRules from './plugins/http-rules.ts';
 import idempotency from './plugins/idempotency.ts';
@@ -155,7 +149,6 @@ function options(config: Config) {
     // Longer than any request line, so an overlong id is rejected like every other invalid id.
     routerOptions: { maxParamLength: 1_000_000 },
     clientErrorHandler: answerClientError,
-    frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
-      sendError(error, request, reply.header('x-request-id', request.id)),
+    frameworkErrors: unreadablePaths(config),
   };
 }

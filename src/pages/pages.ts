@@ -1,9 +1,11 @@
 import cookie from '@fastify/cookie';
 import formbody from '@fastify/formbody';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import helmet from 'helmet';
+import type { Config } from '../config.ts';
 import { DomainError } from '../errors.ts';
+import { sendError } from '../plugins/error-handler.ts';
 import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
 import { isHttps } from '../plugins/session-cookie.ts';
 import { forMembers } from './access.ts';
@@ -38,6 +40,19 @@ export default fp(
 /** Returns whether a browser opens `/`. */
 const isVisitOfRoot = ({ method, url, is404, headers: { accept } }: FastifyRequest): boolean =>
   is404 && /^\/(\?|$)/.test(url) && (method === 'GET' || method === 'HEAD') && /\btext\/html\b/.test(accept ?? '');
+
+/**
+ * Returns the function that answers requests whose path Fastify cannot read, such as one with invalid percent-encoding.
+ * Below `/app` the answer is a page. No route and no hook sees such a request.
+ */
+export function unreadablePaths({ PUBLIC_URL }: Config) {
+  const protect = helmet(protection(PUBLIC_URL));
+  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void => {
+    void reply.header('x-request-id', request.id);
+    if (!request.url.startsWith('/app/')) return void sendError(error, request, reply);
+    protect(request.raw, reply.raw, () => void errorPage(error, request, reply));
+  };
+}
 
 async function pages(app: FastifyInstance): Promise<void> {
   const paths = watchPaths(app);
