@@ -32,6 +32,8 @@ export async function password(app: FastifyInstance): Promise<void> {
       const faults = faultsOf(check, given);
       if (!faults['new_password'] && text(fields, 'repeated') !== given.new_password)
         faults['repeated'] = 'This differs from the new password.';
+      if (!faults['new_password'] && given.new_password === given.current_password)
+        faults['new_password'] = 'This is the current password. Choose another one.';
       if (Object.keys(faults).length > 0) return show(request, reply, faults, 400);
       const session = sessionOf(request);
       try {
