@@ -153,6 +153,19 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('a session that has ended before a dialog opens is named too', async () => {
+    const page = await open('/app/keys');
+    await app.owner`update sessions set expires_at = now()`;
+    const rotate = page.getByRole('button', { name: /^Rotate/ }).first();
+    const next = await rotate.getAttribute('href');
+    await rotate.click();
+    await page.getByText('Your session has ended.').waitFor();
+    await logIn(page);
+    await page.waitForURL(`**${next}`);
+    expect(await page.getByRole('heading', { name: 'Rotate the key' }).count()).toBe(1);
+    await page.close();
+  });
+
   test('everything works without JavaScript', async () => {
     const context = await browser.context.browser()!.newContext({ javaScriptEnabled: false });
     const page = await context.newPage();

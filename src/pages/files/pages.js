@@ -6,11 +6,14 @@ const intervalMs = 2_000;
 /** Calls `act` for each element with an attribute. */
 const each = (attribute, act, root = document) => root.querySelectorAll(`[${attribute}]`).forEach(act);
 
-/** Returns the document at a URL of this service. */
+/** Returns the document at a URL of this service. If the session has ended, goes to the login, and does not return. */
 async function load(url) {
   const response = await fetch(url, { headers: { accept: 'text/html' } });
-  if (response.redirected) location.assign(response.url); // the session has ended: this is the login
-  if (!response.ok || response.redirected) throw new Error(`status ${response.status}`);
+  if (response.redirected) {
+    location.assign(response.url);
+    await new Promise(() => undefined);
+  }
+  if (!response.ok) throw new Error(`status ${response.status}`);
   return new DOMParser().parseFromString(await response.text(), 'text/html');
 }
 
