@@ -1,4 +1,4 @@
-// The pages work without this file. It adds copying, live progress and dialogs.
+// The pages work without this file. It adds copying, live progress, dialogs, and the space key on links that look like buttons.
 
 /** Interval between two looks at something that runs (ms). */
 const intervalMs = 2_000;
@@ -112,6 +112,12 @@ each('data-dismiss', (link) =>
   }),
 );
 addEventListener('pagehide', forgetSecrets);
+
+addEventListener('keydown', (event) => {
+  if (event.key !== ' ' || !event.target.matches?.('a[role="button"]')) return;
+  event.preventDefault();
+  if (!event.repeat) event.target.click();
+});
 
 enhance(document);
 setTimeout(() => void follow(), intervalMs);
