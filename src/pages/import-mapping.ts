@@ -1,9 +1,11 @@
 import type { Database } from '../database/db.ts';
 import type { Fault } from '../errors.ts';
 import { columnNamed } from '../files/columns.ts';
+import { optionalOf } from '../jobs/check-records.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import { fileFields } from '../jobs/start-import.ts';
 import type { VisibleImports } from '../queries/imports.ts';
+import { companyBatches, contactBatches } from '../schemas/batches.ts';
 import { companyParts, importableNames } from '../schemas/files.ts';
 import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';
 import { option, text, type Fields } from './forms.ts';
@@ -34,6 +36,26 @@ export async function readPreview(
     return field === header ? [] : [[header, field] as const];
   });
   return { preview, patch: { mapping: Object.fromEntries(mapping) } };
+}
+
+/**
+ * Returns why an import would fail, or each of its records, if it was started with its present settings. Returns an empty
+ * array if records can succeed.
+ */
+export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
+  ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
+  ...missingFields(found, preview).map((field) => ({
+    path: '',
+    message: `no column is read as ${field}, which every new record needs`,
+  })),
+];
+
+/** Returns the fields that every new record must have and that no column of a CSV file is read as. */
+function missingFields(found: Import, { mapping }: ImportPreview): string[] {
+  if (found.mode !== 'create' || !mapping) return [];
+  const { create } = found.object === 'contacts' ? contactBatches : companyBatches;
+  const given = new Set([...Object.values(mapping), ...optionalOf(found)]);
+  return (create.required ?? []).filter((field) => !given.has(field));
 }
 
 /** What people call fields in the header lines of their files. */
@@ -87,7 +109,7 @@ function guessFields({ headers, mapping }: ImportPreview, object: ImportObject):
 
 /** Returns the preview of a file, and the controls that change how it is read and start the import. */
 export const mappingForm = (found: Import, preview: ImportPreview, isChangeable: boolean): Html =>
-  html`!${faultList(preview)} !${preview.headers ? columns(found.object, preview, isChangeable) : ''}
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found.object, preview, isChangeable) : ''}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(preview)}
     !${
@@ -104,15 +126,17 @@ export const mappingForm = (found: Import, preview: ImportPreview, isChangeable:
         : ''
     }`;
 
-const faultList = ({ errors }: ImportPreview): Html =>
-  errors.length === 0
-    ? ''
-    : html`<div class="notice warning" role="status">
-        <p>With these settings, something is wrong:</p>
-        <ul>
-          !${errors.map((fault) => html`<li>${faultText(fault)}</li>`)}
-        </ul>
-      </div>`;
+function faultList(found: Import, preview: ImportPreview): Html {
+  const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
+  const faults = [...obstaclesTo(found, preview), ...ofRecords];
+  if (faults.length === 0) return '';
+  return html`<div class="notice warning" role="status">
+    <p>With these settings, something is wrong:</p>
+    <ul>
+      !${faults.map((fault) => html`<li>${faultText(fault)}</li>`)}
+    </ul>
+  </div>`;
+}
 
 /** Returns a fault with the number of its record, which begins with 1 for people. */
 function faultText({ path, message }: Fault): string {

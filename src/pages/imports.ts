@@ -11,8 +11,8 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { compile } from '../validation/validator.ts';
 import { forAdmins, forMembers } from './access.ts';
 import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, type Faults } from './forms.ts';
-import { count, empty, facts, html, moment, notice, pager, table, type Html } from './html.ts';
-import { mappingForm, readPreview } from './import-mapping.ts';
+import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from './html.ts';
+import { mappingForm, obstaclesTo, readPreview } from './import-mapping.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 import { progressBar, statusBadge } from './progress.ts';
@@ -61,10 +61,10 @@ export async function imports(app: FastifyInstance): Promise<void> {
       const { patch } = await readPreview(db, caller.customerId, given, fields);
       const faults = faultsOf(check, patch);
       if (Object.keys(faults).length > 0) return await showImport(request, reply, faults, 400);
-      await db.transaction(async (sql) => {
-        await changeImport(sql, caller.customerId, given, { ...patch, dry_run: action === 'check' });
-        if (action !== 'save') await startUploaded(sql, caller.customerId, given);
-      });
+      const changes = { ...patch, dry_run: action === 'check' };
+      await db.transaction((sql) => changeImport(sql, caller.customerId, given, changes));
+      if (action !== 'save' && !(await startImport(request, given.id, changes)))
+        return await showImport(request, reply, { do: 'The import is not started: see below why it would fail.' }, 400);
     } catch (error) {
       const { faults, status } = refusalOf(error);
       return showImport(request, reply, faults, status);
@@ -116,6 +116,20 @@ const row = (one: Import): Html =>
     <td>!${moment(one.created_at)}</td>
   </tr>`;
 
+/** Starts an import whose settings are changed, unless it is certain to fail. Returns whether it did. */
+async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
+  const { db, caller } = request;
+  const given = { id, visible: allImports };
+  const { preview } = await readPreview(db, caller.customerId, given);
+  if (obstaclesTo(await findImport(request), preview).length > 0) return false;
+  await db.transaction(async (sql) => {
+    // Again, because somebody else can have changed the settings, `dry_run` too.
+    await changeImport(sql, caller.customerId, given, changes);
+    await startUploaded(sql, caller.customerId, given);
+  });
+  return true;
+}
+
 async function showImport(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -154,7 +168,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply, found: Imp
 }
 
 /** Returns what an import has come to, in a sentence. */
-function outcomeOf({ status, dry_run, error, failed, id }: Import): Html {
+function outcomeOf({ status, dry_run, error, failed, total, id }: Import): Html {
   const errors =
     failed > 0
       ? html`<p>
@@ -165,10 +179,13 @@ function outcomeOf({ status, dry_run, error, failed, id }: Import): Html {
       : '';
   if (status === 'FAILED') return html`!${notice(`The import failed: ${error}.`, 'bad')}!${errors}`;
   if (status !== 'COMPLETED') return errors;
+  const failures =
+    failed > 0 ? ` ${count(failed)} of ${counted(total!, 'record')} ${dry_run ? 'would fail' : 'failed'}.` : '';
+  const tone = failed === 0 ? (dry_run ? 'busy' : 'good') : failed === total ? 'bad' : 'warning';
   const done = dry_run
-    ? notice('Checked. Nothing was written. To import the file, upload it again.', 'busy')
-    : notice('The import is complete.');
-  return html`!${done}!${errors}`;
+    ? 'Checked. Nothing was written. To import the file, upload it again.'
+    : 'The import is complete.';
+  return html`!${notice(`${done}${failures}`, tone)}!${errors}`;
 }
 
 const factsOf = (found: Import): Html =>

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { workAtAll } from '../jobs/importing.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
+import { filledFields, textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
 
 let app: TestApp;
 let url: string;
@@ -84,6 +84,41 @@ describe('an import with the pages', () => {
     expect(textOf(await visitor.get(page))).toContain('Checked. Nothing was written.');
     expect((await customer.post('/contacts/metadata')).body.total).toBeOneOf([0, undefined]);
     expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
+  });
+
+  test('is not started while all its records must fail, and keeps what was chosen', async () => {
+    const { customer, visitor } = await start();
+    const file = 'E-Mail,First Name,Family\nada@example.com,Ada,Lovelace\n';
+    const page = (await upload(visitor, { mode: 'create', match: '' }, file)).location!;
+    for (const action of ['start', 'check']) {
+      const refused = await visitor.submit(page, { 'column-2': '', do: action });
+      expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining('The import is not started')]);
+      expect(textOf(refused)).toContain('no column is read as last_name, which every new record needs');
+      expect(textOf(refused)).not.toContain('no column is read as phone_numbers');
+    }
+    const twice = await visitor.submit(page, { 'column-2': 'first_name', do: 'start' });
+    expect([twice.status, filledFields(twice.body, page)['column-2']]).toEqual([400, 'first_name']);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+    expect((await visitor.submit(page, { 'column-2': 'last_name', do: 'start' })).status).toBe(303);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'PENDING', dry_run: false }]);
+  });
+
+  test.each([
+    [
+      'some',
+      'work_email,first_name,last_name\nada@example.com,Ada,L\nno address,B,B\n',
+      'warning',
+      '1 of 2 records failed.',
+    ],
+    ['all', 'work_email,first_name,last_name\nno address,B,B\n', 'bad', '1 of 1 record failed.'],
+  ])('whose records failed, %s of them, does not look like a success', async (_what, file, tone, text) => {
+    const { customer, visitor } = await start();
+    const page = (await upload(visitor, {}, file)).location!;
+    await visitor.submit(page, { do: 'start' });
+    await workAtAll(app, customer);
+    expect((await visitor.get(page)).body).toMatch(
+      new RegExp(`class="notice ${tone}"[^>]*>The import is complete. ${text}<`),
+    );
   });
 
   test('can be cancelled, and then neither changed nor started', async () => {
