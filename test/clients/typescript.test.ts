@@ -1,9 +1,12 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { root, startTourService } from './tour.ts';
 
 // The client is packed, installed into an empty folder, compiled there and used against the real service.
@@ -45,3 +48,129 @@ test('retries with the same key, cuts batches, follows cursors, waits, and throw
   const classes = { permission: 'PermissionError', timeout: 'TimeoutError', connection: 'ConnectionError' };
   await expectTour(stdout, classes);
 }, 180_000);
+
+type Client = any; // eslint-disable-line typescript/no-explicit-any -- the types of the installed client have a test of their own
+
+describe('under faults', () => {
+  let SalesData: new (options: object) => Client;
+  let SalesDataError: new () => Error;
+  beforeAll(async () => {
+    const installed = join(folder, 'node_modules', 'sales-data-client', 'dist', 'index.js');
+    ({ SalesData, SalesDataError } = await import(installed));
+  });
+
+  /** Starts a server that handles requests so, and returns a client of it. */
+  async function clientOf(handle: RequestListener, options: object = {}): Promise<Client> {
+    const server = createServer(handle);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const { port } = server.address() as AddressInfo;
+    return new SalesData({ baseUrl: `http://127.0.0.1:${port}`, key: 'sda_x', maxRetries: 0, ...options });
+  }
+
+  /** Returns the error of a call, which must be one of the package. */
+  const failure = (call: Promise<unknown>): Promise<Client> =>
+    call.then(
+      () => expect.unreachable('the call has succeeded'),
+      (error: Error) => {
+        expect(error).toBeInstanceOf(SalesDataError);
+        return error;
+      },
+    );
+
+  test('an aborted call is an AbortError, whatever it waits for', async () => {
+    const why = new Error('no longer needed');
+    const later = () => {
+      const given = new AbortController();
+      setTimeout(() => given.abort(why), 50);
+      return { signal: given.signal };
+    };
+    const silent = await clientOf(() => undefined, { maxRetries: 4 });
+    const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': '60' }).end(), {
+      maxRetries: 4,
+    });
+    const halfway = await clientOf((_, response) => void response.write('id\r\n'));
+    const aborted = { name: 'AbortError', cause: why };
+    expect(await failure(silent.listContacts({}, { signal: AbortSignal.abort(why) }))).toMatchObject(aborted);
+    expect(await failure(silent.listContacts({}, later()))).toMatchObject(aborted);
+    expect(await failure(busy.listContacts({}, later()))).toMatchObject(aborted);
+    const file = await halfway.exportContacts({ body: {} }, later());
+    expect(await failure(new Response(file).text())).toMatchObject(aborted);
+  });
+
+  test('a file that stops coming is a TimeoutError, one that is cut off a ConnectionError', async () => {
+    const stalling = await clientOf((_, response) => void response.write('id\r\n'), { timeoutMs: 300 });
+    const file: ReadableStream<Uint8Array> = await stalling.exportContacts({ body: {} });
+    const reader = file.getReader();
+    expect(new TextDecoder().decode((await reader.read()).value)).toBe('id\r\n');
+    expect((await failure(reader.read())).name).toBe('TimeoutError');
+    const cutting = await clientOf((_, response) => void response.write('id\r\n', () => response.destroy()));
+    const cut = failure(
+      cutting.exportContacts({ body: {} }).then((whole: ReadableStream) => new Response(whole).text()),
+    );
+    expect((await cut).name).toBe('ConnectionError');
+  });
+
+  test('a reader of a file may take its time', async () => {
+    const whole = 'x'.repeat(4 * 1024 * 1024);
+    const api = await clientOf((_, response) => void response.end(whole), { timeoutMs: 300 });
+    let bytes = 0;
+    for await (const piece of (await api.exportContacts({ body: {} })) as ReadableStream<Uint8Array>) {
+      if (bytes === 0) await new Promise((resolve) => setTimeout(resolve, 900));
+      bytes += piece.length;
+    }
+    expect(bytes).toBe(whole.length);
+  });
+
+  test('an upload without an answer is a TimeoutError', async () => {
+    const silent = await clientOf(() => undefined, { uploadTimeoutMs: 300 });
+    expect((await failure(silent.uploadImportFile({ id: 'x', body: 'a,b' }))).name).toBe('TimeoutError');
+  });
+
+  test('a page instead of JSON is an error of the package', async () => {
+    const page = await clientOf((_, response) => void response.end('<html>'));
+    const error = await failure(page.getCredits());
+    expect(error.message).toBe('The response is not JSON. Is baseUrl the URL of the service?');
+  });
+
+  test.each([
+    ['', undefined],
+    ['-1', undefined],
+    ['Mon, 23 Nov 2026 06:00:00 GMT', undefined],
+    ['7', 7],
+  ])('Retry-After %o is %o seconds', async (wait, seconds) => {
+    const busy = await clientOf((_, response) => void response.writeHead(503, { 'retry-after': wait }).end('{}'));
+    expect(await failure(busy.getCredits())).toMatchObject({ name: 'UnavailableError', retryAfter: seconds });
+  });
+
+  test('the message of an error names the first faults', async () => {
+    const [baseUrl, , key] = await argumentsOf();
+    const api = new SalesData({ baseUrl, key });
+    const { message, errors } = await failure(api.createContact({ body: { last_name: 5, birth_year: 'x' } }));
+    expect(errors).toHaveLength(5);
+    const [first, second, third] = errors.map(
+      (fault: { path: string; message: string }) => `${fault.path}: ${fault.message}`,
+    );
+    expect(message).toBe(`5 values are not valid (${first}; ${second}; ${third}; and 2 more)`);
+    expect((await failure(api.listContacts({ body: { paginate: { limit: 101 } } }))).message).toBe(
+      '/paginate/limit: must be <= 100',
+    );
+  });
+
+  test('a batch that stops says what was written', async () => {
+    const [baseUrl, , key] = await argumentsOf();
+    const people = Array.from({ length: 1_003 }, (_, i) => ({
+      first_name: 'A',
+      last_name: 'B',
+      phone_numbers: [],
+      work_email: `a${i}@example.com`,
+      job_title: i === 1_002 ? 'x'.repeat(6 * 2 ** 20) : '',
+    }));
+    const error = await failure(new SalesData({ baseUrl, key }).batch('createContactBatch', people));
+    expect([error.name, error.results.length]).toEqual(['PayloadTooLargeError', 1_002]);
+    expect(error.results.at(-1)).toMatchObject({ index: 1_001, status: 'created' });
+  });
+});

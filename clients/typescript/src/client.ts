@@ -1,4 +1,4 @@
-import { TimeoutError } from './errors.ts';
+import { SalesDataError, TimeoutError } from './errors.ts';
 import { operations } from './generated/operations.ts';
 import { send, sleep, type Settings } from './transport.ts';
 import type {
@@ -15,11 +15,11 @@ import type {
 
 /** Settings of a client. */
 export type ClientOptions = Pick<Settings, 'baseUrl' | 'key' | 'session'> &
-  Partial<Pick<Settings, 'timeoutMs' | 'maxRetries' | 'maxRetryMs' | 'fetch'>>;
+  Partial<Pick<Settings, 'timeoutMs' | 'uploadTimeoutMs' | 'maxRetries' | 'maxRetryMs' | 'fetch'>>;
 
 /** Settings of one call. */
 export interface CallOptions {
-  /** Ends the call. The service may still execute it. */
+  /** Ends the call with an AbortError. The service may still execute it. */
   signal?: AbortSignal;
   /** Identifies the call, so that it is executed once however often it is sent. Default: a new one for each call. */
   idempotencyKey?: string;
@@ -83,6 +83,7 @@ export class SalesData {
   constructor(options: ClientOptions) {
     this.#settings = {
       timeoutMs: 30_000,
+      uploadTimeoutMs: 3_600_000,
       maxRetries: 4,
       maxRetryMs: 120_000,
       fetch: (...given) => globalThis.fetch(...given),
@@ -104,7 +105,7 @@ export class SalesData {
   async request<K extends Operation>(name: K, input?: Input<K>, options: CallOptions = {}): Promise<Answer<Result<K>>> {
     const operation: OperationEntry = operations[name];
     const { body, isGzip, ...path } = (input ?? {}) as { body?: unknown; isGzip?: boolean; [name: string]: unknown };
-    const isFile = operation.takes === 'application/octet-stream';
+    const isUpload = operation.takes === 'application/octet-stream';
     const response = await send(this.#settings, {
       method: operation.method,
       path: operation.path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(path[part]))),
@@ -115,9 +116,10 @@ export class SalesData {
         ...(operation.isKeyed ? { 'idempotency-key': options.idempotencyKey ?? crypto.randomUUID() } : {}),
         ...(options.ifMatch === undefined ? {} : { 'if-match': options.ifMatch }),
       },
-      body: operation.takes === undefined ? undefined : isFile ? (body as BodyInit) : JSON.stringify(body ?? {}),
+      body: operation.takes === undefined ? undefined : isUpload ? (body as BodyInit) : JSON.stringify(body ?? {}),
       isRepeatable: isRepeatable(operation, options, body),
-      isFile: isFile || operation.returns === 'file',
+      isUpload,
+      isDownload: operation.returns === 'file',
       signal: options.signal,
     });
     const { headers } = response;
@@ -164,7 +166,7 @@ export class SalesData {
   /**
    * Sends any number of items in batches of up to 1,000. Returns what became of each item, in the order of the items;
    * `index` counts from the first item. One failed item does not stop the others: look at `status`.
-   * @throws the error of a call that failed as a whole; the items of earlier calls are written then
+   * @throws the error of a call that failed as a whole. The items of earlier calls are written then: see its `results`
    */
   async batch<K extends BatchOperation>(
     name: K,
@@ -174,7 +176,11 @@ export class SalesData {
   ): Promise<BatchResult<K>[]> {
     const results: BatchResult<K>[] = [];
     for (const part of partsOf(items)) {
-      const { data } = await this.request(name, { body: { ...settings, items: part } } as unknown as Input<K>, options);
+      const input = { body: { ...settings, items: part } } as unknown as Input<K>;
+      const { data } = await this.request(name, input, options).catch((error: unknown) => {
+        if (error instanceof SalesDataError) error.results = results as SalesDataError['results'];
+        throw error;
+      });
       const start = results.length;
       const { results: some } = (data as unknown as { data: { results: { index: number }[] } }).data;
       for (const result of some) results.push({ ...result, index: start + result.index } as BatchResult<K>);
@@ -231,7 +237,10 @@ function isRepeatable(
 
 function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> | ReadableStream | undefined {
   if (returns === 'nothing') return undefined;
-  return returns === 'file' ? response.body! : response.json();
+  if (returns === 'file') return response.body!;
+  return response.json().catch((cause: unknown) => {
+    throw new SalesDataError('The response is not JSON. Is baseUrl the URL of the service?', { cause });
+  });
 }
 
 /** Divides items into parts of up to 1,000 items and 4.5 MiB. */

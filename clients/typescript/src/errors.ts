@@ -1,3 +1,5 @@
+import type { Schemas } from './types.ts';
+
 /** A fault of one value of a request. */
 export interface Fault {
   /** JSON pointer to the value in the body; empty for the whole body. */
@@ -22,6 +24,9 @@ export interface ErrorDetails {
 
 /** Any error of a call. All other errors of this package extend it. */
 export class SalesDataError extends Error {
+  /** In an error of `batch`: what became of the items of the calls before, in the order of the items. */
+  results: Schemas['BatchAnswer']['data']['results'] = [];
+
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;
@@ -80,6 +85,13 @@ export class ConnectionError extends SalesDataError {}
 /** The call, or the job or import that was waited for, took longer than allowed. It may still be executed. */
 export class TimeoutError extends SalesDataError {}
 
+/** The signal of the call was aborted. `cause` is its reason. The service may have executed the call. */
+export class AbortError extends SalesDataError {
+  constructor({ reason: cause }: AbortSignal) {
+    super('The call was aborted', { cause });
+  }
+}
+
 const classes: Record<number, typeof ResponseError> = {
   400: ValidationError,
   401: AuthenticationError,
@@ -105,14 +117,28 @@ export async function errorOf(response: Response): Promise<ResponseError> {
     // A proxy may answer with a page.
   }
   const said = (typeof body === 'object' && body !== null ? body : {}) as Partial<ErrorDetails>;
-  const seconds = Number(response.headers.get('retry-after') ?? NaN);
+  const wait = response.headers.get('retry-after') ?? '';
+  const errors = Array.isArray(said.errors) ? said.errors : [];
   return new (classes[response.status] ?? ResponseError)({
     status: response.status,
     code: said.code ?? `http_${response.status}`,
-    message: said.message ?? `The service responded with ${response.status}`,
-    errors: said.errors ?? [],
+    message: (said.message ?? `The service responded with ${response.status}`) + summaryOf(errors),
+    errors,
     requestId: response.headers.get('x-request-id') ?? undefined,
-    retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+    retryAfter: /^\d+$/.test(wait) ? Number(wait) : undefined,
     body,
   });
+}
+
+/** Number of faults that the message of an error names. */
+const namedFaults = 3;
+
+/** Returns the first of several faults, for the message of an error; nothing for one fault, which the service names. */
+function summaryOf(faults: readonly Fault[]): string {
+  if (faults.length < 2) return '';
+  const named = faults
+    .slice(0, namedFaults)
+    .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`));
+  const others = faults.length - named.length;
+  return ` (${named.join('; ')}${others > 0 ? `; and ${others} more` : ''})`;
 }

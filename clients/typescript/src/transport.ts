@@ -1,4 +1,4 @@
-import { ConnectionError, errorOf, ResponseError, TimeoutError } from './errors.ts';
+import { AbortError, ConnectionError, errorOf, ResponseError, SalesDataError, TimeoutError } from './errors.ts';
 
 /** How calls are made. */
 export interface Settings {
@@ -8,8 +8,13 @@ export interface Settings {
   key?: string | undefined;
   /** The token of a session, for the operations that manage API keys. */
   session?: string | undefined;
-  /** Maximum time for one attempt in milliseconds. Default: 30 seconds; files have no limit. */
+  /**
+   * Maximum time for one attempt in milliseconds. Default: 30 seconds. When a file is downloaded, it is the time for which
+   * nothing may arrive.
+   */
   timeoutMs: number;
+  /** Maximum time for one attempt to upload a file in milliseconds. Default: 1 hour, the limit of the service. */
+  uploadTimeoutMs: number;
   /** How often a call is repeated at most. Default: 4. */
   maxRetries: number;
   /** Maximum time in milliseconds for which a call is repeated, pauses included. Default: 2 minutes. */
@@ -25,50 +30,100 @@ export interface Call {
   body?: BodyInit | undefined;
   /** Whether the call may be repeated although the service may have executed it. */
   isRepeatable: boolean;
-  isFile: boolean;
+  isUpload: boolean;
+  isDownload: boolean;
   signal?: AbortSignal | undefined;
 }
 
 /**
  * Makes a call, and repeats it while the service is overloaded or a limit is used up, and after failed connections.
- * @throws ResponseError, ConnectionError or TimeoutError; the reason of the signal if it is aborted
+ * @throws ResponseError, ConnectionError, TimeoutError or AbortError
  */
 export async function send(settings: Settings, call: Call): Promise<Response> {
   const end = Date.now() + settings.maxRetryMs;
   const most = call.body instanceof ReadableStream ? 0 : settings.maxRetries; // a stream is used up after one attempt
   for (let retries = 0; ; retries += 1) {
-    const outcome = await attempt(settings, call);
-    if (outcome instanceof Response) return outcome;
-    const pause = pauseAfter(outcome, retries, call);
-    if (pause === undefined || retries >= most || Date.now() + pause > end) throw outcome;
-    await sleep(pause, call.signal);
+    try {
+      return await attempt(settings, call);
+    } catch (error) {
+      const pause = pauseAfter(error, retries, call);
+      if (pause === undefined || retries >= most || Date.now() + pause > end) throw error;
+      await sleep(pause, call.signal);
+    }
   }
 }
 
-/** Makes one attempt. Returns the response, or the error. */
-async function attempt(settings: Settings, call: Call): Promise<Response | Error> {
-  const { method, path, headers, body, signal } = call;
-  const late = new AbortController();
-  const timer = call.isFile ? undefined : setTimeout(() => late.abort(), settings.timeoutMs);
-  try {
+/** Makes one attempt. */
+async function attempt(settings: Settings, call: Call): Promise<Response> {
+  const { method, path, headers, body } = call;
+  const limit = new TimeLimit(call.isUpload ? settings.uploadTimeoutMs : settings.timeoutMs, call.signal);
+  return limit.run(async () => {
     const response = await settings.fetch(settings.baseUrl.replace(/\/+$/, '') + path, {
       method,
       headers,
       redirect: 'error', // never carries the key to another host
       ...(body === undefined ? {} : { body }),
       ...(body instanceof ReadableStream ? { duplex: 'half' } : {}), // fetch demands it for streams
-      signal: signal ? AbortSignal.any([signal, late.signal]) : late.signal,
+      signal: limit.signal,
     });
-    if (!response.ok) return await errorOf(response);
+    if (!response.ok) throw await errorOf(response);
+    if (call.isDownload) return new Response(limitedBody(response, limit), response);
     // The body is read before the time is up, so that a response which stops in the middle is repeated too.
-    return call.isFile ? response : new Response(await readBody(response), response);
-  } catch (cause) {
-    signal?.throwIfAborted();
-    if (late.signal.aborted) return new TimeoutError(`No response within ${settings.timeoutMs} ms`, { cause });
-    return new ConnectionError(`The connection failed: ${reasonOf(cause)}`, { cause });
-  } finally {
-    clearTimeout(timer);
+    return new Response(await readBody(response), response);
+  });
+}
+
+/** Ends what takes too long or is aborted, and throws the errors of this package for it. */
+class TimeLimit {
+  /** Aborts when the time is up, and with the signal of the call. */
+  readonly signal: AbortSignal;
+  readonly #late = new AbortController();
+  readonly #ms: number;
+  readonly #given: AbortSignal | undefined;
+
+  constructor(ms: number, given?: AbortSignal) {
+    this.#ms = ms;
+    this.#given = given;
+    this.signal = given ? AbortSignal.any([given, this.#late.signal]) : this.#late.signal;
   }
+
+  async run<T>(act: () => Promise<T>): Promise<T> {
+    const timer = setTimeout(() => this.#late.abort(), Math.min(this.#ms, maxTimerMs));
+    try {
+      return await act();
+    } catch (error) {
+      throw this.#translated(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #translated(cause: unknown): SalesDataError {
+    if (cause instanceof SalesDataError) return cause;
+    if (this.#given?.aborted) return new AbortError(this.#given);
+    if (this.#late.signal.aborted) return new TimeoutError(`No response within ${this.#ms} ms`, { cause });
+    return new ConnectionError(`The connection failed: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+/** Longest time of a timer (ms). */
+const maxTimerMs = 2 ** 31 - 1;
+
+/** Returns the body of a response. The time limit holds for each piece of it, but not for the time between the reads. */
+function limitedBody({ body }: Response, limit: TimeLimit): ReadableStream<Uint8Array> | null {
+  const reader = body?.getReader();
+  if (!reader) return null;
+  return new ReadableStream<Uint8Array>(
+    {
+      pull: async (controller) => {
+        const { value } = await limit.run(() => reader.read());
+        if (value) controller.enqueue(value);
+        else controller.close();
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 }, // reads only what is asked for
+  );
 }
 
 const readBody = async (response: Response): Promise<ArrayBuffer | null> =>
@@ -80,7 +135,8 @@ function reasonOf(error: unknown): string {
 }
 
 /** Returns how long to wait before the call is repeated (ms); undefined if it must not be. */
-function pauseAfter(error: Error, retries: number, { isRepeatable }: Call): number | undefined {
+function pauseAfter(error: unknown, retries: number, { isRepeatable }: Call): number | undefined {
+  if (error instanceof AbortError) return undefined;
   if (!(error instanceof ResponseError)) return isRepeatable ? backOff(retries) : undefined;
   const { status, retryAfter } = error;
   // With 429 and 503 the service says that it has executed nothing.
@@ -93,13 +149,13 @@ function pauseAfter(error: Error, retries: number, { isRepeatable }: Call): numb
 /** Doubles from half a second to 8 seconds. Half of it is random, so that many clients do not repeat at once. */
 const backOff = (retries: number): number => Math.min(500 * 2 ** retries, 8_000) * (0.5 + Math.random() / 2);
 
-/** Waits. @throws the reason of the signal if it is aborted */
+/** Waits. @throws AbortError if the signal is aborted */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted();
   return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(new AbortError(signal));
     const stop = () => {
       clearTimeout(timer);
-      reject(signal!.reason as Error);
+      reject(new AbortError(signal!));
     };
     const timer = setTimeout(() => {
       signal?.removeEventListener('abort', stop);
