@@ -103,6 +103,14 @@ class Faults(unittest.TestCase):
         self.assertEqual(vars(copy), vars(error))
         self.assertTrue(copy.request_id)
 
+    def test_the_text_of_an_error_names_the_first_faults(self) -> None:
+        broken: Any = {"last_name": 5, "birth_year": "x"}
+        with SalesData(base_url, key) as api:
+            error = self.raised(ValidationError, lambda: api.create_contact(broken))
+        named = "; ".join(f"{one['path']}: {one['message']}" for one in error.errors[:3])
+        self.assertEqual(len(error.errors), 5)
+        self.assertEqual(str(error), f"5 values are not valid ({named}; and 2 more)")
+
     def test_every_declared_status_of_an_error_has_a_class(self) -> None:
         with open(contract, encoding="utf8") as file:
             paths = json.load(file)["paths"]

@@ -32,7 +32,16 @@ class ResponseError(SalesDataError):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        return self.message
+        return self.message + _summary(self.errors)
+
+
+def _summary(faults: list[dict[str, str]]) -> str:
+    """Returns the first three of several faults; nothing for one fault, which the message of the service names."""
+    if len(faults) < 2:
+        return ""
+    named = [f"{one['path']}: {one['message']}".removeprefix(": ") for one in faults[:3]]
+    others = [f"and {len(faults) - 3} more"] if len(faults) > 3 else []
+    return f" ({'; '.join(named + others)})"
 
 
 class ValidationError(ResponseError):
