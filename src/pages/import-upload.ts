@@ -203,7 +203,7 @@ function showForm(
       !${form(request, reply, {
         action: `${section}/new`,
         body,
-        attributes: 'enctype="multipart/form-data" data-once',
+        attributes: 'enctype="multipart/form-data" data-once data-keep',
       })}`,
   });
 }

@@ -164,7 +164,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply, found: Imp
   const given = { id: found.id, visible: allImports };
   const { preview } = await readPreview(request.db, request.caller.customerId, given);
   const body = mappingForm(found, preview, isAdmin);
-  return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body }) : body;
+  return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body, attributes: 'data-keep' }) : body;
 }
 
 /** Returns what an import has come to, in a sentence. */

@@ -113,7 +113,7 @@ function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, 
     body: html`<p class="lead">
         Give each program its own key, with only the scopes that it needs. The key is shown once.
       </p>
-      !${form(request, reply, { action: `${section}/new`, body: keyForm(draft, faults), attributes: 'data-once' })}`,
+      !${form(request, reply, { action: `${section}/new`, body: keyForm(draft, faults), attributes: 'data-once data-keep' })}`,
   });
 }
 

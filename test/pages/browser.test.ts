@@ -44,8 +44,8 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     return page;
   }
 
-  async function logIn(page: Page, secret = password): Promise<void> {
-    await page.getByLabel('E-mail address').fill(email);
+  async function logIn(page: Page, secret = password, user = email): Promise<void> {
+    await page.getByLabel('E-mail address').fill(user);
     await page.getByLabel('Password').fill(secret);
     await page.getByRole('button', { name: 'Log in' }).click();
   }
@@ -173,6 +173,43 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.waitForURL(`**${next}`);
     expect(await page.getByRole('heading', { name: 'Rotate the key' }).count()).toBe(1);
     await page.close();
+  });
+
+  test('a form keeps its contents when the session ends before it is sent, for the same user only', async () => {
+    const fillIn = async (): Promise<Page> => {
+      const page = await open('/app/keys/new');
+      await page.getByLabel('Name').fill('Half done');
+      await page.getByLabel('7 days').check();
+      await page.getByRole('button', { name: 'CRM' }).click();
+      await app.owner`update sessions set expires_at = now()`;
+      await page.getByRole('button', { name: 'Issue the key' }).click();
+      await page.getByText('Your session has ended.').waitFor();
+      return page;
+    };
+    const page = await fillIn();
+    await logIn(page, 'wrong horse battery');
+    await page.getByRole('alert').filter({ hasText: 'wrong' }).waitFor();
+    await logIn(page);
+    await page.waitForURL('**/app/keys/new');
+    expect(await page.getByLabel('Name').inputValue()).toBe('Half done');
+    expect(await page.getByLabel('7 days').isChecked()).toBe(true);
+    expect(await page.getByRole('checkbox', { name: 'Contacts: delete' }).isChecked()).toBe(true);
+    await page.getByRole('button', { name: 'Issue the key' }).click();
+    await page.getByRole('heading', { name: 'Your new key' }).waitFor();
+    expect(await page.evaluate(storedText)).not.toContain('Half done');
+    await page.close();
+
+    const other = await fillIn();
+    const { email: colleague } = await makeLogin(app.fastify, customer.id);
+    await logIn(other, password, colleague);
+    await other.waitForURL('**/app/keys/new');
+    expect(await other.getByLabel('Name').inputValue()).toBe('');
+    expect(await other.evaluate(storedText)).not.toContain('Half done');
+    await other.getByRole('button', { name: 'Log out' }).click();
+    await other.getByText('You are logged out.').waitFor();
+    await logIn(other);
+    await other.waitForURL('**/app/keys');
+    await other.close();
   });
 
   test('everything works without JavaScript', async () => {

@@ -1,4 +1,5 @@
-// The pages work without this file. It adds copying, live progress, dialogs, and the space key on links that look like buttons.
+// The pages work without this file. It adds copying, live progress, dialogs, the space key on links that look like buttons, and
+// forms that keep their contents when the session ends.
 
 /** Interval between two looks at something that runs (ms). */
 const intervalMs = 2_000;
@@ -22,6 +23,7 @@ function enhance(root) {
   each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
   each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
   each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
+  each('data-keep', (form) => form.addEventListener('submit', keepForm), root);
   each('data-submit', (select) => select.addEventListener('change', () => select.form.requestSubmit()), root);
 }
 
@@ -45,6 +47,35 @@ function choosePreset(event) {
 function sendOnce(event) {
   const { submitter } = event;
   setTimeout(() => submitter?.setAttribute('disabled', ''));
+}
+
+/** Name under which the browser stores the contents of the form that was sent last. */
+const keptName = 'sent-form';
+
+const keptTypes = new Set(['text', 'radio', 'checkbox', 'select-one']);
+
+/** Returns the fields of a form whose contents are kept. Passwords and files are not. */
+const keptFields = (form) => [...form.elements].filter(({ type }) => keptTypes.has(type));
+
+const userName = () => document.querySelector('.account .email')?.textContent;
+
+/** Stores the contents of a form until the next page. If the session has ended, that is the login, which leads back. */
+function keepForm({ currentTarget: form }) {
+  const fields = keptFields(form).map(({ name, value, checked }) => ({ name, value, checked }));
+  sessionStorage.setItem(keptName, JSON.stringify({ user: userName(), action: form.action, fields }));
+}
+
+/** Fills a form with its stored contents if the same user has logged in again, and else deletes them. */
+function restoreForm() {
+  if (location.pathname === '/app/login') return;
+  const kept = JSON.parse(sessionStorage.getItem(keptName));
+  sessionStorage.removeItem(keptName);
+  if (!kept || kept.user !== userName() || !document.referrer.includes('/app/login')) return;
+  const form = [...document.querySelectorAll('[data-keep]')].find(({ action }) => action === kept.action);
+  const fields = form ? keptFields(form) : [];
+  for (const [i, { name, value, checked }] of kept.fields.entries())
+    if (fields[i]?.name === name)
+      Object.assign(fields[i], /radio|checkbox/.test(fields[i].type) ? { checked } : { value });
 }
 
 /** Shows the form of another page in a dialog on this one. */
@@ -120,4 +151,5 @@ addEventListener('keydown', (event) => {
 });
 
 enhance(document);
+restoreForm();
 setTimeout(() => void follow(), intervalMs);
