@@ -146,6 +146,7 @@ describe('the log', () => {
     expect(await statusOf('/openapi.json')).toBe(200);
     child.kill('SIGTERM');
     await expect.poll(() => statusOf('/readyz')).toBe(503);
+    expect(await statusOf('/readyz')).toBe(503); // now the line of the one before is written
     child.kill('SIGKILL');
     const answered = (await log)
       .trim()
