@@ -5,13 +5,13 @@ import { enqueueTurn } from './enqueue-turn.ts';
 import type { TurnKind } from './enqueue.ts';
 import type { JobContext } from './handler.ts';
 
-/** Settings of one turn: a short period in which one worker processes one customer's work in batches. */
+/** Settings of one call of `runBatches`: the queue, the customer and the time limits. */
 export interface BatchTurn {
   queue: Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
   customerId: string;
   /**
-   * Maximum time for which a worker works for this customer now (seconds). Remaining work then waits in the queue, behind
-   * other customers.
+   * Time limit for the batches of one call (seconds). Work that is left afterwards is enqueued again, behind the work
+   * of other customers.
    */
   seconds: number;
   /** Seconds until a worker tries again if other workers are already processing all work of this customer. */
@@ -19,8 +19,8 @@ export interface BatchTurn {
 }
 
 /**
- * Runs batches for one customer, each in its own transaction, until no work is left or the time is over. If work is
- * left, enqueues it for later.
+ * Runs batches of background work for one customer until the work is done or the time limit is reached. Each batch has
+ * its own transaction. Unfinished work is enqueued again.
  */
 export async function runBatches(
   { db, stopping }: JobContext,

@@ -6,7 +6,7 @@ import { endJob } from './settle.ts';
 
 /**
  * Cancels a job. Finished items keep their results, the other items are skipped, and the unspent credits are released.
- * @throws not_found; conflict when the job has already ended
+ * @throws DomainError `not_found` if the job does not exist, `conflict` if the job has already ended.
  */
 export async function cancelJob(
   sql: Transaction,

@@ -4,12 +4,15 @@ import type { ImportSettings } from '../queries/imports.ts';
 import { companyBatches, contactBatches } from '../schemas/batches.ts';
 import { checkItems } from '../validation/batch-items.ts';
 
-/** Maximum number of records whose faults are listed together; each record has up to 10 of at most 1,000 listed faults. */
+/**
+ * Maximum number of records that are validated in one call of `checkItems`, which reports at most 1,000 errors per call
+ * and 10 errors per record.
+ */
 const checkedAtOnce = 100;
 
 /**
- * Validates the records of an import's file.
- * @returns for each record its item, as a batch takes it, or the error that it fails with
+ * Validates records of an import's file.
+ * @returns One element per record: the valid request body for creating or changing the record, or the validation error.
  */
 export async function checkRecords(
   settings: ImportSettings,
@@ -31,6 +34,9 @@ async function itemsOf(settings: ImportSettings, records: readonly FileRecord[])
   return records.map(({ item }) => (item instanceof DomainError ? item : checked.next().value!));
 }
 
-/** Returns the arrays that a record may lack although creating it requires them: they have no good form in a CSV cell. */
+/**
+ * Returns the names of required array fields that a record in the file may omit. In CSV files of contacts, this is
+ * `phone_numbers`, because a CSV cell cannot hold an array well.
+ */
 export const optionalOf = ({ object, format }: Pick<ImportSettings, 'object' | 'format'>): string[] =>
   object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];

@@ -9,9 +9,7 @@ const maxInFlight = 1_000;
  * others.
  */
 const maxPerDomain = 50;
-/**
- * Maximum number of verifications to start in one step. Each verification first looks up the email's domain in the DNS.
- */
+/** Maximum number of verifications that are started together. Each verification begins with a DNS lookup. */
 const maxStarts = 200;
 /** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
@@ -28,8 +26,8 @@ export interface VerifiedEmail {
 }
 
 /**
- * The emails that one batch has in flight: their verification has started, and its result is not yet stored in the
- * database. Emails whose mailbox check has not begun can be removed without a result.
+ * A set of emails whose verification has started and whose result is not stored in the database yet. Each batch has its
+ * own set.
  */
 export class EmailsInFlight {
   readonly #verifier: JobContext['verifier'];
@@ -39,19 +37,19 @@ export class EmailsInFlight {
   readonly #verified = new Map<number, VerifiedEmail>();
   readonly #closed = new AbortController();
   /**
-   * Signal that aborts when the time to begin mailbox checks is over. Emails still waiting for their check are then
+   * Signal that aborts when no more verifications may start. Emails that still wait for their mailbox check are then
    * removed from the set, and a later batch verifies them.
    */
   readonly #late: AbortSignal;
   #isAbandoned = false;
   #fault: unknown;
-  /** Makes a running call of `sleep` return at once. */
+  /** Ends the current wait in `sleep` early. */
   #resume = () => undefined as void;
 
   /**
-   * Creates an empty set of emails in flight for one batch.
-   * @param customerId the customer of the job
-   * @param signal aborts when the batch must end, because the worker is asked to stop or has lost its lease on the job
+   * Creates an empty set of emails for one batch.
+   * @param customerId Id of the customer whose job is processed.
+   * @param signal Aborts when the batch must end, because the worker shuts down or has lost the lease on the job.
    */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
@@ -84,7 +82,9 @@ export class EmailsInFlight {
     return [...this.#verified.values()];
   }
 
-  /** True if the batch can end: no more verifications start, and every result is stored or abandoned. */
+  /**
+   * True if the batch can end: all finished verifications are stored, and the batch waits for no other verification.
+   */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inFlight.size === 0;
   }
@@ -99,10 +99,10 @@ export class EmailsInFlight {
   }
 
   /**
-   * Starts to verify emails. Skips emails that are already being verified, and emails of domains with the maximum
-   * number of verifications.
-   * @param max maximum number of emails to start
-   * @returns the number of emails started
+   * Starts to verify emails. Skips emails that are already being verified, and emails of a domain that has reached its
+   * maximum number of concurrent verifications.
+   * @param max Maximum number of verifications to start.
+   * @returns The number of verifications started.
    */
   begin(inputs: readonly EmailInput[], max: number): number {
     const counts = this.#countDomains();
@@ -125,7 +125,7 @@ export class EmailsInFlight {
     await this.sleep();
   }
 
-  /** Waits 500 ms. Returns earlier when the last running verification ends, or when the batch is abandoned. */
+  /** Waits up to 500 ms. Ends earlier when the last running verification ends or the batch is aborted. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -136,12 +136,15 @@ export class EmailsInFlight {
     });
   }
 
-  /** Removes emails from the set after their results were stored. */
+  /** Removes emails from the set. Call this after their results were stored. */
   release(settled: readonly VerifiedEmail[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /** Ends the time to begin mailbox checks. Emails still waiting for their check are removed from the set. */
+  /**
+   * Stops the start of new verifications. Emails that still wait for their mailbox check are removed from the set, and
+   * a later batch verifies them.
+   */
   end(): void {
     this.#closed.abort();
   }
@@ -191,7 +194,7 @@ export class EmailsInFlight {
 }
 
 /**
- * Milliseconds that a stopping worker waits for running verifications. It uses the rest of `SHUTDOWN_MS` to store the
- * results.
+ * Returns how long a worker that shuts down waits for running verifications (ms). The rest of the shutdown time
+ * `SHUTDOWN_MS` is for storing the results.
  */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);

@@ -5,10 +5,10 @@ import type { Fill } from '../queries/list-fills.ts';
 import { sendTurn, type Delay, type TurnKind } from './enqueue.ts';
 
 /**
- * Enqueues a message that makes a worker process the customer's work of one kind. Does nothing if the queue already
- * contains a message for the customer, because one message covers all work of the kind. Workers see the message only
- * after the transaction commits. Call this at the end of the transaction.
- * @param delay if absent, a worker may start at once
+ * Enqueues a message that makes a worker process all waiting work of a customer in one queue. Does nothing if the queue
+ * already contains such a message. Workers see the message after the transaction commits. Call this at the end of the
+ * transaction.
+ * @param delay Delay before a worker may process the message. Default: no delay.
  */
 export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
   await blockTurns(sql, customerId, queue);
@@ -16,16 +16,16 @@ export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId:
 }
 
 /**
- * Enqueues a message that makes a worker process the customer's next job, as soon as that job may run. Does nothing if
- * the customer has no job left.
+ * Enqueues a message that makes a worker process the customer's next job of one queue, delayed until the job may run.
+ * Does nothing if no job is left.
  */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
   await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue]));
 }
 
 /**
- * Enqueues a message that makes a worker process the customer's work of one kind at a later time, or now. Does nothing if
- * `next` is undefined.
+ * Enqueues a message that makes a worker process waiting work of a customer in one queue.
+ * @param next When a worker may process the message. If undefined, nothing is enqueued.
  */
 export async function enqueueNext(
   sql: Transaction,
@@ -40,8 +40,9 @@ export async function enqueueNext(
 }
 
 /**
- * Enqueues the background work that writes or removes members of a list. Call this at the end of the transaction.
- * @param fill the work to do; if undefined, nothing is enqueued
+ * Enqueues the background work that writes or removes the members of a contact list. Call this at the end of the
+ * transaction.
+ * @param fill The list whose members must be written or removed. If undefined, nothing is enqueued.
  */
 export async function enqueueListFill(sql: Transaction, fill: Fill | undefined): Promise<void> {
   if (fill) await enqueueTurn(sql, 'fill-lists', fill.customerId);

@@ -30,15 +30,15 @@ export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never
 /** A delay before a turn may start. */
 export interface Delay {
   seconds: number;
-  /** A name for this delay. The queue keeps at most one delayed turn for each customer and name. */
+  /** Deduplication key: the queue keeps at most one delayed message for each customer and name. */
   name: string;
 }
 
 /**
- * Enqueues a turn (a short period of work for one customer), as part of the caller's transaction: workers see the
- * message only after the commit, and a rollback removes it.
- * @param delay if absent, a worker may start at once
- * @returns false if the queue already contains a message for the customer; then nothing is enqueued
+ * Enqueues a message that makes a worker process one customer's jobs for a short period (a turn). Runs in the caller's
+ * transaction: workers see the message after the commit, and a rollback removes the message.
+ * @param delay Delay before a worker may process the message. Default: no delay.
+ * @returns False if the queue already contains such a message. Nothing is enqueued then.
  */
 export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
   // A delayed turn has another key, so that it does not block a turn that may start at once.
@@ -49,9 +49,9 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
 }
 
 /**
- * Enqueues one turn (a short period of work for one customer) for each of these customers. Skips customers for which a
- * turn is already waiting in the queue.
- * @returns the number of turns enqueued
+ * Enqueues one message for each of these customers. The message makes a worker process the customer's jobs for a short
+ * period (a turn). Skips customers that already have such a message in the queue.
+ * @returns The number of messages enqueued.
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
   const messages = customerIds.map((customerId) => ({
@@ -64,10 +64,7 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
 
 const asking = new AsyncLocalStorage<Transaction>();
 
-/**
- * The instance of pg-boss (the job queue) that enqueues messages. It has no connection of its own: each statement runs
- * in the transaction of its caller.
- */
+/** The pg-boss (job queue) client that enqueues messages. All its SQL statements run in the caller's transaction. */
 const sender = new PgBoss({
   db: {
     executeSql: async (text, values = []) => ({
@@ -80,5 +77,5 @@ const sender = new PgBoss({
   schedule: false,
 });
 
-/** Query options that make the driver use prepared statements. All messages use the same few statements. */
+/** Query options that make the database driver use prepared statements, because the same few statements run often. */
 const prepared = { prepare: true };

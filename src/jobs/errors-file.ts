@@ -8,9 +8,10 @@ import { requireImportState, type ImportState, type VisibleImports } from '../qu
 import { partsOf, storedFileOf } from './import-source.ts';
 
 /**
- * Starts to read the errors file of an import: a CSV file with its failed records. Between two parts it holds no
- * connection.
- * @throws not_found; conflict if the import has no file yet, or its failed records were removed after 30 days
+ * Returns the text of the errors file of an import, as a stream. The errors file is a CSV file with the records that
+ * failed. No database connection is held while the caller processes a piece of the text.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file has been uploaded yet, or if the
+ * failed records were removed 30 days after the end of the import.
  */
 export async function readErrorsFile(
   db: Database,
@@ -24,7 +25,10 @@ export async function readErrorsFile(
   return errorLines(db, customerId, found.id, errorsHeader(await layoutOf(db, customerId, found)));
 }
 
-/** Returns the columns of a CSV file; undefined for NDJSON, and if the file has no header that can be read. */
+/**
+ * Returns the header line and columns of the import's CSV file, or null for an NDJSON file. If the header line cannot
+ * be read, the result has no columns.
+ */
 async function layoutOf(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | null> {
   if (found.format === 'ndjson' || found.layout) return found.layout as CsvLayout | null;
   const none: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };

@@ -8,9 +8,9 @@ const turnSeconds = 1;
 const busySeconds = 2;
 
 /**
- * Creates the handler that writes the members of a customer's lists to the database after the lists' rules changed. It
- * stores its progress, so a retry resumes after the last batch.
- * @param seconds maximum time for one customer; the remaining work is enqueued again
+ * Creates the job handler that writes the members of a customer's contact lists to the database after the lists' rules
+ * changed. Progress is stored after each batch, so a retry resumes there.
+ * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
  */
 export const fillLists =
   (seconds = turnSeconds): Handler<'fill-lists'> =>

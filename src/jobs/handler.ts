@@ -26,7 +26,7 @@ export interface JobContext {
 }
 
 /**
- * Handles one message of a queue. It must be idempotent: it may be called again for a job that was interrupted or is
- * already done.
+ * Processes one message of a queue. Handlers must be idempotent, because the same message can be delivered again after
+ * an interruption.
  */
 export type Handler<K extends JobKind> = (context: JobContext, data: JobPayloads[K]) => Promise<void>;

@@ -33,9 +33,10 @@ const maxFailures = 5;
 export type ImportContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
 
 /**
- * Creates the handler that works at a customer's imports: it reads the whole file once, then writes its records, up to
- * 1,000 in a transaction. It stores its progress, so a retry resumes after the last transaction.
- * @param seconds maximum time for one customer; the remaining work is enqueued again
+ * Creates the job handler that runs a customer's imports. An import is run in two passes: the first pass counts the
+ * records of the file, the second pass writes up to 1,000 records per transaction. Progress is stored, so a retry
+ * resumes after the last transaction.
+ * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
  */
 export const importRecords =
   (seconds = turnSeconds): Handler<'import'> =>
@@ -47,9 +48,9 @@ export const importRecords =
   };
 
 /**
- * Works at the customer's import that has waited longest, for a limited time.
- * @param only id of the only import to consider
- * @returns false if no import waits
+ * Runs the customer's oldest waiting import until a time limit is reached.
+ * @param only Id of an import. If given, no other import is run.
+ * @returns False if no import is waiting.
  */
 export async function workAtImport(
   context: ImportContext,
@@ -77,15 +78,19 @@ export async function workAtImport(
   return true;
 }
 
-/** Reads the file or writes its records, until the import has ended or the time is over. */
+/**
+ * Counts the records of the file if they are not counted yet, then writes them. Stops when the import has ended or the
+ * time limit is reached.
+ */
 async function work(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
   if (read) await writeAll(context, { ...read, lease: leased.lease }, isOver);
 }
 
 /**
- * Reads the file of an import without writing records, to count them and to find out whether the file must be refused.
- * @returns the import when the whole file is read; undefined if it was refused or the time is over
+ * Reads the whole file of an import, to count the records and to check that the file is readable. Writes no records. If
+ * the file is not readable, sets the import to FAILED.
+ * @returns The import with its number of records. Undefined if the import failed or the time limit is reached.
  */
 async function readWhole(
   context: ImportContext,
@@ -111,7 +116,10 @@ async function readWhole(
 
 type Work = Parameters<JobContext['db']['transaction']>[0];
 
-/** Stores the progress of the first reading. @throws LeaseLost if the import has ended or another worker has it */
+/**
+ * Stores the result of reading the file, with a check that this worker still has the lease on the import.
+ * @throws LeaseLost if the import has ended or another worker has leased it.
+ */
 const settleReading = (
   { db }: ImportContext,
   leased: LeasedImport,
@@ -123,8 +131,8 @@ const settleReading = (
   });
 
 /**
- * Counts records until the end of the file, or until the time is over. Changes `progress`.
- * @returns whether the end of the file is reached
+ * Counts records from the last stored position on, and updates the counter and the position in `progress`.
+ * @returns True if the end of the file is reached, false if the time limit is reached first.
  */
 async function readOn(context: ImportContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
@@ -141,11 +149,11 @@ async function readOn(context: ImportContext, progress: ImportRow, isOver: () =>
 const partsFrom = ({ db }: ImportContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
   partsOf(db, row.customer_id, storedFileOf(row), from);
 
-/** Returns where the next record of an import starts. */
+/** Returns the position in the file where the next unprocessed record starts. */
 const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
   position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
 
-/** Reads the records of an import from its position on. */
+/** Reads the unprocessed records of an import. */
 function recordsOf(context: ImportContext, row: ImportRow): AsyncIterable<FileRecord[]> {
   const from = positionOf(row);
   return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
@@ -156,7 +164,7 @@ const batchSize = 1_000;
 /** Maximum size of the part of the file that one transaction writes (bytes); a single record can be larger. */
 const batchBytes = 4 * 1024 * 1024;
 
-/** Writes the records of an import until it has ended or the time is over. */
+/** Writes the unprocessed records of an import, until the import has ended or the time limit is reached. */
 async function writeAll(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   let from = positionOf(leased);
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
@@ -170,7 +178,10 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
   throw new Error('The file of an import has fewer records than were counted');
 }
 
-/** Reads and validates the records of an import from its position on. Yields those that one transaction writes. */
+/**
+ * Reads and validates the unprocessed records of an import. Yields one array for each transaction, with the records to
+ * write in the transaction.
+ */
 async function* plansOf(context: ImportContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
   for await (const some of recordsOf(context, leased))
@@ -182,7 +193,10 @@ async function* plansOf(context: ImportContext, leased: LeasedImport): AsyncGene
     }
 }
 
-/** Yields the same values. Reads the next one while the caller works on one. */
+/**
+ * Yields the values of another generator, and already requests the next value while the caller processes the current
+ * value.
+ */
 async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T> {
   try {
     for (let read = await values.next(); !read.done;) {
@@ -197,15 +211,15 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
   }
 }
 
-/** Returns the first records, as many as one transaction writes. */
+/** Returns the records for one transaction: the first of the given records, limited by `batchSize` and `batchBytes`. */
 function firstOf(records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
   const end = records.findIndex(({ next }, i) => i === batchSize || next.bytes - from.bytes > batchBytes);
   return end === -1 ? records : records.slice(0, Math.max(1, end));
 }
 
 /**
- * Handles an error: schedules a retry, or sets the import to FAILED after five errors in a row. While a service is
- * unavailable, the work is retried without limit.
+ * Handles an error during an import: schedules a retry, or sets the import to FAILED after five consecutive errors.
+ * Errors that are caused by an unavailable service do not count, so the import is retried without limit.
  */
 async function handleError({ db, log }: ImportContext, leased: LeasedImport, error: unknown): Promise<void> {
   const { customer_id: customerId, id, failures } = leased;
@@ -222,5 +236,8 @@ async function handleError({ db, log }: ImportContext, leased: LeasedImport, err
   });
 }
 
-/** The error text of a failed import that customers see. The real cause is only in the log. */
+/**
+ * The error message that customers see for an import that failed because of internal errors. The cause is only in the
+ * log.
+ */
 const gaveUpMessage = 'The import failed repeatedly because of an internal error of the service';

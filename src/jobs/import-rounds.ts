@@ -5,15 +5,15 @@ import { fold } from '../text/fold.ts';
 type Item = Readonly<Record<string, unknown>>;
 
 /**
- * Maximum number of batches that one transaction writes. It is reached only if the same match value comes again and again
- * in nearby records.
+ * Maximum number of batches in one transaction. The limit is reached only if many nearby records have the same value in
+ * the field that identifies them, for example the same email.
  */
 export const maxRounds = 20;
 
 /**
- * Distributes records to batches ("rounds"), because a batch takes each match value only once. Writing the rounds in order
- * gives the same result as writing the records one by one: records that could affect each other, because they have the
- * same match value, `external_id` or name of a company, stay in order.
+ * Assigns records of a file to batches that are written one after the other. A batch must not contain two records with
+ * the same value in the identifying field (for example the same email). Records that could affect each other stay in
+ * the order of the file.
  */
 export class Rounds {
   readonly #settings: ImportSettings;
@@ -23,7 +23,7 @@ export class Rounds {
     this.#settings = settings;
   }
 
-  /** Returns the round of the next record, counted from 0. */
+  /** Returns the number of the batch for the next record. The first batch has the number 0. */
   next(item: Item): number {
     const { own, shared } = keysOf(this.#settings, item);
     const after = own.map((key) => (this.#latest.get(key) ?? -1) + 1);
@@ -35,9 +35,9 @@ export class Rounds {
 }
 
 /**
- * Returns what a record may not share with another record of its round (`own`), and what it may share only with records
- * before it in its round, or in earlier rounds (`shared`). A dry run judges each record alone, so none may see what another
- * one takes.
+ * Returns two kinds of keys that determine the batch of a record. Two records with the same `own` key must be in
+ * different batches; two records with the same `shared` key may be in the same batch. Batches keep the order of such
+ * records in the file.
  */
 function keysOf({ match, dry_run: isDryRun }: ImportSettings, item: Item): { own: string[]; shared: string[] } {
   const own = match === null ? [] : [`match ${canonicalOf(match)(String(item[match]))}`];

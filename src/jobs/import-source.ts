@@ -7,14 +7,14 @@ import type { ImportSettings } from '../queries/imports.ts';
 /** Size of the parts in which a stored file is read (bytes). */
 const partBytes = 256 * 1024;
 
-/** Returns the file of an import as it is stored. */
+/** Returns the reference to an import's stored file: import id, upload id and size. */
 export const storedFileOf = (row: { id: string; upload: string | null; file_bytes: number | null }): StoredFile => ({
   importId: row.id,
   upload: row.upload!,
   bytes: row.file_bytes!,
 });
 
-/** Returns how the file of an import is read. */
+/** Returns the settings for reading the file of an import. */
 export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: ImportSettings): ImportFile => ({
   object,
   mode,
@@ -25,9 +25,10 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
 });
 
 /**
- * Reads a stored file from a position on. Between two parts it holds no connection.
- * @param from where to start (bytes)
- * @throws conflict if the import has ended meanwhile, because its file is then removed
+ * Reads the stored file of an import, and yields parts of up to 256 KiB. No database connection is held while the
+ * caller processes a part.
+ * @param from Offset of the first byte to read.
+ * @throws DomainError `conflict` if the import ended while the file was read, because the file is deleted then.
  */
 export async function* partsOf(
   db: Database,

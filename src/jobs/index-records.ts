@@ -1,17 +1,17 @@
 import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/search-terms.ts';
 import type { JobContext } from './handler.ts';
 
-/** Number of records that one transaction writes. They are locked until it ends. */
+/** Number of records that one transaction writes and locks. */
 const batchSize = 100;
 /** Maximum number of customers that one query returns. */
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Adds search terms to records that an older version of this program wrote without them. Until then, searches of the
- * customer read each of these records. Usually only an upgrade leaves such records.
- * @param maxMs time limit (ms); the next call does the rest
- * @returns the number of batches written
+ * Computes the search terms (values of the indexed search column) of records that an older version of this program
+ * wrote without search terms.
+ * @param maxMs Time limit (ms). The next call resumes with the remaining records.
+ * @returns The number of batches written.
  */
 export async function indexRecords(
   { db, stopping }: Pick<JobContext, 'db' | 'stopping'>,

@@ -13,8 +13,9 @@ import { requireUploaded } from './start-import.ts';
 const shownRecords = 5;
 
 /**
- * Reads the beginning of an import's file, as the import would read it.
- * @throws not_found; conflict if the import does not wait for its start
+ * Returns a preview of an uploaded import file: its header line, its first five records and their validation errors.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
+ * already started.
  */
 export async function previewImport(
   db: Database,
@@ -34,7 +35,10 @@ export async function previewImport(
   return preview;
 }
 
-/** Adds the header line of a CSV file to a preview, and what is wrong with it. Returns how the columns are read. */
+/**
+ * Reads the header line of a CSV file. Adds the column names and the errors in the header line to the preview.
+ * @returns The header line, and the field that each column contains.
+ */
 async function addLayout(
   preview: ImportPreview,
   db: Database,
@@ -65,7 +69,7 @@ async function firstRecords(
   return first;
 }
 
-/** Adds records to a preview: their items, and what is wrong with them. */
+/** Adds records and their validation errors to a preview. */
 async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
   preview.records = records.map(({ item }) => (item instanceof DomainError ? {} : item));
   for (const [i, checked] of (await checkRecords(found, records)).entries()) {

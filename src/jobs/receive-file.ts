@@ -15,10 +15,12 @@ import { enqueueTurn } from './enqueue-turn.ts';
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
 /**
- * Stores the file of an import. If the import starts by itself, workers then begin. Each piece is stored in a transaction
- * of its own, so no connection is held while the caller sends.
- * @param cleaner the database for removing what a broken upload has stored; it must work after the request has ended
- * @throws payload_too_large; not_found; conflict if the import has a file or has ended, or if another upload of its file has begun meanwhile
+ * Receives and stores the uploaded file of an import, one transaction for each chunk. Then starts the import if its
+ * settings say that it starts automatically.
+ * @param cleaner Database that deletes the stored chunks after a failed upload. This database must still work after the
+ * HTTP request was aborted.
+ * @throws DomainError `payload_too_large` if the file is too large; `not_found` if the import does not exist;
+ * `conflict` if the import already has a file or has ended, or if another upload of its file has started.
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -41,7 +43,6 @@ export async function receiveFile(
   }
 }
 
-/** @throws conflict if the import does not wait for a file */
 function requireNoFile({ status }: ImportState): void {
   if (status === 'UPLOADING') return;
   throw conflict(
@@ -49,7 +50,10 @@ function requireNoFile({ status }: ImportState): void {
   );
 }
 
-/** Stores a file in pieces of `chunkBytes`. Returns its size. */
+/**
+ * Stores the content of a file in chunks of `chunkBytes`.
+ * @returns The size of the file in bytes.
+ */
 async function storeChunks(
   db: Database,
   customerId: string,
@@ -73,7 +77,7 @@ const tooLarge = () =>
 
 const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
 
-/** Joins and cuts pieces to chunks of `chunkBytes`; the last one can be smaller. */
+/** Regroups the pieces of a byte stream into chunks of `chunkBytes`. The last chunk can be smaller. */
 async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let chunk = Buffer.allocUnsafe(chunkBytes);
   let filled = 0;
@@ -90,7 +94,7 @@ async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
   if (filled > 0) yield chunk.subarray(0, filled);
 }
 
-/** Notes that the file is complete, and enqueues the work if it starts by itself. */
+/** Marks the upload of a file as complete. Then starts the import if its settings say that it starts automatically. */
 async function complete(
   sql: Parameters<typeof endUpload>[0],
   customerId: string,
@@ -104,7 +108,7 @@ async function complete(
   if (found.is_automatic) await beginWork(sql, customerId, importId);
 }
 
-/** Lets workers work at an import. The caller has locked it. */
+/** Starts an import: changes its status and enqueues it for a worker. The caller must have locked the import. */
 export async function beginWork(sql: Parameters<typeof startImport>[0], customerId: string, id: string): Promise<void> {
   await startImport(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);

@@ -2,8 +2,8 @@ import { removeExpiredRecords } from '../queries/idempotency.ts';
 import type { Handler } from './handler.ts';
 
 /**
- * Deletes expired idempotency records (stored responses for request retries). It works in small batches, so that locks
- * and transactions stay short.
+ * Deletes expired idempotency records (stored responses for repeated requests), in small batches that keep transactions
+ * short.
  */
 export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async ({ db, log, stopping }) => {
   let removed = 0;

@@ -12,10 +12,11 @@ import { enqueueTurn } from './enqueue-turn.ts';
 
 /**
  * Retries a job that FAILED or was CANCELLED: creates a new job for the items without a result, at the same price per
- * item. If the job has not ended, only makes sure that a worker continues it.
- * @returns the job that does the remaining work: the new one, or the given one if it has not ended
- * @throws not_found; conflict when no item is left, when the job was already retried, or when its inputs are no longer
- *   stored; InsufficientCredits
+ * item. If the job has not ended, only enqueues it for a worker again.
+ * @returns The new job, or the given job if it has not ended.
+ * @throws DomainError `not_found` if the job does not exist; `conflict` if every item has a result, if the job was
+ * already retried, or if its inputs were deleted.
+ * @throws InsufficientCredits if the customer has too few credits for the new job.
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const status = await lockJob(sql, customerId, id, jobTypes);
@@ -41,17 +42,16 @@ async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted
   return { ...begun, reserved };
 }
 
-/**
- * The work that a job has left: the number of items (`total`), and how many of them may cost credits (`payable`).
- */
+/** How many items of a job are left to process (`total`), and how many of these items may cost credits (`payable`). */
 interface Remaining {
   total: number;
   payable: number;
 }
 
 /**
- * A function that counts the items of a job that have no result. If the job has stored inputs, it also copies the
- * inputs of these items to a new job, whose id is `to`.
+ * Counts the items of a job that have no result. If the job has stored inputs, also copies the inputs of these items to
+ * the new job.
+ * @param to Id of the new job.
  */
 type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
 
@@ -61,8 +61,9 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
 };
 
 /**
- * Copies those inputs of a job that have no result, or were cancelled, to the new job `to`.
- * @throws conflict if the inputs were deleted because the job ended too long ago
+ * Copies the inputs of a job that have no result, or were cancelled, to a new job.
+ * @param to Id of the new job.
+ * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job.
  */
 async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))

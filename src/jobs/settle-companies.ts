@@ -7,16 +7,18 @@ const turnSeconds = 5;
 /** Delay before the next attempt if another worker is already updating this customer's contacts (seconds). */
 const busySeconds = 5;
 
-/** Number of contacts in the first batch. Later batches adapt their size, up to `maxSize`. */
+/**
+ * Number of contacts in the first batch. The size of later batches adapts to the measured duration, up to `maxSize`.
+ */
 const firstSize = 250;
 const maxSize = 2_000;
-/** Target duration of one batch in milliseconds. The contacts of the batch are locked that long. */
+/** Target duration of one batch (ms). A batch locks its contacts until it ends. */
 const batchMs = 50;
 
 /**
- * Creates the handler that updates a customer's contacts after their companies were changed or deleted. It stores its
- * progress, so a retry resumes after the last batch.
- * @param seconds maximum time for one customer; the remaining work is enqueued again
+ * Creates the job handler that updates a customer's contacts after their companies were changed or deleted. Progress is
+ * stored after each batch, so a retry resumes there.
+ * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
  */
 export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
@@ -31,10 +33,10 @@ export const settleCompanies =
   };
 
 /**
- * Returns the number of contacts for the next batch, so that the batch takes about `batchMs`. The result is at most
- * twice `size`, and at most `maxSize`.
- * @param size number of contacts in the last batch
- * @param tookMs duration of the last batch
+ * Returns the number of contacts in the next batch, chosen so that the batch takes about `batchMs`. The result is at
+ * most twice `size`, and at most `maxSize`.
+ * @param size Number of contacts in the last batch.
+ * @param tookMs Duration of the last batch (ms).
  */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

@@ -5,13 +5,13 @@ import { lockLeasedJob, type LeasedJob } from '../queries/job-leases.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
 import type { JobContext } from './handler.ts';
 
-/** Finished work of a job, to be stored in one transaction. */
+/** Results of a batch, to be stored in one transaction by `settle`. */
 export interface Delivery {
   /** The new results. A result for an input that already has one is ignored and not charged again. */
   results: NewResult[];
   /**
-   * The position from which the next batch continues, in a form that depends on the job type. Undefined keeps the
-   * stored position.
+   * The new progress of the job, from which the next batch resumes. The type of this object depends on the job type. If
+   * undefined, the stored progress does not change.
    */
   progress?: object;
   /**
@@ -20,15 +20,15 @@ export interface Delivery {
   isLast: boolean;
 }
 
-/** The row of a job, as it is after a call of `settle` has stored results. */
+/** The row of a job after `settle` has stored results. */
 export interface Settled extends JobRow {
   /** Whether the job is COMPLETED. */
   isCompleted: boolean;
 }
 
 /**
- * Thrown when this worker no longer has the lease (its time-limited claim) on the job: the job has ended, or another
- * worker has leased it. The worker must stop working on the job.
+ * Error: this worker no longer has the lease (its time-limited claim) on the job, because the job has ended or another
+ * worker has leased it. The worker must stop processing the job.
  */
 export class LeaseLost extends Error {
   constructor() {
@@ -38,11 +38,11 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Stores finished work of a job in one transaction: the results, the number of finished items and the charged credits.
- * @param deliver returns the results to store. It is called in the transaction, with the locked row of the job. It may
- *   write other data in the transaction. The results must not cost more than `reserved - charged` of the job.
- * @returns the job after this transaction
- * @throws LeaseLost if the job has ended or another worker has leased it; nothing is written
+ * Stores results of a job in one transaction, updates the number of finished items and charges credits.
+ * @param deliver Returns the results to store. This function is called with the job's locked row, and may write other
+ * data in the same transaction. The cost of the results must not exceed the job's `reserved - charged`.
+ * @returns The row of the job after the transaction.
+ * @throws LeaseLost if the job has ended or another worker has leased it. Nothing is written then.
  */
 export async function settle(
   { db, log }: Pick<JobContext, 'db' | 'log'>,
@@ -73,8 +73,8 @@ async function settleIn(
 }
 
 /**
- * Returns a position in the list of the job's inputs, as stored in the job's row: all inputs up to it have results.
- * Some later inputs may have results too.
+ * Returns the stored progress of a job: the position in its list of inputs up to which every input has a result. Later
+ * inputs may also have results.
  */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
@@ -83,8 +83,8 @@ const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
 
 /**
  * Ends a job: sets its final status, charges credits and releases the reserved credits that were not spent.
- * @param charge number of credits to charge, for results that are stored in the same transaction
- * @returns false if the job had already ended; then nothing is written
+ * @param charge Number of credits to charge for results that are stored in the same transaction.
+ * @returns False if the job had already ended. Nothing is written then.
  */
 export async function endJob(
   sql: Transaction,

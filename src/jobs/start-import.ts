@@ -30,9 +30,10 @@ export const fileFields: Record<ImportObject, FileFields> = {
 };
 
 /**
- * Creates an import that waits for its file.
- * @returns its id
- * @throws validation_failed for settings that do not fit together; not_found for an unknown list; conflict
+ * Creates an import. Its file is uploaded later.
+ * @returns The id of the import.
+ * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
+ * `conflict` if the customer has too many unfinished imports.
  */
 export async function beginImport(
   sql: Transaction,
@@ -55,7 +56,10 @@ function matchFaults(given: ImportCreate): Fault[] {
   return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
 }
 
-/** Returns the faults of settings that do not fit the kind of records or the format of the file. */
+/**
+ * Validates those import settings that depend on the kind of records or on the file format.
+ * @returns One fault for each invalid setting.
+ */
 function settingFaults(
   { object, format }: Pick<ImportState, 'object' | 'format'>,
   { mapping, list_ids: listIds }: ImportPatch,
@@ -73,8 +77,9 @@ const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
     .map(([header]) => ({ path: pointerTo(['mapping', header]), message: 'names no field that a file can contain' }));
 
 /**
- * Changes the settings of an import that waits for its start.
- * @throws not_found; validation_failed; conflict if it does not wait for its start
+ * Changes the settings of an import whose file is uploaded and that has not started.
+ * @throws DomainError `not_found` if the import does not exist; `validation_failed` if a setting is invalid; `conflict`
+ * if no file is uploaded yet or the import has already started.
  */
 export async function changeImport(
   sql: Transaction,
@@ -90,8 +95,9 @@ export async function changeImport(
 }
 
 /**
- * Starts an import that waits for its start.
- * @throws not_found; conflict if it does not wait for its start
+ * Starts an import whose file is uploaded.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
+ * already started.
  */
 export async function startUploaded(
   sql: Transaction,
@@ -103,14 +109,17 @@ export async function startUploaded(
   await beginWork(sql, customerId, found.id);
 }
 
-/** @throws conflict if an import does not wait for its start */
+/**
+ * Checks that an import has its file and has not started (status `UPLOADED`).
+ * @throws DomainError `conflict` if the import has any other status.
+ */
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
   if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
 }
 
 /**
- * Cancels an import. Records that were written stay.
- * @throws not_found; conflict when the import has already ended
+ * Cancels an import. The records that it has already written are kept.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if the import has already ended.
  */
 export async function cancelImport(
   sql: Transaction,

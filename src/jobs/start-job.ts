@@ -6,15 +6,14 @@ import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { enqueueTurn } from './enqueue-turn.ts';
 
-/** The data for a new job: its properties and its inputs. */
+/** The properties and inputs of a new job. */
 interface Given extends NewJob {
   inputs: JobInput[];
 }
 
 /**
- * Creates a job with its inputs, reserves its credits and enqueues it for a worker. All this is part of the caller's
- * transaction.
- * @throws InsufficientCredits
+ * Creates a job with its inputs, reserves its credits and enqueues it for a worker. Runs in the caller's transaction.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
  */
 export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
   const job = await insertJob(sql, customerId, given);
@@ -25,9 +24,10 @@ export async function startJob(sql: Transaction, customerId: string, { inputs, .
 }
 
 /**
- * Converts items of a request to numbered job inputs. Marks an item as a duplicate if an earlier item has the same key.
- * @param keyOf returns the key of an item; items with equal keys are duplicates
- * @returns the inputs, and the number of distinct items
+ * Converts the items of a request to job inputs with consecutive positions. Marks an item as a duplicate if an earlier
+ * item has the same key.
+ * @param keyOf Returns the key of an item. Items with equal keys are duplicates.
+ * @returns The inputs, and the number of distinct items.
  */
 export function toInputs<T>(
   given: readonly T[],

@@ -12,9 +12,9 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the search of the prospect catalog for an unlock request with filters. It finds the prospects that match the
- * filters and are not yet unlocked by the customer.
- * @throws DomainError `validation_failed` if the request is not valid
+ * Returns the catalog query for a request to unlock prospects by filters. The query finds the prospects that match the
+ * filters and that the customer has not unlocked yet.
+ * @throws DomainError `validation_failed` if the request is invalid.
  */
 export const searchOf = (
   customerId: string,
@@ -23,8 +23,9 @@ export const searchOf = (
 
 /**
  * Creates a job that unlocks the first prospects that match the filters.
- * @param matches number of matching prospects when the request arrived; the job runs its own search later
- * @throws InsufficientCredits
+ * @param matches Number of prospects that matched the filters when the request arrived. The job unlocks at most this
+ * number.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
  */
 export async function startUnlock(
   sql: Transaction,
@@ -39,7 +40,7 @@ export async function startUnlock(
   return startJob(sql, customerId, { ...given, inputs: [] });
 }
 
-/** Estimates what an unlock request with filters costs in credits. Creates no job. */
+/** Estimates the cost in credits of unlocking prospects by filters. Does not start a job. */
 export async function estimateUnlock(
   sql: Transaction,
   customerId: string,
@@ -52,9 +53,9 @@ export async function estimateUnlock(
 }
 
 /**
- * Creates a job that unlocks the prospects with the given ids. The job checks later whether these prospects exist, so
- * this function does not need the catalog.
- * @throws InsufficientCredits
+ * Creates a job that unlocks the prospects with the given ids. Does not check whether these prospects exist; the job
+ * checks this later.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
  */
 export async function startSelectedUnlock(
   sql: Transaction,
@@ -69,8 +70,8 @@ export async function startSelectedUnlock(
 }
 
 /**
- * Estimates what it costs in credits to unlock the prospects with the given ids. Creates no job.
- * @param matches number of the given prospects that exist in the catalog
+ * Estimates the cost in credits of unlocking the prospects with the given ids. Does not start a job.
+ * @param matches Number of the given prospects that exist in the catalog.
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,

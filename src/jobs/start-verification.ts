@@ -15,9 +15,10 @@ type Costs = Pick<Config, 'VERIFY_COST'>;
 const pool = 'verification';
 
 /**
- * Creates a job that verifies emails. A repeated email is verified and charged once. Emails count as equal if they
+ * Creates a job that verifies emails. A repeated email is verified and charged only once. Two emails are equal if they
  * differ only in case or in white space at the ends.
- * @throws not_found with the JSON pointer of each contact that does not belong to the customer; InsufficientCredits
+ * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
  */
 export async function startEmailVerification(
   sql: Transaction,
@@ -39,8 +40,9 @@ export async function startEmailVerification(
 }
 
 /**
- * Creates a job that verifies the work emails of all members of a list. The job writes the outcomes to these contacts.
- * @throws not_found when the list does not exist; conflict when it has too many members; InsufficientCredits
+ * Creates a job that verifies the work emails of all contacts in a list, and stores the outcomes with these contacts.
+ * @throws DomainError `not_found` if the list does not exist; `conflict` if the list has too many contacts.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
  */
 export async function startListVerification(
   sql: Transaction,

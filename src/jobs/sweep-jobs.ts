@@ -15,9 +15,8 @@ import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
 
 /**
- * Repairs the data of failed workers, and deletes the inputs and results of jobs that ended long ago. Runs once a
- * minute. For example, it enqueues a message for waiting work that has none in the queue. It also adds missing search terms to
- * records.
+ * The maintenance job that runs once a minute. Enqueues waiting work whose queue message was lost, for example in a
+ * crash. Cancels expired imports, deletes data of jobs that ended long ago, and updates incomplete search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const turns: Partial<Record<TurnQueue, number>> = {};
@@ -34,14 +33,14 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
 };
 
-/** Maximum time that one sweep spends on adding search terms (milliseconds). */
+/** Maximum time that one run of `sweepJobs` spends on adding missing search terms (milliseconds). */
 const mostIndexingMs = 30_000;
 
 const batchSize = 1_000;
 
 /**
- * Enqueues one message for each customer that has a waiting job but no message in the queue.
- * @returns the number of messages enqueued
+ * Enqueues one message for each customer who has a waiting job but no message in the queue.
+ * @returns The number of messages enqueued.
  */
 function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
   return enqueueForEach(context, queue, (sql, batch) => findWaitingCustomers(sql, turnQueues[queue], batch));
@@ -50,8 +49,8 @@ function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<num
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
 
 /**
- * Enqueues one message for each customer that `find` returns. Skips customers for which a message is already waiting.
- * @returns the number of messages enqueued
+ * Enqueues one message for each customer that `find` returns. Skips customers who already have a message in the queue.
+ * @returns The number of messages enqueued.
  */
 async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
   let woken = 0;
@@ -64,14 +63,20 @@ async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, fin
   return woken;
 }
 
-/** Calls `step` in a transaction of its own until it returns false. Returns how often it returned true. */
+/**
+ * Runs `step` repeatedly, each time in a new transaction, until `step` returns false.
+ * @returns How often `step` returned true.
+ */
 async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => Promise<boolean>): Promise<number> {
   let steps = 0;
   while (!stopping.aborted && (await db.transaction(step))) steps += 1;
   return steps;
 }
 
-/** Cancels imports that have waited too long for their file or their start. Returns their number. */
+/**
+ * Cancels imports whose file was not uploaded in time, or that were not started in time after the upload.
+ * @returns The number of cancelled imports.
+ */
 async function cancelExpiredImports({ db, stopping }: JobContext): Promise<number> {
   let cancelled = 0;
   while (!stopping.aborted) {
@@ -84,18 +89,21 @@ async function cancelExpiredImports({ db, stopping }: JobContext): Promise<numbe
 }
 
 /**
- * Number of unlocked prospects that one request writes to the search index. If the request fails, all of them are
- * written again in the next run of `sweepJobs`.
+ * Maximum number of unlocked prospects in one request to the search index. If a request fails, the next run of
+ * `sweepJobs` retries all its prospects.
  */
 const unlocksAtOnce = 500;
 
-/** Maximum time that one run of `sweepJobs` spends on failed attempts to write to the search index (milliseconds). */
+/**
+ * Total time of failed requests to the search index after which a run of `sweepJobs` sends no more requests
+ * (milliseconds).
+ */
 const maxStuckMs = 30_000;
 
 /**
- * Writes those unlocks to the search index that are stored only in the database. Skips prospects that cannot be written
- * now; the next run of `sweepJobs` tries them again.
- * @returns the number of prospects written
+ * Adds missing unlocks to the search index. If the update of some prospects fails, skips them; the next run of
+ * `sweepJobs` retries them.
+ * @returns The number of prospects updated.
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];

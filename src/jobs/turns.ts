@@ -44,15 +44,15 @@ const maxFailures = 5;
 const renewalMs = 5_000;
 
 /**
- * Maximum time that a worker spends on one customer's jobs, even if no other customer waits (seconds). It must be
- * shorter than the time after which the queue treats a message as lost.
+ * Maximum time that a worker spends on one customer's jobs, even if no other customer is waiting (seconds). This time
+ * must be shorter than the time after which the queue delivers an unfinished message again.
  */
 const turnSeconds = 30;
 
 /**
- * Creates the handler of a turn: a short period in which one worker works on one customer's jobs. It runs one batch of
- * a job, and more batches while no other customer waits.
- * @param seconds maximum length of a turn; 0 runs exactly one batch
+ * Creates the handler of a queue message, which makes a worker process one customer's jobs for a short period (a turn).
+ * The handler runs one batch of a job, and further batches as long as no other customer is waiting.
+ * @param seconds Time limit of a turn. With 0, the handler runs exactly one batch.
  */
 export const takeTurn =
   <Q extends TurnQueue>(queue: Q, batches: JobBatches, seconds = turnSeconds): Handler<Q> =>
@@ -63,9 +63,10 @@ export const takeTurn =
   };
 
 /**
- * Runs one batch of the customer's next job, if there is one, under a lease (a time-limited claim on the job). Returns
- * true if the worker may run another batch for this customer now. Otherwise enqueues the remaining work and returns
- * false.
+ * Leases the customer's next job (claims the job for a limited time) and runs one batch of the job. Runs nothing if no
+ * job is ready.
+ * @returns True if the worker may run another batch for this customer now. Otherwise false, and the remaining work is
+ * enqueued.
  */
 async function runNextBatch(
   context: JobContext,
@@ -89,15 +90,16 @@ async function runNextBatch(
   });
 }
 
-/** Returns the services for one job: its log lines name the job, by the id that the API shows. */
+/** Returns a copy of the context whose log lines contain the job's id and type. */
 const contextOf = (context: JobContext, { id, type }: LeasedJob): JobContext => ({
   ...context,
   log: context.log.child({ job_id: id, type }),
 });
 
 /**
- * Runs a batch. Returns true when the batch has ended. Returns false as soon as the batch only waits for other systems,
- * such as mail servers; the batch then continues in the background.
+ * Runs a batch. If the batch signals that it only waits for other systems, such as mail servers, the batch continues in
+ * the background.
+ * @returns True if the batch has ended, false if it continues in the background.
  */
 async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJob, batch: JobBatch): Promise<boolean> {
   const left = Promise.withResolvers<false>();
@@ -111,8 +113,8 @@ async function runUntilYield(context: JobContext, queue: TurnQueue, job: LeasedJ
 }
 
 /**
- * Waits until a batch that continues in the background ends. Then releases the lease on its job and enqueues the
- * remaining work.
+ * Waits for the end of a batch that runs in the background. Then releases the lease on the batch's job and enqueues the
+ * customer's remaining work.
  */
 async function endInBackground(
   { db, log }: JobContext,
@@ -151,8 +153,9 @@ async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yi
 }
 
 /**
- * Renews a worker's lease (its time-limited claim on a job) until `stop` is called. `lost` is aborted when the job has
- * ended or another worker has the lease.
+ * Renews a lease (a worker's time-limited claim on a job) regularly, until `stop` is called.
+ * @returns The function `stop`, and a signal `lost` that aborts when the job has ended or another worker has taken the
+ * lease.
  */
 function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
   const lost = new AbortController();
@@ -166,8 +169,8 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 }
 
 /**
- * Handles an error of a batch: schedules a retry, or sets the job to FAILED after five errors in a row. While a service
- * is unavailable, the batch is retried without limit.
+ * Handles an error of a batch: schedules a retry, or sets the job to FAILED after five consecutive errors. Errors that
+ * are caused by an unavailable service do not count, so the batch is retried without limit.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
   const { customer_id: customerId, id, failures } = job;
@@ -183,7 +186,7 @@ async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: 
 }
 
 /**
- * The error text of a failed job that customers see. The real cause is only in the log, because it may contain internal
- * details.
+ * The error message that customers see for a job that failed because of internal errors. The cause is only in the log,
+ * because it may contain internal details.
  */
 const gaveUpMessage = 'The job failed repeatedly because of an internal error of the service';

@@ -6,17 +6,17 @@ import { searchOf } from './start-unlock.ts';
 import type { JobBatch } from './turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
-/** The stored progress of an unlock job. The next batch continues from there. */
+/** Progress of an unlock job. It is stored with the job, and the next batch resumes from it. */
 interface Progress {
   /** The last processed prospect's position in the search results. */
   after?: ProspectPosition;
-  /** Whether the search has no further matches. */
+  /** True if all search results are processed. */
   isExhausted?: boolean;
 }
 
 /**
- * Runs one batch of a job of type `unlock_contacts`. Unlocks prospects that match the job's filters and that the
- * customer has not unlocked, in the requested order.
+ * Runs one batch of a job of type `unlock_contacts`: unlocks the next prospects that match the job's filters, in the
+ * requested order.
  */
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;

@@ -6,8 +6,8 @@ import type { JobBatch } from './turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
 /**
- * Runs one batch of a job of type `unlock_selected_contacts`. Unlocks the given prospects in the given order. A
- * prospect that the customer already unlocked costs nothing.
+ * Runs one batch of a job of type `unlock_selected_contacts`: unlocks the next prospects of the given ids. A prospect
+ * that the customer has already unlocked costs nothing.
  */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;

@@ -8,15 +8,13 @@ import type { Prospect } from '../schemas/prospects.ts';
 import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
 
-/**
- * Maximum number of prospects that one batch unlocks. A larger batch is cheaper per prospect, but makes other customers
- * wait longer.
- */
+/** Maximum number of prospects that one batch unlocks. With larger batches, other customers wait longer. */
 export const unlockBatchSize = 250;
 
 /**
- * Creates or updates the contacts of unlocked prospects. Does nothing if the job does not sync to the CRM.
- * @returns the contact ids by prospect id
+ * Creates or updates a contact for each unlocked prospect, if the job has the option `sync_crm`. Otherwise does
+ * nothing.
+ * @returns The contact ids by prospect id.
  */
 export const toContacts = async (
   sql: Transaction,
@@ -41,9 +39,8 @@ export const unlockResult = (
 });
 
 /**
- * Completes a job whose prospects are all unlocked. Before that, writes unlocks of the job to the search index if the
- * index lacks them, for example after a crash.
- * @throws unavailable while the catalog does not respond; the job is retried then
+ * Completes a job whose prospects are all unlocked. Before this, adds missing unlocks of the job to the search index.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then.
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
   const { db, catalog } = context;

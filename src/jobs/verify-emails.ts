@@ -25,8 +25,8 @@ import type { JobBatch } from './turns.ts';
 const yieldMs = 10_000;
 
 /**
- * Runs one batch of a verification job. Verifies emails and stores the outcomes as they arrive. If the job syncs to the
- * CRM, also writes the outcomes to the contacts.
+ * Runs one batch of an email verification job. Stores each outcome soon after the verification ends. If the job has the
+ * option `sync_crm`, also stores the outcome with the contacts.
  */
 export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) => {
   const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
@@ -50,8 +50,8 @@ export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) =>
 };
 
 /**
- * Returns a function that runs one step of a batch: starts more verifications, waits up to 500 ms, and stores the
- * finished ones. It returns true if the job is COMPLETED.
+ * Returns a function that runs one step of a batch: it starts more verifications, waits up to 500 ms, and stores the
+ * finished verifications. The function returns true if the job is COMPLETED.
  */
 function stepOf(
   context: JobContext,
@@ -73,11 +73,11 @@ function stepOf(
   };
 }
 
-/** Finds the emails of a job that have no result yet, and starts to verify them. */
+/** Reads the emails of a job that have no result yet from the database, and starts their verification. */
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** The domains of all emails whose verification has not started yet. Undefined if they are not known. */
+  /** The domains of all emails whose verification has not started yet. Undefined if these domains are not known. */
   #rest: readonly string[] | undefined;
   /** Position in the list of the job's inputs. All inputs up to it have their results. */
   after: number;
@@ -89,8 +89,8 @@ class Source {
   }
 
   /**
-   * Starts to verify as many emails as `work` has capacity for.
-   * @returns true if every email of the job has a result
+   * Starts more verifications, up to the capacity of `work`.
+   * @returns True if no email of the job is left to verify.
    */
   async takeInto(work: EmailsInFlight): Promise<boolean> {
     for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
@@ -118,8 +118,8 @@ class Source {
 }
 
 /**
- * The inputs of a job whose email occurs in an earlier input. Such an input gets its result together with that earlier
- * input.
+ * The duplicate inputs of a job: inputs whose email also occurs in an earlier input. A duplicate gets its result
+ * together with the earlier input.
  */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
@@ -138,14 +138,14 @@ class Duplicates {
 /** An input of a job, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** The outcome. Undefined if the input is a duplicate: its email occurs in an earlier input. */
+  /** The outcome. Undefined for a duplicate input, whose email also occurs in an earlier input. */
   verification?: Verification;
 }
 
 /**
- * Returns the results to store for those items that have none in the database. If the job syncs to the CRM, also writes
- * the outcomes to the contacts.
- * @param duplicates the inputs of the job whose email occurs in an earlier input
+ * Converts verified inputs to job results, without inputs that already have a stored result. If the job has the option
+ * `sync_crm`, also stores the outcomes with the contacts.
+ * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
  */
 async function deliver(
   sql: Transaction,
@@ -167,9 +167,9 @@ async function deliver(
 }
 
 /**
- * Returns a function that takes an item (an input with its verification) and returns the data to write to all contacts
- * with the item's email. For a duplicate input, the function returns an empty list.
- * @param duplicates the inputs of the job whose email occurs in an earlier input
+ * Returns a function that converts a verified input to the data to store with contacts: the email, its status, and the
+ * ids of all contacts with this email. The function returns an empty array for a duplicate input.
+ * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
  */
 const forContacts =
   (duplicates: Duplicates) =>

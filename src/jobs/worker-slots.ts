@@ -13,7 +13,7 @@ import {
 } from '../queries/worker-slots.ts';
 import { sendTurn, type TurnKind } from './enqueue.ts';
 
-/** Delay in seconds before the next attempt to run jobs of a customer that already uses its share of the workers. */
+/** Delay before the next attempt to run jobs of a customer who already uses its share of the worker slots (seconds). */
 const retrySeconds = 1;
 /** Milliseconds between attempts to mark a worker slot as free in the database. */
 const releaseRetryMs = 1_000;
@@ -38,7 +38,7 @@ export class WorkerSlots {
 
   /**
    * Creates the worker slots of this process.
-   * @param atOnce for each kind of job, how many jobs may run at once in this process
+   * @param atOnce For each kind of job, how many jobs may run concurrently in this process.
    */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
     this.#context = context;
@@ -48,8 +48,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Registers the worker slots of this process in the database, so that the shares of customers are computed over all
-   * processes. Renews the registration regularly until `close` is called.
+   * Registers the worker slots of this process in the database, and renews the registration regularly until `close` is
+   * called. Each customer's share is computed from the registered slots of all processes.
    */
   async open(): Promise<void> {
     const { db, log } = this.#context;
@@ -76,8 +76,9 @@ export class WorkerSlots {
   }
 
   /**
-   * Runs `turn`, a short period of work for one customer, in a worker slot. If the customer already uses its share of
-   * the slots, enqueues the work for later instead.
+   * Runs a customer's work in a worker slot. If the customer already uses its share of the slots, enqueues the work for
+   * later instead.
+   * @param turn The work: a short period in which this worker processes the customer's jobs.
    */
   async run(kind: TurnKind, number: number, customerId: string, turn: () => Promise<void>): Promise<void> {
     const slot = { kind, processId: this.#processId, number };

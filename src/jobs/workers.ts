@@ -19,8 +19,8 @@ import { takeTurn } from './turns.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /**
- * For each kind of job: the function that handles it (`handle`), and how many such jobs may run at once in this process
- * (`atOnce`).
+ * For each kind of job, the function that handles it (`handle`) and the maximum number of such jobs that run
+ * concurrently in this process (`atOnce`).
  */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
@@ -48,8 +48,8 @@ export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background
 
 /**
  * Starts the workers of this process, which take jobs from the queues and run them.
- * @param handlers the kinds of jobs to run; all kinds by default
- * @throws the error that prevented the start, after the workers that had started are stopped
+ * @param handlers The kinds of jobs to run. Default: all kinds.
+ * @throws The error that prevented the start. Workers that had already started are stopped first.
  */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
@@ -111,7 +111,10 @@ export async function startWorkers(
   }
 }
 
-/** Messages of the queue's database driver and of pg-boss about lost connections. These errors have no code. */
+/**
+ * Matches error messages of the database driver and of pg-boss that report a lost connection. These errors have no
+ * error code.
+ */
 const lostMessages =
   /^(Connection terminated|Client (has encountered|was closed)|timeout e|LISTEN\/NOTIFY (hear|conn))/;
 
@@ -124,8 +127,8 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the services that one job uses. If the job works for a customer, its database and catalog calls use this
- * customer's share of the capacity.
+ * Returns the services for one job. The database and catalog calls of a customer's job count against this customer's
+ * share of the capacity.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log };
@@ -141,8 +144,8 @@ function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger)
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
 /**
- * How often workers ask the queue for jobs, in seconds. The second value is for workers that are also notified of new
- * jobs; retried jobs send no notification.
+ * Intervals at which workers poll the queue for jobs (seconds). The second interval is for workers that are also
+ * notified of new jobs.
  */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
@@ -174,7 +177,10 @@ async function startKind(
   }
 }
 
-/** Returns the span of a queue message's work. It starts a new trace, with a link to what enqueued the message. */
+/**
+ * Returns the tracing span for the processing of a queue message. The span is the root of a new trace and links to the
+ * request or job that enqueued the message.
+ */
 const spanOf = (kind: JobKind, data: object) => ({
   name: `work ${kind}`,
   attributes: isTurn(data) ? { 'sales_data.customer': data.customerId } : {},

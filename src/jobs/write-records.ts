@@ -24,7 +24,10 @@ import { enqueueSettling } from './enqueue-turn.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
 
-/** A record of a file that is ready to be written: its valid item or its error, and the batch that it belongs to. */
+/**
+ * A validated record of an import file, with the number of the batch (`round`) that will write it. `item` is the valid
+ * request body, or the validation error.
+ */
 export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
@@ -32,8 +35,9 @@ export interface PlannedRecord {
 }
 
 /**
- * Validates records, and decides which of them the next transaction writes and in which batches.
- * @returns the first records; fewer than given only if their match values repeat too often for one transaction
+ * Validates records and assigns them to the batches of the next transaction.
+ * @returns The records for the next transaction: all given records, or only the first of them if too many have the same
+ * value in the field that identifies them.
  */
 export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
   const rounds = new Rounds(settings);
@@ -47,11 +51,11 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
 }
 
 /**
- * Writes records of an import in one transaction: the records, the errors of those that fail, and where reading goes on.
- * Ends the import if these were its last records.
- * @param from where the first of these records was looked for
- * @returns whether the import has ended
- * @throws LeaseLost if the import has ended or another worker has leased it; nothing is written
+ * Writes records of an import, the errors of failed records and the progress of the import. If all records of the file
+ * are processed, also ends the import. The caller's transaction makes all changes atomic.
+ * @param from Position in the file where the first of these records starts.
+ * @returns True if the import has ended.
+ * @throws LeaseLost if the import has ended or another worker has leased it. Nothing is written then.
  */
 export async function writeRecords(
   sql: Transaction,
@@ -75,7 +79,10 @@ export async function writeRecords(
   return true;
 }
 
-/** Writes the records, one batch for each round. Returns the outcome of each record. */
+/**
+ * Writes records in batches, one after the other, in the order of their `round`.
+ * @returns The outcome of each record.
+ */
 async function writeRounds(
   sql: Transaction,
   row: ImportRow,
@@ -150,13 +157,16 @@ function logRejections(
 const rejectedMessage = 'the database cannot store this record';
 
 /**
- * Returns true if PostgreSQL rejected the data of a statement: a value out of range, a violated constraint, a row that is
- * too large, or an error that a trigger raised (SQLSTATE classes 22, 23, 54 and P0).
+ * Returns true if PostgreSQL rejected the data in a statement, for example a value out of range, a violated constraint
+ * or a row that is too large (SQLSTATE classes 22, 23, 54 and P0).
  */
 const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
-/** Writes a batch of records. If it throws, all its writes are undone, and the transaction can go on. */
+/**
+ * Writes a batch of records. If it throws, the writes of the batch are rolled back, and the transaction can be
+ * continued.
+ */
 async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
@@ -169,7 +179,7 @@ async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items'
 /** Thrown to undo the writes of a dry run. */
 class DryRun extends Error {}
 
-/** Finds out what a batch would do: writes it, and then undoes its writes. */
+/** Returns the outcomes of a batch in a dry run: writes the batch and rolls it back. */
 async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
@@ -182,7 +192,7 @@ async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items'])
   return outcomes;
 }
 
-/** Adds the written contacts to the lists of the import. Lists that were deleted meanwhile are left out. */
+/** Adds the written contacts to the lists that the import's settings name. Ignores lists that have been deleted. */
 async function addToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids: listIds }: ImportRow,
@@ -200,14 +210,14 @@ function countsOf(outcomes: readonly Outcome[]): ImportCounts {
   return counts;
 }
 
-/** Returns the line of the errors file for a record; empty if it did not fail. */
+/** Returns the line of the errors file for a failed record. Returns an empty string for any other record. */
 const errorLineOf = ({ layout }: ImportRow, record: FileRecord, outcome: Outcome): string =>
   outcome.status === 'failed' ? errorsLine(layout as CsvLayout | null, record, messageOf(outcome.error)) : '';
 
-/** Maximum length of the error of one record (UTF-16 units). */
+/** Maximum length of the error message of one record (UTF-16 code units). */
 const maxMessage = 2_000;
 
-/** Returns all faults of a record as one text. */
+/** Returns one error message that contains all validation errors of a record. */
 function messageOf({ faults, message, matchingIds }: DomainError): string {
   const texts = faults.map((fault) => (fault.path === '' ? fault.message : `${fault.path.slice(1)}: ${fault.message}`));
   const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
