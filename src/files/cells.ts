@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { parseJson } from './json.ts';
 
-/** One cell of a CSV record. Quotes matter: an unquoted `\N` is null, and a quoted one is text. */
+/** One cell of a CSV record. An unquoted `\N` means null, a quoted `\N` is text. */
 export interface Cell {
   /** The content, without the quotes around it. */
   text: string;
@@ -9,27 +9,28 @@ export interface Cell {
 }
 
 /**
- * The type of a column's values. It decides how they are written into cells and read from them.
+ * The type of the values in a column. The type determines how a value is converted to the text of a cell and back.
  *
- * - `text`: as it is.
+ * - `text`: text, unchanged.
  * - `number`: a JSON number.
- * - `texts`: an array of texts, separated by `;`.
+ * - `texts`: an array of strings, separated by `;`.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
- * - `json`: JSON.
- * - `custom`: the value of one custom field. Unquoted `true`, `false` and JSON numbers have their type, the rest is text.
+ * - `json`: any JSON value.
+ * - `custom`: the value of a custom field. Unquoted `true`, `false` and JSON numbers are read as booleans and numbers,
+ *   everything else as text.
  */
 export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
 /** Error for a cell that cannot be read. Its message says what is wrong. */
 export class InvalidCell extends Error {}
 
-/** How values of one type are written as the text of a cell and read from it. `read` reverses `write`. */
+/** Converts values of one type to the text of a cell (`write`) and back (`read`). */
 interface Rules {
   /** Returns the text of a value that is not null. */
   write(value: never): string;
   /**
-   * Returns the value of a cell that is neither empty nor null.
-   * @throws InvalidCell if the text is not valid for this type
+   * Returns the value of a cell. The caller handles empty cells and null.
+   * @throws InvalidCell if the text is not valid for this type.
    */
   read(cell: Cell): unknown;
   /**
@@ -67,7 +68,7 @@ const rules: Record<CellType, Rules> = {
 /** The unquoted text of a cell that means null. */
 const nullText = String.raw`\N`;
 
-/** Returns the cell for a value. A value that is not given (undefined) becomes an empty cell. */
+/** Returns the cell for a value. The value undefined becomes an empty cell. */
 export function writeCell(type: CellType, value: unknown): Cell {
   if (value === undefined) return { text: '', isQuoted: false };
   if (value === null) return { text: nullText, isQuoted: false };
@@ -77,8 +78,8 @@ export function writeCell(type: CellType, value: unknown): Cell {
 }
 
 /**
- * Returns the value of a cell: undefined (not given) for an empty cell, null for an unquoted `\N`.
- * @throws InvalidCell if the text is not valid for this type
+ * Returns the value of a cell: undefined for an empty cell, null for an unquoted `\N`.
+ * @throws InvalidCell if the text is not valid for this type.
  */
 export function readCell(type: CellType, cell: Cell): unknown {
   if (cell.text === '') return undefined;
@@ -95,8 +96,8 @@ function readLiteral(text: string): string | number | boolean {
 }
 
 /**
- * Converts the text of a JSON number.
- * @throws InvalidCell for a number that is too large for JavaScript, such as `1e400`
+ * Converts the text of a JSON number to a number.
+ * @throws InvalidCell if the number is too large for JavaScript, such as `1e400`.
  */
 function toNumber(text: string): number {
   const number = Number(text);
@@ -110,12 +111,15 @@ function readJson(text: string): unknown {
   return value;
 }
 
-/** Maximum number of parts of a cell. No field takes so many, and reading them would block the event loop. */
+/**
+ * Maximum number of `;`-separated values in one cell. Splitting a cell with many more values would block the event
+ * loop.
+ */
 const maxParts = 1_000;
 
 /**
- * Splits the text of a cell at `;`. Removes white space around the parts, and empty parts.
- * @throws InvalidCell if there are too many parts
+ * Splits the text of a cell at `;`, trims the parts and removes empty parts.
+ * @throws InvalidCell if there are too many parts.
  */
 function parts(text: string): string[] {
   const all = text.split(';', maxParts + 1);
@@ -124,8 +128,8 @@ function parts(text: string): string[] {
 }
 
 /**
- * Writes phone numbers into a cell, as text that people can read. Writes them as JSON if reading that text would return
- * other numbers.
+ * Converts phone numbers to the text of a cell, such as `+49 30123456;+44 20123456`. If this text cannot be converted
+ * back to the same phone numbers, returns JSON instead.
  */
 function writePhones(phones: PhoneNumber[]): string {
   const text = phones.map(({ country_code, number }) => `${country_code} ${number}`.trim()).join(';');
@@ -138,7 +142,7 @@ const plain = ({ country_code, number }: PhoneNumber): PhoneNumber => ({ country
 
 const readPhones = (text: string): unknown => (text.startsWith('[') ? readJson(text) : parts(text).map(readPhone));
 
-/** Reads one phone number. A first word that begins with `+` is the country code. */
+/** Parses one phone number. If the text starts with `+`, the first word is the country code. */
 function readPhone(text: string): PhoneNumber {
   const [, country_code = '', number = ''] = /^(\+\S*)?\s*(.*)$/s.exec(text)!;
   return { country_code, number };

@@ -19,13 +19,19 @@ export interface FileColumn {
   /** The header of the CSV column. */
   name: string;
   type: CellType;
-  /** Path of the value in a record of a response: the field, and the key in it if the field is an object. */
+  /** Path of the value in a record as API responses contain it: a field, and for object fields also a key. */
   shown: Path;
   /** Path of the value in an item: the request body that creates or changes one such record. */
   item: Path;
-  /** Whether null is written to the file. If not, the file leaves it out, because a request must not contain it. */
+  /**
+   * True if the file can contain null for this field. If false, null values are omitted from the file, because requests
+   * do not accept null for this field.
+   */
   isNullable: boolean;
-  /** Whether `""` is written to the file. If not, the file leaves it out, because a request must not contain it. */
+  /**
+   * True if the file can contain `""` for this field. If false, empty strings are omitted from the file, because
+   * requests do not accept `""` for this field.
+   */
   mayBeEmpty: boolean;
 }
 
@@ -33,8 +39,8 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
- * @param given the request field `fields`
- * @throws DomainError `validation_failed` that lists every name which is not the name of a field
+ * @param given The request field `fields`, which selects the exported fields.
+ * @throws DomainError `validation_failed` with one fault for each invalid field name.
  */
 export function columnsOf(fields: FileFields, given: GivenFields = 'importable', format: FileFormat): FileColumn[] {
   const { names, faults } = readFields(fields, given, '/fields');
@@ -45,8 +51,8 @@ export function columnsOf(fields: FileFields, given: GivenFields = 'importable',
 }
 
 /**
- * Parses the request field `fields`, which says what an export contains. Returns the names of the fields, and a fault
- * for each name that is not valid. Does not throw.
+ * Parses the request field `fields`, which selects the fields of an export.
+ * @returns The selected field names, and one fault for each invalid name.
  */
 export function readFields(fields: FileFields, given: unknown, pointer: string): { names: string[]; faults: Fault[] } {
   if (given === 'importable') return { names: importableNames(fields), faults: [] };
@@ -62,7 +68,10 @@ export function readFields(fields: FileFields, given: unknown, pointer: string):
   return { names: given as string[], faults };
 }
 
-/** Returns what is wrong with the name at index `i` of the given names; undefined if it is valid. */
+/**
+ * Validates the field name at index `i` of the given names. Returns an error message, or undefined if the name is
+ * valid.
+ */
 function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
     return `is no field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
@@ -71,7 +80,7 @@ function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/** Returns the column with this header, or undefined if records of this kind have no such field. */
+/** Returns the column for a field name, or undefined if records of this kind have no such field. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   isFileField(fields, name) ? columnOf(fields, name) : undefined;
 

@@ -9,19 +9,25 @@ import {
   type RecordScanner,
 } from './raw-records.ts';
 
-/** The characters that can separate the cells of a CSV file. The header line of a file decides which one does. */
+/**
+ * The characters that can separate the cells of a CSV file. The separator of a file is detected from its header line.
+ */
 export const separators = [',', ';', '\t'] as const;
 export type Separator = (typeof separators)[number];
 
 const emptyCell: Cell = { text: '', isQuoted: false };
 const [newline, carriageReturn] = [0x0a, 0x0d];
 
-/** Blank lines with their line breaks. A CR at the end of the text is left out, because an LF may follow it. */
+/**
+ * Matches blank lines with their line breaks. Does not match a CR at the end of the text, because the next piece of
+ * text may start with the LF of the same line break.
+ */
 const blankLines = /\s*(?:\n|\r(?=[^\n]))/y;
 
 /**
  * Counts line breaks: LF, CR LF and CR.
- * @param isAfterCr whether the text follows a CR. An LF at its start then belongs to the line break before
+ * @param isAfterCr True if the character before the text is a CR. An LF at the start of the text is then not counted,
+ * because it is the second half of a line break.
  */
 function countLineBreaks(text: string, isAfterCr = false): number {
   let count = 0;
@@ -35,20 +41,23 @@ function countLineBreaks(text: string, isAfterCr = false): number {
 }
 
 /**
- * Cuts the text of a CSV file into records and cells (RFC 4180). The text may arrive in pieces of any size. A record
- * ends with LF, CR LF or CR. A quote in a cell that does not begin with a quote is an ordinary character.
+ * Parses the text of a CSV file into records (RFC 4180). The text is given in pieces of any size. A record ends with
+ * LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
  */
 export class CsvScanner implements RecordScanner {
   readonly #separator: Separator;
   readonly #maxCells: number;
-  /** Where the scanner is. `after quote`: after a quote in quoted text, which ends the text or is the first of two. */
+  /**
+   * State of the parser. In the state `after quote`, the last character was a quote in quoted text: either the closing
+   * quote or the first half of an escaped quote (`""`).
+   */
   #state: 'start of cell' | 'plain text' | 'quoted text' | 'after quote' | 'after CR' | 'end of record' =
     'start of cell';
   /** Where the record starts. */
   #start: FilePosition;
   /** Size of the record (bytes), without its part in the piece that is being scanned. */
   #bytes = 0;
-  /** Number of line breaks in quoted text of the record. */
+  /** Number of line breaks in quoted cells of the current record. */
   #breaks = 0;
   #cells: Cell[] = [];
   #cellCount = 0;
@@ -63,9 +72,9 @@ export class CsvScanner implements RecordScanner {
   #endsWithCr = false;
 
   /**
-   * Creates a scanner for text that begins with a record.
-   * @param from where this record starts
-   * @param maxCells how many cells of each record to keep
+   * Creates a parser. The text must start at the beginning of a record.
+   * @param from Position of this record in the file.
+   * @param maxCells Maximum number of cells to return for each record. Further cells are dropped.
    */
   constructor(separator: Separator, from: FilePosition, maxCells: number) {
     this.#separator = separator;
@@ -78,8 +87,9 @@ export class CsvScanner implements RecordScanner {
   }
 
   /**
-   * Yields the records that end in the next piece of text.
-   * @throws FileRefused if a quote seems to be left open: the next quote is in a later line, and text follows it
+   * Parses the next piece of text. Yields the records that end in this piece.
+   * @throws FileRefused if a closing quote seems to be missing: the quoted text continues over a line break, and text
+   * follows directly after the next quote.
    */
   *scan(text: string): Generator<RawRecord> {
     const counter = new ByteCounter(text);
@@ -101,8 +111,8 @@ export class CsvScanner implements RecordScanner {
   }
 
   /**
-   * Yields the last record if no line break follows it.
-   * @throws FileRefused if a quote is left open
+   * Yields the last record if the file does not end with a line break.
+   * @throws FileRefused if a closing quote is missing.
    */
   *end(): Generator<RawRecord> {
     if (this.#state === 'quoted text') throw this.#openQuote();
@@ -111,12 +121,15 @@ export class CsvScanner implements RecordScanner {
     if (record) yield record;
   }
 
-  /** Whether nothing of the record has been scanned. */
+  /** True if the next character is the first of a record. */
   get #isAtStart(): boolean {
     return this.#state === 'start of cell' && this.#bytes === 0;
   }
 
-  /** Skips blank lines. A file of many millions of them would otherwise take long. */
+  /**
+   * Skips blank lines with one regular expression, because parsing millions of blank lines one by one would be slow.
+   * @returns The index of the first character after the blank lines.
+   */
   #skipBlankLines(text: string, at: number, counter: ByteCounter): number {
     blankLines.lastIndex = at;
     const [blank = ''] = blankLines.exec(text) ?? [];
@@ -129,7 +142,10 @@ export class CsvScanner implements RecordScanner {
     return at + blank.length;
   }
 
-  /** Scans the text from an index, at most to the end of the cell. Returns the index where it stopped. */
+  /**
+   * Parses text from the index `at` up to the end of the cell or the end of the text.
+   * @returns The index of the first character that is not parsed yet.
+   */
   #step(text: string, at: number): number {
     switch (this.#state) {
       case 'start of cell':
@@ -227,7 +243,10 @@ export class CsvScanner implements RecordScanner {
     this.#isQuoted = false;
   }
 
-  /** Adds to the size of the record. Drops the cells of a record that is too long. */
+  /**
+   * Adds bytes to the size of the current record. If the record becomes larger than `maxRecordBytes`, marks it as
+   * faulty and drops its cells.
+   */
   #count(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes <= maxRecordBytes) return;
@@ -236,7 +255,10 @@ export class CsvScanner implements RecordScanner {
     this.#text = '';
   }
 
-  /** Returns the record unless it is blank, and goes on to the next one. */
+  /**
+   * Ends the current record and starts the next one. Returns the ended record, or undefined if the ended record is
+   * blank.
+   */
   #endRecord(): RawRecord | undefined {
     const { line, bytes } = this.#start;
     this.#start = { bytes: bytes + this.#bytes, line: line + this.#breaks + 1 };

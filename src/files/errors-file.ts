@@ -3,13 +3,13 @@ import type { CsvLayout } from './layout.ts';
 import type { FileRecord } from './read-records.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
-/** Returns the header line of the CSV file that lists the failed records of an import. */
+/** Returns the header line of the errors file: a CSV file with the failed records of an import. */
 export const errorsHeader = (layout: CsvLayout | null): string =>
   csvHeader([...originalColumns(layout), '_line', '_error']);
 
 /**
- * Returns the line of the file of failed records for one record: its original cells, its line, and the error. Cells for
- * which the header line has no column are left out. NUL characters, which PostgreSQL cannot store, are replaced.
+ * Returns the line of the errors file for one failed record: the record's cells, its line number and its error message.
+ * Omits cells beyond the last header. Replaces NUL characters, because PostgreSQL cannot store them.
  */
 export function errorsLine(
   layout: CsvLayout | null,
@@ -20,8 +20,14 @@ export function errorsLine(
   return csvLines([[...cells, String(line), message]], cells.length + 2).replaceAll('\0', '\ufffd');
 }
 
-/** The names of the columns with the original record. Of an NDJSON file, one column has the whole line. */
+/**
+ * Returns the column names for the cells of the original record. For an NDJSON file, a single column contains the whole
+ * line.
+ */
 const originalColumns = (layout: CsvLayout | null): readonly string[] => layout?.headers ?? ['_record'];
 
-/** Keeps quotes, because they decide what a cell means when the corrected record is imported again. */
+/**
+ * Converts a cell for the CSV writer. A quoted cell stays quoted, because the quotes can change the meaning of the cell
+ * in the next import.
+ */
 const cellOf = (cell: Cell | undefined): string | Cell => (cell?.isQuoted ? cell : (cell?.text ?? ''));

@@ -6,12 +6,15 @@ import { columnNamed, type FileColumn } from './columns.ts';
 export interface ImportFile {
   object: 'contacts' | 'companies';
   mode: 'create' | 'update' | 'upsert';
-  /** The field that identifies the record to change. `id` by default; not used by the mode `create`. */
+  /** The field that identifies the existing record to change. Default: `id`. Ignored in the mode `create`. */
   match?: MatchField | undefined;
   format: FileFormat;
-  /** The field for each named header of a CSV file; null leaves the column out. Other headers are names of fields. */
+  /**
+   * Maps the headers of a CSV file to field names. The value null ignores the column. A header without an entry is
+   * itself the field name.
+   */
   mapping?: Record<string, string | null> | null | undefined;
-  /** Whether columns whose header is not the name of a field are left out. If not, the file is refused. */
+  /** True if columns with an unknown header are ignored. False if they make the import fail. */
   ignoreUnknown: boolean;
 }
 
@@ -24,13 +27,13 @@ const fieldsOf: Record<ImportFile['object'], FileFields> = {
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
-/** Returns the column for a field, or undefined if records of this kind have no such field. */
+/** Returns the column for a field name, or undefined if records of this kind have no such field. */
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
   columnNamed(fieldsOf[object], field);
 
 /**
- * Returns the fields of a record that only the service writes, such as `score`. An import ignores them. `id` is one of
- * them unless it identifies the record.
+ * Returns the read-only fields of a record, such as `score`. An import ignores these fields. The field `id` is one of
+ * them, except in an import that identifies records by `id`.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = fieldsOf[file.object];

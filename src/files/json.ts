@@ -1,9 +1,9 @@
 import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
 
 /**
- * Parses JSON from a file, by the rules for JSON in requests: it must not be nested too deeply, and an object must not
- * name a property twice.
- * @returns the value, or the reason why the text is rejected
+ * Parses JSON from a file with the same checks as JSON in requests: limited nesting depth, and no duplicate keys in an
+ * object.
+ * @returns The value, or the reason why the text is rejected.
  */
 export function parseJson(text: string): { value?: unknown; fault?: string } {
   const { depth, names } = shapeOf(Buffer.from(text));
@@ -19,7 +19,7 @@ export function parseJson(text: string): { value?: unknown; fault?: string } {
 }
 
 /**
- * Maximum number of property names in one JSON text. No record has so many, and parsing an object with 100,000 names
- * would block the event loop for too long.
+ * Maximum number of property names in one JSON text. Parsing an object with many more names would block the event loop
+ * for too long.
  */
 const maxNames = 10_000;

@@ -15,7 +15,7 @@ export interface CsvHeader {
   start: FilePosition;
 }
 
-/** The header line of a CSV file, and what an import does with its columns. */
+/** The header line of a CSV file, and the field for each column. */
 export interface CsvLayout extends CsvHeader {
   /** The field of each column, such as `company.name`; null if the column is left out. */
   columns: (string | null)[];
@@ -26,8 +26,8 @@ const maxColumns = 10_000;
 
 /**
  * Reads the header line of an import's file and finds the field of each column.
- * @returns null for NDJSON, which has no header line
- * @throws FileRefused if there is no header line, or if `mapColumns` finds faults
+ * @returns The header line and the fields, or null for an NDJSON file, which has no header line.
+ * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields.
  */
 export async function readLayout(file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<CsvLayout | null> {
   if (file.format === 'ndjson') return null;
@@ -46,9 +46,9 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Reads the header line of a CSV file: its first line that is not blank.
- * @param chunks the file from its start; only the first MiB is read
- * @throws FileRefused if there is no header line, or it is too long or not valid CSV
+ * Reads the header line of a CSV file: the first line that is not blank.
+ * @param chunks The content of the file from the start. Only about the first MiB is read.
+ * @throws FileRefused if there is no header line, or if the header line is too long or not valid CSV.
  */
 export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
@@ -65,14 +65,14 @@ export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHead
 /** The beginning of a file. */
 interface Beginning {
   text: string;
-  /** Where the text starts: after the byte order mark. */
+  /** Position of the text in the file: directly after the byte order mark, if the file has one. */
   start: FilePosition;
   isWholeFile: boolean;
-  /** Why the text ends before the file does, if the rest cannot be read. */
+  /** The error, if the rest of the file is unreadable. Otherwise undefined. */
   refusal: FileRefused | undefined;
 }
 
-/** Reads the beginning of a file, a little more than the longest record. */
+/** Reads the beginning of a file: about as many bytes as the longest allowed record. */
 async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> {
   let text = '';
   let refusal: FileRefused | undefined;
@@ -90,7 +90,7 @@ async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> 
   return { text: bytes === 0 ? text : text.slice(1), start: { bytes, line: 1 }, isWholeFile, refusal };
 }
 
-/** The first record of a file, read with one of the separators. */
+/** The first record of a file, parsed with one of the possible separators. */
 interface FirstRecord {
   separator: Separator;
   record: RawRecord;
@@ -117,19 +117,20 @@ const faulty = (start: FilePosition, fault: string): RawRecord => ({
 });
 
 /**
- * Returns the record that has the most cells, among those without a fault. Returns the first record if all have faults,
- * and the first of several with as many cells.
+ * Returns the record with the most cells. Ignores faulty records unless all records are faulty. If several records have
+ * the same number of cells, returns the first of them.
  */
 const bestOf = (records: FirstRecord[]): FirstRecord => records.toSorted((a, b) => rank(b) - rank(a))[0]!;
 
 const rank = ({ record }: FirstRecord): number => (record.fault === undefined ? record.cellCount : 0);
 
-/** Returns the name in a cell of the header line. A name in quotes is exact, as that of a custom field can be. */
+/** Returns the header in a cell of the header line. White space around an unquoted header is removed. */
 const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());
 
 /**
- * Finds the field of each column of a CSV file. `faults` says why the file cannot be imported with this mapping: a header
- * that is not the name of a field, two columns for one field, no column for the field that identifies the records.
+ * Finds the field for each column of a CSV file.
+ * @returns The field names, null for ignored columns. `faults` lists why the columns cannot be imported: a header that
+ * is not a field name, two columns for the same field, or no column for the field that identifies the records.
  */
 export function mapColumns(file: ImportFile, headers: string[]): { columns: (string | null)[]; faults: Fault[] } {
   const ignored = ignoredFields(file);
@@ -149,7 +150,10 @@ export function mapColumns(file: ImportFile, headers: string[]): { columns: (str
 
 const unknownHeader = (header: string): Fault => faultOf(header, `${quoted(header)} is not the name of a field`);
 
-/** Returns a fault for each column whose field another column has too, wholly or as a part of it. */
+/**
+ * Returns a fault for each pair of overlapping columns: both contain the same field, or one contains a field
+ * (`company`) and the other a part of this field (`company.id`).
+ */
 function clashes(headers: string[], columns: (string | null)[]): Fault[] {
   const first = new Map<string, number>();
   const faults: Fault[] = [];

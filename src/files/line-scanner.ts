@@ -9,11 +9,11 @@ import {
 
 const blankLines = /\s*\n/y;
 
-/** Cuts the text of an NDJSON file into its lines. */
+/** Splits the text of an NDJSON file into lines. */
 export class LineScanner implements RecordScanner {
   #bytes: number;
   #line: number;
-  /** The text of the unfinished line; undefined if it is too long. */
+  /** The text of the line that is not complete yet. Undefined if the line is too long. */
   #rest: string | undefined = '';
   /** Size of the unfinished line (bytes). */
   #restBytes = 0;
@@ -45,7 +45,10 @@ export class LineScanner implements RecordScanner {
     yield* this.#endLine();
   }
 
-  /** Skips blank lines. A file of many millions of them would otherwise take long. */
+  /**
+   * Skips blank lines with one regular expression, because reading millions of blank lines one by one would be slow.
+   * @returns The index of the first character after the blank lines.
+   */
   #skipBlankLines(text: string, at: number, counter: ByteCounter): number {
     blankLines.lastIndex = at;
     const [blank = ''] = blankLines.exec(text) ?? [];

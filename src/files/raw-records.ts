@@ -4,15 +4,18 @@ import type { Cell } from './cells.ts';
 export interface FilePosition {
   /** Number of bytes before it, in the uncompressed file. */
   bytes: number;
-  /** Number of the line that begins there. The first line of the file is 1. */
+  /** Number of the line that begins at this position. The first line of the file is 1. */
   line: number;
 }
 
-/** One record of a file, before its values are read. */
+/** One record of a file as text, not converted to values yet. */
 export interface RawRecord {
   /** The cells of a CSV record. An NDJSON record has one cell: its line. Empty if the record is too long. */
   cells: Cell[];
-  /** Number of cells. If it is greater than the number of `cells`, the scanner stopped counting there. */
+  /**
+   * Number of cells in the record. Larger than `cells.length` if the record has more cells than the parser keeps; the
+   * exact number is then unknown.
+   */
   cellCount: number;
   /** Number of the line where the record starts. */
   line: number;
@@ -22,7 +25,7 @@ export interface RawRecord {
   fault?: string | undefined;
 }
 
-/** Cuts the text of a file into records. Holds at most one record in memory, and of a record that is too long nothing. */
+/** Splits the text of a file into records. Holds only the current record in memory. */
 export interface RecordScanner {
   /** Number of the line that is being scanned. */
   readonly line: number;
@@ -32,12 +35,12 @@ export interface RecordScanner {
   end(): Iterable<RawRecord>;
 }
 
-/** Maximum size of a record (bytes), with its line break. A longer one is a failed record. */
+/** Maximum size of a record with its line break (bytes). A longer record is reported as failed. */
 export const maxRecordBytes = 1024 * 1024;
 
 export const tooLong = `is longer than ${maxRecordBytes / 1024 / 1024} MiB`;
 
-/** Counts the bytes of text as UTF-8. Faster than Node for parts of a text that is all ASCII. */
+/** Measures how many bytes parts of a text have in UTF-8. This is fast if the text contains only ASCII characters. */
 export class ByteCounter {
   readonly #text: string;
   readonly #isAscii: boolean;
@@ -47,7 +50,7 @@ export class ByteCounter {
     this.#isAscii = Buffer.byteLength(text) === text.length;
   }
 
-  /** Returns the number of bytes of a part of the text. */
+  /** Returns the size of a part of the text in UTF-8 (bytes). */
   between(start: number, end: number): number {
     return this.#isAscii ? end - start : Buffer.byteLength(this.#text.slice(start, end));
   }

@@ -20,7 +20,10 @@ export interface FileRecord {
    * store. Or the error `validation_failed` that says why the record has none.
    */
   item: Record<string, unknown> | DomainError;
-  /** The cells as they are in the file, or the line of an NDJSON file as one cell. Empty if the record is too long. */
+  /**
+   * The cells of the record as they are in the file. A line of an NDJSON file is one cell. Empty if the record is too
+   * long.
+   */
   original: readonly Cell[];
   /** Number of the line where the record starts. The first line of the file is 1. */
   line: number;
@@ -28,16 +31,17 @@ export interface FileRecord {
   next: FilePosition;
 }
 
-/** Maximum number of records that `readRecords` yields at once. */
+/** Maximum number of records in one array that `readRecords` yields. */
 const maxRecords = 1_000;
 
 /**
- * Reads the records of an import's file, starting at a position between two records. Yields them in arrays. Starting
- * again at the `next` of any record yields the same records. A file that is refused half-way yields all records before.
- * @param layout the layout of a CSV file, which `readLayout` returned for this import; null for NDJSON
- * @param chunks the bytes of the file, starting at this position
- * @param from the `next` of a record; at the beginning, the `start` of the layout or, for NDJSON, `{ bytes: 0, line: 1 }`
- * @throws FileRefused if the file is not valid UTF-8, or if a quote is left open
+ * Reads the records of an import's file, and yields them in arrays. Can start at the beginning of the file or, to
+ * resume, after any record. If the file is found to be unreadable, all records before the problem are yielded first.
+ * @param layout The header line and columns of a CSV file, as `readLayout` returned them. Null for an NDJSON file.
+ * @param chunks The content of the file, starting at the position `from`.
+ * @param from Position of the first record to read: `next` of the record before. At the beginning of the file,
+ * `layout.start` for CSV and `{ bytes: 0, line: 1 }` for NDJSON.
+ * @throws FileRefused if the file is not valid UTF-8, or if a closing quote is missing.
  */
 export async function* readRecords(
   file: ImportFile,
@@ -70,7 +74,9 @@ export async function* readRecords(
   if (!batch.isEmpty) yield batch.take();
 }
 
-/** Collects records for one array. Limits their number and, because records can be large, their size. */
+/**
+ * Collects records until the next array is full. An array is limited in its number of records and in their total size.
+ */
 class Batch {
   #records: FileRecord[] = [];
   #start: FilePosition;
@@ -100,13 +106,16 @@ class Batch {
   }
 }
 
-/** What was read from a record: its item, or what is wrong with the record. */
+/**
+ * The result of converting a record: the request body for creating or changing the record (`item`), or the faults of
+ * the record.
+ */
 interface ReadItem {
   item: Record<string, unknown>;
   faults: Fault[];
 }
 
-/** Turns records of a file into items, and faulty records into errors. */
+/** Converts records of a file to request bodies. A record that cannot be converted gets a validation error instead. */
 class ItemReader {
   readonly #read: (raw: RawRecord) => ReadItem;
   #mayBeUnstorable = false;
@@ -115,7 +124,10 @@ class ItemReader {
     this.#read = read;
   }
 
-  /** Must be called with each part of the file, before its records are read. */
+  /**
+   * Checks whether a piece of the file's text can contain text that PostgreSQL cannot store. Call this for each piece
+   * of text before the records in it are read.
+   */
   expect(text: string): void {
     // JSON can write every character as an escape sequence.
     this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
@@ -139,7 +151,7 @@ class ItemReader {
 
 const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path: '', message }] });
 
-/** Returns the function that reads the records of a CSV file. */
+/** Returns a function that converts the records of a CSV file to request bodies. */
 function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): (raw: RawRecord) => ReadItem {
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
@@ -158,7 +170,7 @@ function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): 
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
-/** Returns the function that reads the lines of an NDJSON file. */
+/** Returns a function that converts the lines of an NDJSON file to request bodies. */
 function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
   const ignored = ignoredFields(file);
   return ({ cells }) => {

@@ -5,7 +5,7 @@ import type { FileColumn } from './columns.ts';
 
 type Json = Record<string, unknown>;
 
-/** Returns the value that a record has in a column of a file; undefined if the file leaves it out. */
+/** Returns the value of a record in one column of a file. Returns undefined if the file does not contain the value. */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
   const value = part === undefined ? whole : ownMember(whole as Json, part);
@@ -15,16 +15,16 @@ export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileCo
 
 const ownMember = (object: Json, name: string): unknown => (Object.hasOwn(object, name) ? object[name] : undefined);
 
-/** Returns a record as an item: an object with the given columns, in the form of a request body. */
+/** Converts a record to an object that contains the given columns and has the form of a request body. */
 export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json {
   const values = columns.map((column) => [column, valueOf(column, record)] as const);
   return assemble(values.filter(([, value]) => value !== undefined));
 }
 
 /**
- * Reads the cells of one CSV record. Returns the item, which is a request body that is not validated yet, and a fault
- * for each cell that cannot be read. Stops after `maxFaults` + 1 faults. The item contains nothing for missing and empty
- * cells.
+ * Converts the cells of one CSV record to a request body, which is not validated yet. Missing and empty cells are
+ * omitted.
+ * @returns The request body (`item`), and one fault for each unreadable cell, but at most `maxFaults` + 1 faults.
  */
 export function itemOfCells(
   columns: readonly FileColumn[],
@@ -45,7 +45,9 @@ export function itemOfCells(
   return { item: withoutNullCompany(assemble(values)), faults };
 }
 
-/** Returns an object with these values. Values of columns such as `company.id` are in a nested object. */
+/**
+ * Builds an object from the values of columns. The value of a column such as `company.id` is put in a nested object.
+ */
 function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   const item: Json = {};
   for (const [
@@ -68,8 +70,8 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
 }
 
 /**
- * Replaces the company of an item by null (no company) if all its parts are null. Otherwise removes the parts that are
- * null.
+ * Removes null values from the field `company` of a request body. If all values of the company are null, sets `company`
+ * to null, which means no company.
  */
 function withoutNullCompany(item: Json): Json {
   const { company } = item;

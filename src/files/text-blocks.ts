@@ -1,14 +1,14 @@
 import { isUtf8 } from 'node:buffer';
 import { FileRefused } from './file-refused.ts';
 
-/** Maximum size of a block (bytes). One block is scanned without a pause. */
+/** Maximum size of a block of text (bytes). Limits the time for which parsing one block occupies the event loop. */
 const blockBytes = 64 * 1024;
 
 /**
- * Decodes the bytes of a file. Yields its text in blocks, whatever the sizes of the chunks are. Yields the text before
- * bytes that are not UTF-8, and then throws.
- * @param chunks the bytes; they must begin with a complete character
- * @throws FileRefused if the bytes are not valid UTF-8
+ * Decodes the bytes of a file as UTF-8. Yields the text in blocks of up to 64 KiB. All text before invalid bytes is
+ * yielded before the error is thrown.
+ * @param chunks The bytes of the file, in chunks of any size. The first chunk must begin at the start of a character.
+ * @throws FileRefused if the bytes are not valid UTF-8.
  */
 export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0);
@@ -35,7 +35,7 @@ function* decode(bytes: Buffer): Generator<string> {
   if (!isValid) throw new FileRefused(notUtf8);
 }
 
-/** Returns the length of the text before the first bytes that are not UTF-8 (bytes). */
+/** Returns the number of bytes before the first byte that is not valid UTF-8. */
 function validLength(bytes: Buffer): number {
   let length = 0;
   for (;;) {
@@ -45,7 +45,7 @@ function validLength(bytes: Buffer): number {
   }
 }
 
-/** Returns the number of bytes at the end that begin a character of UTF-8 and do not complete it. */
+/** Returns the number of bytes of an incomplete UTF-8 character at the end. */
 function unfinishedLength(bytes: Buffer): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
     const byte = bytes[bytes.length - length]!;
@@ -55,5 +55,5 @@ function unfinishedLength(bytes: Buffer): number {
   return 0;
 }
 
-/** Returns the number of bytes of a character of UTF-8, from its first byte. */
+/** Returns the number of bytes of a UTF-8 character with the given first byte. */
 const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1);

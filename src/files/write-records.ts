@@ -4,21 +4,21 @@ import { writeCell, type Cell } from './cells.ts';
 import type { FileColumn } from './columns.ts';
 import { itemOfRecord, valueOf } from './records.ts';
 
-/** Writes records as the text of a file, part by part. */
+/** Converts records to the text of a file. */
 export interface RecordWriter {
   /** The beginning of the file: the header line of a CSV file. */
   readonly head: string;
-  /** Returns the text of these records: lines of the file. */
+  /** Returns the text of the given records, as lines of the file. */
   write(records: readonly object[]): string;
 }
 
-/** Creates the writer for files of one format. */
+/** Creates the writer for a file format. */
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
 /**
- * Yields the text of a file, one page of records after the other.
- * @param onPage called for each page
+ * Yields the text of a file with the given pages of records.
+ * @param onPage Callback that is called after each page.
  */
 export async function* fileText(
   writer: RecordWriter,
@@ -51,12 +51,15 @@ const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
 export const csvHeader = (names: readonly string[]): string =>
   csvLines([names.map((name) => (mustBeQuoted.test(name) ? { text: name, isQuoted: true } : name))], names.length);
 
-/** Readers find the separator in the header line, and remove white space around a name without quotes. */
+/**
+ * Matches names that must be quoted in a header line: names that contain a possible separator, or begin or end with
+ * white space.
+ */
 const mustBeQuoted = /[;\t]|^\s|\s$/;
 
 /**
- * Returns records as lines of CSV.
- * @param width the number of cells of each record
+ * Converts rows to lines of a CSV file.
+ * @param width The number of cells in each row.
  */
 export const csvLines = (rows: (string | Cell)[][], width: number): string =>
   stringify(rows, {
@@ -69,7 +72,7 @@ export const csvLines = (rows: (string | Cell)[][], width: number): string =>
     quoted_match: width === 1 ? /^\s+$/ : null,
   });
 
-/** Returns the cells of a record. A cell is a string, except if it must be quoted. */
+/** Converts a record to a CSV row. A cell that must be quoted is a `Cell` object, any other cell is a string. */
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
   columns.map((column) => {
     const cell = writeCell(column.type, valueOf(column, record));
