@@ -2,7 +2,7 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
-/** Looks up e-mail addresses in two lists: disposable mail domains, and role accounts such as `info`. */
+/** Checks e-mail addresses against two lists: domains of disposable addresses, and role accounts such as `info`. */
 export interface AddressLists {
   /**
    * Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. Returns
@@ -10,8 +10,8 @@ export interface AddressLists {
    */
   disposableDomain(address: Address): string | undefined;
   /**
-   * Returns the listed role account of the address, such as `info` or `sales`, or undefined. Ignores case, quotes and a
-   * tag after `+`.
+   * Returns the role account that the address belongs to, such as `info` or `sales`. Returns undefined if the address
+   * is not a role account. Ignores case, quotes and a tag after `+`.
    */
   roleAccount(address: Address): string | undefined;
 }

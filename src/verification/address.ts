@@ -12,13 +12,13 @@ export interface Address {
   isInternational: boolean;
 }
 
-/** Error: a text is not a valid e-mail address. The message says why. */
+/** Error for a text that is not a valid e-mail address. The message says why. */
 export class SyntaxFault extends Error {}
 
 /**
  * Parses an e-mail address by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must
  * be fully qualified and within the length limits of DNS names (RFC 1035).
- * @throws SyntaxFault if the text is not such an address
+ * @throws SyntaxFault if the text is not a valid address.
  */
 export function parseAddress(text: string): Address {
   const { user, host } = parse(text);

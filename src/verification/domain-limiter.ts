@@ -10,13 +10,13 @@ export interface DomainLimits {
   domainIntervalMs: number;
 }
 
-/** The customer for whom a task runs, and a signal that cancels the task while it waits. */
+/** The customer for whom a task runs, and an optional signal to cancel the task while it waits in the queue. */
 export interface Claim {
   /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
   owner: string;
   /**
-   * Cancels the task if it is still waiting: when the signal aborts, the promise of the task rejects with the reason of
-   * the signal. A task that has started continues.
+   * Cancels the task while it waits in the queue: when the signal aborts, the task's promise rejects with the signal's
+   * reason. A task that has already started is not affected.
    */
   signal?: AbortSignal | undefined;
 }
@@ -35,12 +35,12 @@ export class DomainLimiter {
     this.#overall = new Line({ concurrency: limits.overall });
   }
 
-  /** The number of mail domains that have a queue of tasks now. */
+  /** Number of mail domains that currently have a queue of tasks. */
   get domains(): number {
     return this.#domains.size;
   }
 
-  /** Waits until the limits of this domain and the overall limit allow one more task, then runs `work`. */
+  /** Runs `work` as soon as the limit of this domain and the overall limit allow another task. */
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
     const line = this.#domains.get(domain) ?? this.#open(domain);
     try {
@@ -60,8 +60,8 @@ export class DomainLimiter {
   }
 
   /**
-   * Deletes the empty queue of a domain after `domainIntervalMs`. The queue is kept until then, because it stores when
-   * the last task for the domain started.
+   * Deletes the empty queue of a domain after `domainIntervalMs`. Until then the queue is needed, because it stores the
+   * start time of the last task.
    */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
@@ -77,7 +77,7 @@ export class DomainLimiter {
  */
 class Line {
   readonly #queue: PQueue;
-  /** The number of waiting tasks of each owner (a customer id). */
+  /** The number of waiting tasks by owner (customer id). */
   readonly #waiting = new Map<string, number>();
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {
@@ -88,7 +88,7 @@ class Line {
     return this.#queue.size === 0 && this.#queue.pending === 0;
   }
 
-  /** Waits until the limits of this queue allow one more task, then runs `work`. */
+  /** Runs `work` as soon as the limits of this queue allow another task. */
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
     const leave = this.#join(owner);
@@ -111,8 +111,8 @@ class Line {
   }
 
   /**
-   * Adds 1 to the number of waiting tasks of an owner (a customer). Returns a function that subtracts 1 again. Only the
-   * first call of the returned function has an effect.
+   * Adds 1 to the number of a customer's waiting tasks.
+   * @returns A function that subtracts 1 again. Further calls of this function have no effect.
    */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);

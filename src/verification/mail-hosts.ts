@@ -11,7 +11,10 @@ export type MailHosts =
   /** The DNS query failed or timed out. */
   | { status: 'unknown'; reason: string };
 
-/** The result of a DNS look-up for the IP addresses of a host. If `addresses` is empty, the host certainly has none. */
+/**
+ * The result of a DNS look-up for the IP addresses of a host. An empty array `addresses` means that the host has no IP
+ * address.
+ */
 export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
 /** Options of the DNS resolver. */
@@ -38,14 +41,14 @@ export interface Dns {
 const maxCachedAnswers = 10_000;
 /** How long the answer to a DNS query is cached (ms). */
 const cacheMs = 5 * 60_000;
-/** How long a failed DNS query is cached (ms). It is short, so that a later caller can try again soon. */
+/** How long a failed DNS query is cached (ms). This time is short, so that the query is repeated soon. */
 const cacheFailureMs = 5_000;
 /** The maximum number of mail servers that are used for one domain. */
 const hostsOfDomain = 8;
 
 /**
- * Returns a DNS resolver with a cache. It asks DNS servers directly, because the system's hosts file and search domains
- * do not apply to mail.
+ * Returns a DNS resolver with a cache. The resolver sends its queries directly to DNS servers and ignores the hosts
+ * file of the system.
  */
 export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
@@ -59,7 +62,9 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   };
 }
 
-/** Creates a cache for DNS answers by name. Concurrent calls with the same name share one query. */
+/**
+ * Creates a cache of DNS answers, with the queried name as key. Concurrent calls with the same name share one query.
+ */
 const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
     max: maxCachedAnswers,
@@ -74,8 +79,8 @@ const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promi
   });
 
 /**
- * Looks up the mail servers of a domain: its MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain
- * with an empty MX record accepts no mail (RFC 7505).
+ * Looks up the mail servers of a domain: the hosts in the domain's MX records, or the domain itself if there is no MX
+ * record (RFC 5321, 5.1). A domain with an empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
   const records = await answerOrNone(resolver.resolveMx(domain));
@@ -88,7 +93,7 @@ async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHo
   return { status: 'found', hosts: named.slice(0, hostsOfDomain).map(({ exchange }) => exchange.toLowerCase()) };
 }
 
-/** Returns the domain itself as its only mail server, if it has an IP address. Used for a domain without MX records. */
+/** Returns the mail server of a domain without MX records: the domain itself, if it has an IP address. */
 async function findImplicitHost(resolver: Resolver, domain: string): Promise<MailHosts> {
   const found = await findAddresses(resolver, domain);
   if (found.status === 'unknown') return found;
@@ -108,8 +113,8 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
 }
 
 /**
- * Returns the records that a DNS query finds. Returns `no_domain` or `no_records` if they certainly do not exist, or
- * the failure if the query failed.
+ * Waits for a DNS query and returns its records. Returns `no_domain` if the domain does not exist, `no_records` if the
+ * domain has no such records, and the failure if the query failed.
  */
 async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {

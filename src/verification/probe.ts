@@ -10,7 +10,7 @@ import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 /** Options for asking mail servers over SMTP whether a mailbox exists. */
 export interface ProbeOptions {
   port: number;
-  /** The sender address in the SMTP command `MAIL FROM`. If undefined, it is empty (`<>`). */
+  /** The sender address in the SMTP command `MAIL FROM`. If undefined, the sender is empty (`<>`). */
   sender?: string | undefined;
   /** The host name in the SMTP command `EHLO`. If undefined, the local IP address is sent. */
   name?: string | undefined;
@@ -24,8 +24,8 @@ export interface ProbeOptions {
 export type SmtpCheck = VerificationChecks['smtp'];
 
 /**
- * A function that asks the mail servers of a domain, one after the other, whether a mailbox exists, until one gives a
- * definite reply. It sends no mail. When the signal aborts, the result is `unknown`.
+ * A function that checks whether a mailbox exists: it asks the mail servers of the domain, one after the other, until
+ * one of them gives a definite reply. It sends no mail. If the signal aborts, the result is `unknown`.
  */
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
@@ -37,8 +37,8 @@ const maxCachedDomains = 10_000;
 const cacheMs = 10 * 60_000;
 
 /**
- * Returns a function that asks mail servers whether a mailbox exists. Caches for each domain whether it accepts mail
- * for any mailbox (catch-all).
+ * Returns a function that asks mail servers whether a mailbox exists. The function caches which domains accept mail for
+ * any mailbox (catch-all).
  */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
@@ -80,13 +80,13 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
 interface Server {
   host: string;
   address?: string;
-  /** The reason why no IP address of the host was found. Set if there is no `address`. */
+  /** The reason why the host has no known IP address. Set if `address` is not set. */
   reason?: string;
 }
 
 /**
- * Yields one mail server for each IP address of these hosts, at most six. For a host without an IP address, yields the
- * reason why none was found. Looks up a host only when the caller needs it.
+ * Yields one mail server for each IP address of the given hosts, up to six mail servers. If a host has no known IP
+ * address, yields the reason. Looks up the IP addresses of a host only when the caller asks for the next mail server.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
@@ -106,8 +106,8 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
 /**
  * Asks one mail server whether a mailbox exists, with the SMTP commands EHLO, MAIL and RCPT. If the server accepts the
  * mailbox, also asks for a random mailbox, to detect a domain that accepts any mailbox (catch-all).
- * @param takesAny false if the domain is known not to be catch-all, undefined if this is unknown
- * @throws SmtpFault if the server breaks the protocol or the connection fails
+ * @param takesAny False if the domain is known not to be catch-all. Undefined if this is not known.
+ * @throws SmtpFault if the server breaks the protocol or the connection fails.
  */
 async function ask(
   dialog: SmtpDialog,
@@ -132,9 +132,9 @@ async function ask(
 }
 
 /**
- * Asks a mail server for a random mailbox that cannot exist. If the server accepts it, returns `accept_all`: the server
- * accepts any mailbox, so its reply about the real mailbox proves nothing.
- * @param taken the reply that accepted the real mailbox
+ * Checks whether a mail server accepts any mailbox (catch-all), by asking for a random mailbox that cannot exist. If
+ * so, the status is `accept_all`, because the reply about the real mailbox then proves nothing.
+ * @param taken The server's reply that accepted the real mailbox.
  */
 async function checkCatchAll(
   dialog: SmtpDialog,
@@ -149,7 +149,7 @@ async function checkCatchAll(
   return { status: takesAny ? 'accept_all' : 'passed', ...codesOf(taken), takesAny };
 }
 
-/** Greets the server with EHLO. If the server rejects that, uses HELO: servers from before 1995 do not know EHLO. */
+/** Greets the server with EHLO. If the server rejects EHLO, greets it with the older command HELO. */
 async function greet(dialog: SmtpDialog, name: string): Promise<Reply> {
   const reply = await dialog.command(`EHLO ${name}`);
   return reply.code >= 500 ? dialog.command(`HELO ${name}`) : reply;

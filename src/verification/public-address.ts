@@ -4,8 +4,8 @@ import ipaddr from 'ipaddr.js';
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
 /**
- * Returns whether an IP address belongs to a machine on the public internet, by the IANA registries. False for private,
- * local, multicast, carrier-grade NAT and documentation addresses, and for IPv4 addresses inside IPv6.
+ * Returns true if an IP address is a public internet address. Returns false for private, local, multicast,
+ * carrier-grade NAT and documentation addresses, and for IPv4 addresses inside IPv6.
  */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;

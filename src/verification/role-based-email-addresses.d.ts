@@ -1,5 +1,8 @@
 declare module 'role-based-email-addresses' {
-  /** The names of role accounts (the part of the address before the `@`), such as `info`, in lower case. */
+  /**
+   * List of role accounts, such as `info`, in lower case. A role account is the part of an e-mail address before the
+   * `@` that stands for a function, not for a person.
+   */
   const accounts: readonly string[];
   export default accounts;
 }

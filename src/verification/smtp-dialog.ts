@@ -27,12 +27,13 @@ export class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Lets a waiting call of `reply` continue. Called when bytes have arrived or the connection has ended. */
+  /** Wakes up a waiting call of `reply` when bytes have arrived or the connection has ended. */
   #wake: (() => void) | undefined;
 
   /**
-   * Connects to the server. The server speaks first: read its greeting with `reply`.
-   * @param address an IP address, not a host name, so that the connection goes to exactly the address that was checked
+   * Opens the connection. The server sends its greeting first; read it with `reply`.
+   * @param address IP address of the server. A host name is not allowed, because it could resolve to an address that
+   * was not checked.
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
     this.#timeoutMs = timeoutMs;
@@ -44,7 +45,8 @@ export class SmtpDialog {
   }
 
   /**
-   * The local IP address of the connection, as `[192.0.2.1]`. EHLO sends it in place of a host name (RFC 5321, 4.1.4).
+   * The local IP address of the connection in the format `[192.0.2.1]`, in which EHLO accepts it instead of a host name
+   * (RFC 5321, 4.1.4).
    */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
@@ -52,8 +54,8 @@ export class SmtpDialog {
   }
 
   /**
-   * Sends an SMTP command and waits for the reply of the server.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails
+   * Sends an SMTP command and returns the reply of the server.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails.
    */
   async command(line: string): Promise<Reply> {
     // The server has sent a reply before this command. Replies and commands would not match any more.
@@ -64,8 +66,8 @@ export class SmtpDialog {
   }
 
   /**
-   * Waits for the server's next reply.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails
+   * Waits for the next reply of the server.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails.
    */
   async reply(): Promise<Reply> {
     const timer = setTimeout(() => this.#leave('timeout'), this.#timeoutMs);
@@ -126,7 +128,9 @@ export class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /** Records why the connection ended, and lets a waiting call of `reply` continue. Only the first reason is kept. */
+  /**
+   * Stores the reason why the connection ended, unless a reason is already stored. Wakes up a waiting call of `reply`.
+   */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
@@ -134,8 +138,7 @@ export class SmtpDialog {
 }
 
 /**
- * Reasons of an `SmtpFault` for a failed connection, by the error code of the socket. All other codes mean
- * `unreachable`.
+ * Maps error codes of the socket to reasons of an `SmtpFault`. For any other error code, the reason is `unreachable`.
  */
 const reasons: Record<string, string> = {
   ABORT_ERR: 'deadline',

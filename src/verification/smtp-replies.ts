@@ -7,7 +7,10 @@ export interface Reply {
   lines: string[];
 }
 
-/** Error: the mail server broke the SMTP protocol, or the connection failed. `reason` says why in one word. */
+/**
+ * Error of an SMTP connection: the mail server broke the protocol, or the connection failed. `reason` is a
+ * machine-readable cause, such as `timeout`.
+ */
 export class SmtpFault extends Error {
   readonly reason: string;
 
@@ -18,8 +21,8 @@ export class SmtpFault extends Error {
 }
 
 /**
- * The limits for one SMTP reply: characters in a line, and lines. RFC 5321 allows 512 characters, but some servers send
- * more.
+ * Limits for one SMTP reply: the number of characters in a line, and the number of lines. RFC 5321 allows 512
+ * characters, but some servers send more.
  */
 export const replyLimits = { lineLength: 2_048, lines: 64 };
 
@@ -29,9 +32,9 @@ export class ReplyReader {
   #lines: string[] = [];
 
   /**
-   * Adds the next line of a reply.
-   * @returns the whole reply if this was its last line, otherwise undefined
-   * @throws SmtpFault if the line is not part of a valid reply
+   * Parses the next line of a reply.
+   * @returns The whole reply if this line was its last, otherwise undefined.
+   * @throws SmtpFault if the line is not part of a valid reply.
    */
   take(line: string): Reply | undefined {
     const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
@@ -48,10 +51,9 @@ export class ReplyReader {
 }
 
 /**
- * Returns `{ enhanced }` with the enhanced status code (RFC 3463) at the start of a reply's text, such as `5.1.1`.
- * Returns `{}` if the text has no enhanced status code, or one whose first digit differs from the first digit of
- * `code`.
- * @param code the reply code, such as 550
+ * Parses the enhanced status code (RFC 3463), such as `5.1.1`, at the start of a reply's text. Returns an empty object
+ * if the text has no such code, or if its first digit contradicts the reply code.
+ * @param code The reply code, such as 550.
  */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
@@ -59,7 +61,7 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
 }
 
 /**
- * The enhanced status codes (RFC 3463) that mean that a mailbox does not exist or is disabled. Exchange Online uses
+ * The enhanced status codes (RFC 3463) which mean that a mailbox does not exist or is disabled. Exchange Online uses
  * 5.4.1 for unknown recipients.
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
@@ -71,9 +73,8 @@ const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * Decides from a mail server's reply to RCPT whether a mailbox exists: `taken` if the server accepts it, `refused` if
- * it does not exist. Other rejections are `undecided`: they may be caused by the sender, a limit or a temporary
- * problem.
+ * Interprets a mail server's reply to RCPT. Returns `taken` if the mailbox exists, and `refused` if it does not exist.
+ * Returns `undecided` for any other rejection, because the sender, a limit or a temporary problem may be the cause.
  */
 export function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';

@@ -7,8 +7,8 @@ import { openDns, type MailHosts } from './mail-hosts.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
 /**
- * Verifies e-mail addresses: by their syntax, by lists of disposable domains and role accounts, by DNS, and by asking
- * mail servers.
+ * Verifies e-mail addresses: checks the syntax, looks up lists of disposable domains and role accounts, queries DNS,
+ * and asks mail servers.
  */
 export interface Verifier {
   /**
@@ -22,7 +22,7 @@ export interface Verifier {
   close(): Promise<void>;
 }
 
-/** Returns a verifier of e-mail addresses. All customers share its caches and its limits. */
+/** Returns a verifier of e-mail addresses. Its caches and limits are shared by all customers. */
 export function openVerifier(config: Config): Verifier {
   const lists = openAddressLists();
   const dns = openDns({
@@ -66,8 +66,8 @@ export function openVerifier(config: Config): Verifier {
   };
 
   /**
-   * Looks up the mail servers of an address's domain in DNS, within the time limit of a verification. Returns `literal`
-   * if the domain is an IP address.
+   * Looks up the mail servers of an address's domain in DNS, with a time limit. Returns `literal` if the domain is an
+   * IP address.
    */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
@@ -82,9 +82,12 @@ export function openVerifier(config: Config): Verifier {
 }
 
 /**
- * Returns the result of `work`, or `late` if the time limit passes or `closing` aborts first. Before
- * `late` is returned, the signal that `work` received is aborted.
- * @param ms the time limit (ms)
+ * Runs `work` with a time limit.
+ * @param ms Time limit (ms).
+ * @param closing Signal that ends the wait early.
+ * @param work The work to do. Its signal aborts when the time limit is reached or `closing` aborts.
+ * @param late The result to return in these two cases.
+ * @returns The result of `work`, or `late`.
  */
 async function within<T>(
   ms: number,
@@ -132,7 +135,7 @@ function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['
   return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
 }
 
-/** The results of all checks before any check has run. */
+/** The results of the checks before any check has run: `not_checked`. */
 const unchecked: VerificationChecks = {
   syntax: { status: 'not_checked' },
   disposable: { status: 'not_checked' },
@@ -147,8 +150,8 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * Returns the overall status of a verification from the results of its checks. The first failed check decides, or else
- * an unknown one. Missing checks are ignored.
+ * Computes the overall status of a verification from its checks. If a check has failed, the first failed check
+ * determines the status. Otherwise, a check with an unknown result leads to `unknown`. Missing checks are ignored.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
