@@ -1,4 +1,4 @@
-/** Names of the events in the audit log. They are about API keys, users and customers. */
+/** Names of the events in the audit log. The events concern API keys, users and customers. */
 export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
@@ -17,19 +17,19 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** An event to add to the audit log. Failed logins are not added in this way. */
+/** A new event for the audit log. Failed logins have their own function, because they are counted together. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** The user that the event is about. Another user may have caused it. */
+  /** Id of the user that the event is about, which is not always the user who caused it. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
-  /** Details of the event. They must never contain a secret, not even a wrong password or key. */
+  /** Details of the event. Must never contain a secret, not even a wrong password or key. */
   details?: Record<string, string>;
 }
 
-/** Who caused an event in the audit log, and from which IP address. */
+/** The person or program that caused an event in the audit log, with its IP address. */
 export interface Actor {
   /** The user's e-mail address, or `command line`, or `anonymous`. */
   actor: string;
@@ -40,8 +40,8 @@ export interface Actor {
 export const commandLine: Actor = { actor: 'command line', address: null };
 
 /**
- * An event of the audit log, as the command `audit list` prints it. A failed-login event stands for several attempts;
- * their number is in `details`.
+ * An event of the audit log, as the command `audit list` prints it. Several failed logins are stored as one event, with
+ * their number in `details`.
  */
 export interface AuditEvent {
   id: string;

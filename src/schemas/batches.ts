@@ -6,7 +6,10 @@ import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
 /** What a batch does with its items. */
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
-/** The fields that can identify the record of a batch item, with the schema of their values. */
+/**
+ * The fields that can identify the record of a batch item, with the schemas of their values. A batch is a request that
+ * processes several records; each record is an item.
+ */
 const matchSchemas = {
   id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
   external_id: Type.String({
@@ -24,15 +27,15 @@ export type MatchField = keyof typeof matchSchemas;
 /** A kind of record that batches work on. */
 export interface BatchKind {
   readonly noun: 'contact' | 'company';
-  /** First word of the titles of this kind's schemas, such as `Contact`. */
+  /** Prefix of the schema titles for this kind of record, such as `Contact`. */
   readonly title: string;
   /** The request body of the call that creates one record. */
   readonly create: TObject;
-  /** The request body of the call that changes one record (PATCH). */
+  /** Schema of the request body for changing one record (PATCH). */
   readonly patch: TObject;
   /** One record, as responses show it. */
   readonly shown: TObject;
-  /** The fields that can identify a record of this kind. */
+  /** Names of the fields that can identify a record of this kind in a batch. */
   readonly matches: readonly MatchField[];
 }
 
@@ -57,15 +60,18 @@ export const companyBatches: BatchKind = {
 /** Maximum number of items in a batch. */
 export const maxBatchItems = 1_000;
 
-/** Maximum size of the body of a batch (bytes). */
+/** Maximum size of the request body of a batch (bytes). */
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/** Maximum number of faults (invalid values) in the response to a batch: for each item, and for all items together. */
+/**
+ * Maximum number of faults (invalid values) in the response to a batch: for each item (`ofItem`), and for all items
+ * together (`inAll`).
+ */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
 /**
- * Returns the fields that can identify the records in a batch with this operation. For `create`, the array is empty.
- * For `upsert`, the array does not contain `id`, because only the database creates ids.
+ * Returns the names of the fields that can identify the records in a batch with this operation. For `create`, the array
+ * is empty. For `upsert`, the array does not contain `id`, because callers cannot choose the id of a new record.
  */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];
@@ -79,7 +85,7 @@ export function batchItem({ create, patch }: BatchKind, operation: BatchOperatio
   return operation === 'update' || operation === 'upsert' ? Strict({ ...patch.properties, ...member }) : Strict(member);
 }
 
-/** The request body of a batch. The items are validated one by one (validation/batch-items.ts). */
+/** The request body of a batch. Its items are validated separately, one by one (validation/batch-items.ts). */
 export interface BatchBody {
   items: unknown[];
   match?: MatchField;
@@ -109,8 +115,8 @@ const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
   `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
- * Returns the schema of the array `items`. The keyword `x-batch-items` describes an item in the documentation only. The
- * items are not validated with the body, because an invalid item does not make the batch invalid.
+ * Returns the schema of the array `items` in the request body of a batch. The schema only limits the number of items.
+ * Each item is validated separately later, because an invalid item does not make the whole request invalid.
  */
 const Items = (kind: BatchKind, operation: BatchOperation): TUnsafe<unknown[]> =>
   Type.Unsafe<unknown[]>({
@@ -132,7 +138,7 @@ function documentedItem(kind: BatchKind, operation: BatchOperation): TObject {
   });
 }
 
-/** Text for the API documentation: the sentences that all batches which write records have in common. */
+/** A paragraph for the API documentation of all batch endpoints that write records. */
 export const batchText =
   'The response is 200 with one result for each item, in the order of the items. A failed item writes nothing and does ' +
   'not stop the others. With `atomic`, one failed item means that nothing is written: the response is then the error of ' +
@@ -189,10 +195,7 @@ const MatchingIds = () =>
     Type.Array(Uuid(), { description: 'Up to 10 of the records that have the value, if there are several.' }),
   );
 
-/**
- * Response body of status 409 of a batch: the error. If the value of an item matches several records, `matching_ids`
- * contains their ids.
- */
+/** Response body of a batch with status 409. If several records match an item, `matching_ids` contains their ids. */
 export const BatchConflict = Type.Composite([ErrorBody, Type.Object({ matching_ids: MatchingIds() })], {
   title: 'BatchConflict',
 });
@@ -216,7 +219,7 @@ const ItemError = Type.Object(
   { title: 'BatchItemError', description: 'Why the item failed. Absent if it did not.' },
 );
 
-/** Returns the schema of the response to a batch. Only the response to `read` contains records. */
+/** Returns the schema of the response to a batch. For the operation `read`, each result also contains the record. */
 export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
   const description = 'The record, as GET returns it. Absent if the item failed.';
   const record =

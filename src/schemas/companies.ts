@@ -18,7 +18,7 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** Fields of a company that callers can write. Responses contain these fields too. */
+/** Schemas of the company fields that API clients can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
   type: Text(64, {
@@ -45,7 +45,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names of the company fields that callers can write. The database columns have the same names. */
+/** Names of the company fields that API clients can write. The database columns have the same names. */
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
 /** A company, as responses show it. */
@@ -80,8 +80,7 @@ export const CompanyCreate = Type.Composite(
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
 /**
- * Request body for changing a company (PATCH). Fields that are not sent do not change. The value null clears a field
- * that can be null.
+ * Request body for changing a company (PATCH). Omitted fields do not change. The value null clears a nullable field.
  */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
@@ -92,7 +91,7 @@ export type CompanyPatch = Static<typeof CompanyPatch>;
 
 const listed = { filters: CompanyFilters, order_by: CompanyOrder };
 
-/** Request body of the company list: filters, order and page. */
+/** Request body for listing companies: filters, sort order and page. */
 export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'CompanyQuery',
@@ -102,7 +101,10 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
-/** Request body of the company count: filters, order and page. It accepts a page number but no cursor. */
+/**
+ * Request body for counting companies: filters, sort order and page. The page can be given by its number, not by a
+ * cursor.
+ */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

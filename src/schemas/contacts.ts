@@ -29,7 +29,7 @@ const PhoneNumber = Strict(
   { title: 'PhoneNumber' },
 );
 
-/** Fields of a contact that callers can write. Responses contain these fields too. */
+/** Schemas of the contact fields that API clients can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
   first_name: Name({ description: 'First name: 1–255 characters.', examples: ['Ada'] }),
@@ -57,8 +57,8 @@ const writable = {
 };
 
 /**
- * Fields of a contact as responses show them. In a response, the names and the e-mail address can be `""`, because a
- * contact created from a prospect may lack them.
+ * Schemas of contact fields in responses. In contrast to requests, the names and `work_email` can be empty, because a
+ * contact that was created from a prospect may lack them.
  */
 const answered = {
   ...writable,
@@ -70,7 +70,9 @@ const answered = {
   }),
 };
 
-/** The company of a contact. If the contact has no company, `id` is null and the texts are empty. */
+/**
+ * The company of a contact, in responses. For a contact without a company, `id` is null and the other fields are `""`.
+ */
 const ContactCompany = Type.Object(
   {
     id: Nullable(Uuid({ description: 'Id of the company. Null: the contact has no company.' })),
@@ -102,7 +104,8 @@ export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
 /**
- * A single contact, as responses show it. `list_ids` are the ids of the lists to which users added the contact by hand.
+ * A single contact, as responses show it. `list_ids` contains the lists to which the contact was added manually, not by
+ * the rules of a list.
  */
 export const ContactDetail = Type.Object(
   {
@@ -117,8 +120,8 @@ export const ContactDetail = Type.Object(
 export type ContactDetail = Static<typeof ContactDetail>;
 
 /**
- * Reference to a contact's company in a request: by `id`, or by `name`. If no company has this name, it is created.
- * `{}` means no company.
+ * The company of a contact, in requests: either the id of an existing company, or a name. If no company with this name
+ * exists, a new company is created. An empty object means no company.
  */
 const CompanyReference = Strict(
   {
@@ -162,7 +165,7 @@ const references = {
 
 const { assigned_to } = references;
 
-/** Names of the contact fields that callers can write and that have a database column of the same name. */
+/** Names of the contact fields that API clients can write and that have a database column of the same name. */
 export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof typeof writable | 'assigned_to')[];
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
@@ -188,8 +191,7 @@ export const ContactCreate = Type.Composite(
 export type ContactCreate = Static<typeof ContactCreate>;
 
 /**
- * Request body for changing a contact (PATCH). Fields that are not sent do not change. The value null clears a field
- * that can be null.
+ * Request body for changing a contact (PATCH). Omitted fields do not change. The value null clears a nullable field.
  */
 export const ContactPatch = Type.Partial(
   Type.Object({
@@ -209,7 +211,7 @@ export type ContactPatch = Static<typeof ContactPatch>;
 
 const listed = { filters: ContactFilters, order_by: ContactOrder };
 
-/** Request body of the contact list: filters, order and page. */
+/** Request body for listing contacts: filters, sort order and page. */
 export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'ContactQuery',
@@ -217,7 +219,10 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/** Request body of the contact count: filters, order and page. It accepts a page number but no cursor. */
+/**
+ * Request body for counting contacts: filters, sort order and page. The page can be given by its number, not by a
+ * cursor.
+ */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

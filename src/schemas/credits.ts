@@ -25,7 +25,7 @@ const Balance = (description: string) =>
     { description },
   );
 
-/** How many credits a customer has in each of the two pools. */
+/** The number of credits that a customer has in each of the two pools. */
 export const Credits = Type.Object(
   {
     subscription: Balance('Credits that pay for unlocking prospects.'),
@@ -60,7 +60,7 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Request body for listing the entries of the credit ledger. It contains only paging parameters. */
+/** Request body for listing the entries of the credit ledger: paging parameters only. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

@@ -24,14 +24,14 @@ import { prospectOrderFields } from './prospects.ts';
 type Schema = Record<string, unknown>;
 
 /**
- * Returns the schema of a request as the OpenAPI document shows it. Formats and keywords that only this service defines
- * are replaced by standard JSON Schema that accepts the same values.
+ * Converts the schema of a request for the OpenAPI document: replaces custom formats and keywords of this service by
+ * standard JSON Schema that accepts the same values.
  */
 export const documentedRequest = (schema: Schema): Schema => documented(schema, documentedFormats);
 
 /**
- * Returns the schema of a response as the OpenAPI document shows it. The formats `name` and `key-name`, which only this
- * service defines, are removed.
+ * Converts the schema of a response for the OpenAPI document: removes the formats `name` and `key-name`, which only
+ * this service defines.
  */
 export const documentedResponse = (schema: Schema): Schema => documented(schema, shownFormats);
 
@@ -55,7 +55,10 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 const without = (schema: Schema, keywords: string[]): Schema =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !keywords.includes(key)));
 
-/** Applies `part` to each schema inside the value of a keyword, such as `items`. Returns other values unchanged. */
+/**
+ * Applies `part` to each schema inside the value of a schema keyword, such as the schema in `items`. Returns a value
+ * without schemas unchanged.
+ */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
   if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map(part);
@@ -66,8 +69,8 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
 
 /**
- * Adds `uniqueItems` to a schema of an array, or to all arrays of a schema of an object. It replaces the keyword
- * `x-distinct-ids`: standard JSON Schema cannot compare only the ids of elements.
+ * Adds the keyword `uniqueItems` to an array schema, or to each array in an object schema. `uniqueItems` replaces the
+ * custom keyword `x-distinct-ids`, which compares only the ids of the elements.
  */
 function withDistinct(schema: Schema): Schema {
   if (schema['type'] === 'array') return { ...schema, uniqueItems: true };
@@ -86,7 +89,7 @@ const filterFields: Record<string, FilterFields> = {
 const fileFields: Record<string, FileFields> = { contacts: contactFileFields, company: companyFileFields };
 const titles: Record<string, string> = { contacts: 'Contact', company: 'Company', prospect: 'Prospect' };
 
-/** Replaces a custom Ajv keyword of this service, such as `x-filters`, by standard JSON Schema that checks the same. */
+/** Replaces a custom keyword of this service, such as `x-filters`, by standard JSON Schema for the same values. */
 function withKeywords(schema: Schema): Schema {
   const { 'x-filters': filtered, 'x-order-by': ordered, 'x-order-by-index': exported, ...others } = schema;
   const { 'x-file-fields': columns, 'x-rules': ruled, ...rest } = others;
@@ -134,7 +137,7 @@ function filtersOf(fields: FilterFields): Schema {
 
 const customPattern = `^custom_fields[.][\\s\\S]{1,${filterLimits.customKey}}$`;
 
-/** Returns a regular expression that matches these field names and every name of the form `custom_fields.<key>`. */
+/** Returns a regular expression that matches the given field names and all names of the form `custom_fields.<key>`. */
 const namePattern = (names: readonly string[]): string =>
   `^(${names.map((name) => name.replaceAll('.', '[.]')).join('|')}|${customPattern.slice(1, -1)})$`;
 
@@ -142,8 +145,8 @@ const text = { type: 'string', maxLength: filterLimits.characters };
 const custom = { anyOf: [text, { type: 'number' }, { type: 'boolean' }] };
 
 /**
- * The schemas of filter values, by type of field: `value` for operators that test equality, `compared` for operators
- * such as `gt`. The titles of schemas begin with `title`.
+ * For each type of filter field, a prefix for schema titles, the schema of values that are tested for equality
+ * (`value`), and the schema of values that are compared by operators such as `gt` (`compared`).
  */
 const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schema; compared: Schema }> = {
   text: { title: 'Text', value: text, compared: text },
@@ -155,8 +158,8 @@ const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schem
 };
 
 /**
- * Returns the schema of a string with the pattern of a format. The schema has no keyword `format`, because some
- * generated Java clients would not compile with it.
+ * Returns a string schema with the pattern of a format, without the keyword `format` itself, because this keyword
+ * breaks some generated Java clients.
  */
 function patterned(format: string): Schema {
   return { type: 'string', pattern: documentedFormats[format]!.pattern };
@@ -166,7 +169,10 @@ function scalar(title: string, value: Schema) {
   return { title, value, compared: value };
 }
 
-/** Returns the schema of the condition on a field: a value, several values, null, or an object of operators. */
+/**
+ * Returns the schema of a filter condition on a field of the given type: a value, an array of values, null, or an
+ * object of operators.
+ */
 function conditionOf(type: FieldType): Schema {
   if (type === 'search') return { ...text, description: 'Words, all of which must occur.' };
   const { title, value } = values[type];
@@ -235,14 +241,17 @@ const operatorTexts: Record<Operator, string> = {
   between: 'Is between two values `[low, high]`, both included.',
 };
 
-/** Returns the schema of a contact list's rule with a pattern that limits `field` to the fields that rules can use. */
+/**
+ * Adds a pattern to the schema of a contact list's rule. The pattern limits the property `field` to the fields that
+ * rules can use.
+ */
 function ruleOf(rule: Schema, { types }: FilterFields): Schema {
   const properties = rule['properties'] as Record<string, Schema>;
   const names = Object.keys(types).filter((name) => !unruled.includes(name));
   return { ...rule, properties: { ...properties, field: { ...properties['field'], pattern: namePattern(names) } } };
 }
 
-/** Returns the schema of an order: an object of directions by field, or an array of sort keys. */
+/** Returns the schema of a sort order: an object that maps fields to directions, or an array of sort keys. */
 function orderOf(title: string, names: readonly string[], maxKeys: number): Schema {
   const direction = {
     title: 'SortDirection',

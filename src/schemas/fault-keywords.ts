@@ -2,11 +2,11 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns replacements for some standard Ajv keywords, such as `items`. A validator with these keywords reports all
+ * Returns replacements for some standard Ajv keywords, such as `items`. A validator with these replacements reports all
  * errors of a request body, but stops after `max` + 1 invalid elements or properties of one array or object, to limit
  * memory.
  * @param ajv The Ajv instance that compiles the schemas of elements and properties.
- * @param max The limit of invalid elements or properties of one array or object.
+ * @param max Maximum number of invalid elements or properties of one array or object.
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
   {
@@ -82,7 +82,7 @@ function keyword(
   };
 }
 
-/** Returns the errors with `pointer` put in front of their paths. */
+/** Returns copies of the errors with `pointer` as a prefix of their paths. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

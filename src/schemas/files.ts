@@ -4,11 +4,14 @@ import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
 import { Enum, Strict } from './wire.ts';
 
-/** The formats of files with records: CSV with a header line, or one JSON object on each line. */
+/** Formats of files with records: CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
-/** The fields of one kind of record in files. They are derived from the schemas of the endpoints for one record. */
+/**
+ * The schemas that determine the fields of one kind of record in files. They are the same schemas as in the endpoints
+ * for single records.
+ */
 export interface FileFields {
   /** Name of the kind of record, as in the URL path. */
   readonly noun: 'contacts' | 'company';
@@ -35,8 +38,7 @@ export const companyFileFields: FileFields = {
 };
 
 /**
- * The fields of a contact's company that a file can contain. The keys are their names in files, the values are their
- * names in responses.
+ * Fields of a contact's company that a file can contain. Maps the field names in files to the field names in responses.
  */
 export const companyParts = {
   'company.id': 'id',
@@ -44,19 +46,19 @@ export const companyParts = {
   'company.industry': 'industry',
 } as const;
 
-/** Returns all names of fields that the request field `fields` accepts, except `custom_fields.<key>`. */
+/** Returns the field names that the request field `fields` accepts, except names of the form `custom_fields.<key>`. */
 export function namesOf({ shown }: FileFields): string[] {
   const names = Object.keys(shown.properties);
   return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
 }
 
-/** Returns true if a name is a field of these records, or `custom_fields.<key>`. */
+/** Returns true if a name is a field of these records or has the form `custom_fields.<key>`. */
 export const isFileField = (fields: FileFields, name: string): boolean =>
   namesOf(fields).includes(name) || customKey(name) !== undefined;
 
 /**
- * Returns the names of the fields that an import can write, with the id first. A contact's company is written by its
- * id. A file has no field for the lists of a contact.
+ * Returns the names of the fields that an import can write, with the ids first. For a contact's company, only
+ * `company.id` is included. The lists of a contact are not included.
  */
 export function importableNames({ create }: FileFields): string[] {
   const { external_id, company, list_ids: _, ...others } = create.properties;
@@ -69,7 +71,7 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** The request field `fields`, not validated yet: `"importable"`, `"all"` or an array of the names of fields. */
+/** The unvalidated request field `fields`: `"importable"`, `"all"` or an array of field names. */
 export type GivenFields = string | string[];
 
 /** Maximum number of names in the request field `fields`. */
@@ -90,15 +92,18 @@ const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
     examples: ['importable', ['id', namesOf(fields)[1]]],
   });
 
-/** The fields by which an export can be ordered, by kind of record. Each has an index. */
+/**
+ * Names of the fields by which an export can be sorted, for each kind of record. Each of these fields has a database
+ * index.
+ */
 export const exportOrderFields = {
   contacts: ['created_at', 'updated_at', 'score', 'last_name', 'work_email'],
   company: ['created_at', 'updated_at', 'score', 'company_name'],
 } as const;
 
 /**
- * Returns the schema of `order_by` for an export: one field that has an index. The custom Ajv keyword
- * `x-order-by-index` validates this field.
+ * Returns the schema of the request field `order_by` for an export, which accepts a single field that has a database
+ * index. The custom Ajv keyword `x-order-by-index` validates this field.
  */
 const IndexedOrder = (
   noun: keyof typeof exportOrderFields,
@@ -120,7 +125,7 @@ const Format = Enum(fileFormats, {
     'with `=`. `ndjson`: one JSON object on each line.',
 });
 
-/** Request body of an export of contacts: which records, in which order, which of their fields, and the format. */
+/** Request body for exporting contacts: filters, sort order, the fields to export, and the file format. */
 export const ContactExport = Strict(
   {
     format: Format,
@@ -132,7 +137,7 @@ export const ContactExport = Strict(
 );
 export type ContactExport = Static<typeof ContactExport>;
 
-/** Request body of an export of companies: which records, in which order, which of their fields, and the format. */
+/** Request body for exporting companies: filters, sort order, the fields to export, and the file format. */
 export const CompanyExport = Strict(
   {
     format: Format,
@@ -151,8 +156,8 @@ export const contentTypes: Record<FileFormat, string> = {
 };
 
 /**
- * Response of an export: the file. It is sent while the records are read, so the file is incomplete if the connection
- * breaks.
+ * Response of an export: the file. The file is streamed while the records are read. If the connection breaks, the file
+ * is incomplete.
  */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',

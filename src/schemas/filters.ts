@@ -3,13 +3,13 @@ import { lengthOf } from '../text/code-points.ts';
 import { Cursor, Paginate, Strict } from './wire.ts';
 
 /**
- * Types of filter fields. The type decides which operators and values a condition accepts. An `exact` field holds text
- * that is compared unchanged, with its case, accents and white space. A `custom` field holds any string, number or
- * boolean. A `search` field can only be searched for words.
+ * Types of filter fields. The type determines the operators and values of a condition. `exact` means text that is
+ * compared exactly, including case, accents and white space. `custom` means any string, number or boolean. `search`
+ * means that the field can only be searched for words.
  */
 export type FieldType = 'text' | 'exact' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
-/** The fields by which one kind of record can be filtered and sorted. */
+/** The fields by which one kind of record can be filtered and sorted, with their types. */
 export interface FilterFields {
   /** Name of the kind of record, as in the URL path. It is part of each cursor. */
   readonly noun: string;
@@ -38,8 +38,8 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
 };
 
 /**
- * Maximum numbers for one request: conditions, values per condition, characters per value, characters of a custom
- * field's key, sort keys.
+ * Limits of the filters and the sort order in one request: number of conditions, values per condition, characters per
+ * value, characters of a custom field's key, and number of sort keys.
  */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
@@ -121,8 +121,8 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 const customPrefix = 'custom_fields.';
 
 /**
- * Returns `<key>` from the field name `custom_fields.<key>`. Returns undefined for any other name, or if the key is too
- * long.
+ * Returns the key in a field name of the form `custom_fields.<key>`. Returns undefined for any other name, or if the
+ * key is too long.
  */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
@@ -134,10 +134,10 @@ export function customKey(name: string): string | undefined {
 export const orderable = (fields: FilterFields): string[] =>
   Object.keys(fields.types).filter((name) => !fields.unordered.includes(name));
 
-/** The field `filters` as a request sends it, not parsed yet. */
+/** The unparsed request field `filters`. */
 export type GivenFilters = Record<string, unknown>;
 
-/** The field `order_by` as a request sends it, not parsed yet. */
+/** The unparsed request field `order_by`. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
 const filtersText = [
@@ -183,13 +183,16 @@ export const ContactOrder = OrderBy(contactFilterFields);
 export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
-/** Schema of `paginate`: either a page number, or the cursor from the response with the previous page. */
+/**
+ * Schema of the request field `paginate`: either a page number, or the cursor that the response with the previous page
+ * contains.
+ */
 export const PaginateOrContinue = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
   { description: Paginate.description },
 );
 
-/** Returns the table of filter fields and their operators, in Markdown, for the documentation of the API. */
+/** Returns a Markdown table of the filter fields and their operators, for the API documentation. */
 export function filterTable(): string {
   const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
     const names = (fields: FilterFields): string =>

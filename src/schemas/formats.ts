@@ -9,7 +9,7 @@ const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) 
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-/** Functions that check whether a string has a format, by the name of the format. */
+/** For each format name of the JSON schemas, a function that checks whether a string has this format. */
 export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
   email: (text) => (fullFormats.email as RegExp).test(text),
@@ -22,9 +22,9 @@ export const formats: Record<string, (text: string) => boolean> = {
 };
 
 /**
- * The JSON schema of each format in the OpenAPI document, because clients do not know the formats of this service. The
- * pattern accepts all valid strings, but also a few invalid ones, such as February 30. A schema with a title becomes a
- * component of the document.
+ * For each format name, the schema that replaces it in the OpenAPI document, because API clients do not know this
+ * service's custom formats. The pattern accepts all valid strings, but also a few invalid ones, such as February 30. A
+ * schema with a title becomes a component of the document.
  */
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
@@ -40,13 +40,14 @@ export const documentedFormats: Record<string, { format?: string; pattern?: stri
   currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
 };
 
-/** Returns a pattern for texts that have 1 to `most` code points after trimming. */
+/** Returns a regular expression for strings that have between 1 and `most` code points after trimming. */
 function trimmedPattern(most: number): string {
   return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
 }
 
 /**
- * Returns a pattern that matches any of these upper-case codes in upper or lower case, such as `[Dd][Ee]|[Ff][IiRr]`.
+ * Returns a regular expression that matches any of the given codes in upper or lower case, such as
+ * `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR.
  */
 function codesPattern(codes: readonly string[]): string {
   const lastLetters = new Map<string, string>();
@@ -69,8 +70,8 @@ function isLengthBetween(text: string, least: number, max: number): boolean {
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
 /**
- * Returns true for a valid date and time with an offset (RFC 3339), in the years 0001–9999 in UTC. Leap seconds are not
- * valid.
+ * Returns true if the text is a valid date and time with an offset (RFC 3339), within the years 0001–9999 in UTC. Leap
+ * seconds are not valid.
  */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);

@@ -8,11 +8,11 @@ import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, St
 export const importObjects = ['contacts', 'companies'] as const;
 export type ImportObject = (typeof importObjects)[number];
 
-/** What an import does with the records of its file. */
+/** Modes of an import: whether it creates records, updates existing records, or does both. */
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-/** The fields that can identify the stored record that an import changes, for each kind of record. */
+/** For each kind of record, the fields that can identify an existing record in an import. */
 export const importMatches: Record<ImportObject, readonly MatchField[]> = {
   contacts: contactBatches.matches,
   companies: companyBatches.matches,
@@ -33,30 +33,25 @@ export const importStatuses = [
 ] as const;
 export type ImportStatus = (typeof importStatuses)[number];
 
-/** Maximum size of an import's file, unpacked (bytes). */
+/** Maximum size of an import's file after decompression (bytes). */
 export const maxFileBytes = 256 * 1024 * 1024;
 /** Maximum number of records in an import's file. */
 export const maxFileRecords = 1_000_000;
-/** Maximum number of imports of one customer that have not ended. */
+/** Maximum number of unfinished imports of one customer. */
 export const maxUnfinishedImports = 3;
 
-/**
- * Returns the scopes that an API key needs to start or to see an import of these records in this mode. The key needs
- * all of them.
- */
+/** Returns the scopes that an API key must have to start or read an import with this kind of records and this mode. */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
   return actions.map((action) => `${object}:${action}` as const);
 }
 
-/** The scopes with which a key can start at least one kind of import. */
+/** All scopes that are needed for any kind of import. An API key with none of these scopes cannot start an import. */
 export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
 
-/**
- * For each header of a CSV file, the name of the field that the column contains. Null if the import ignores the column.
- */
+/** Maps each header of a CSV file to a field name. The value null means that the import ignores the column. */
 export type Mapping = Record<string, string | null>;
 
 const Mapping = () =>
@@ -130,7 +125,7 @@ export const ImportCreate = Strict(
 );
 export type ImportCreate = Static<typeof ImportCreate>;
 
-/** Request body that changes an import before it starts. */
+/** Request body for changing the settings of an import that has not started. */
 export const ImportPatch = Strict(changeable, {
   title: 'ImportPatch',
   examples: [{ mapping: { 'E-Mail': 'work_email' } }],
@@ -174,16 +169,16 @@ export const Import = Type.Object(
 );
 export type Import = Static<typeof Import>;
 
-/** Response after an import was created: its id. */
+/** Response after an import was created. Contains the id of the import. */
 export const ImportBegun = DoneWithId;
 
-/** Request body for listing the imports. It contains only paging parameters. */
+/** Request body for listing the imports: paging parameters only. */
 export const ImportQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
 );
 
-/** What an uploaded file contains, before its import starts. */
+/** Preview of an uploaded import file: its header line, its first records and their errors. */
 export const ImportPreview = Type.Object(
   {
     headers: Nullable(Type.Array(Type.String(), { description: 'The headers of a CSV file. Null for NDJSON.' })),
@@ -209,7 +204,7 @@ export const ImportPreview = Type.Object(
 );
 export type ImportPreview = Static<typeof ImportPreview>;
 
-/** The file as request body: any content type. */
+/** Request body of an upload, with any content type. */
 export const FileBody = {
   description: 'The file, of at most 256 MiB. Any content type is accepted, and `Content-Encoding: gzip`.',
   content: {
@@ -219,7 +214,7 @@ export const FileBody = {
   },
 };
 
-/** Response with the failed records: a CSV file. */
+/** Response with the errors file of an import: a CSV file with the failed records. */
 export const ErrorsFile = {
   description:
     'The failed records: the columns of the file (of NDJSON the line as `_record`), then `_line`, where the record starts ' +

@@ -10,7 +10,7 @@ import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './wire
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** For each type of job, the scopes that allow reading such jobs. The same scopes allow starting them. */
+/** For each type of job, the scopes that an API key needs to read or start a job of this type. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -25,7 +25,7 @@ export const jobReaders = {
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-/** Statuses of a job that has ended. Such a status never changes again. */
+/** The statuses of jobs that have ended. Such a status never changes again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
@@ -99,7 +99,7 @@ export const JobItem = Type.Object(
 );
 export type JobItem = Static<typeof JobItem>;
 
-/** Response after a job was started: its id and status. */
+/** Response after a job was started, with the id and status of the job. */
 export const JobStarted = Type.Object(
   { id: Uuid({ description: 'Id of the job, to follow it.' }), status: JobStatus },
   { title: 'ServiceHandler', description: 'The job that was started.' },
@@ -114,7 +114,9 @@ const syncProspects = sync('Create or update contacts and companies from the unl
 
 const { filters, order_by } = ProspectQuery.properties;
 
-/** Request body for unlocking prospects by filter: which prospects, in which order, and how many. */
+/**
+ * Request body for unlocking prospects by filters: the filters, the sort order, and the maximum number of prospects.
+ */
 export const UnlockContacts = Strict(
   {
     filters,
@@ -181,7 +183,10 @@ export const VerifyEmail = Strict(
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/** Response of a dry run of an unlock: how many prospects match, and how many credits it would cost to unlock them. */
+/**
+ * Response of a dry run of an unlock request: the number of matching prospects, and the credits that unlocking them
+ * would cost.
+ */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
@@ -197,7 +202,7 @@ export type Estimate = Static<typeof Estimate>;
 /** Response after the verification of a list was started, with the id of the job. */
 export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
 
-/** Request body of the job list: filters and page. */
+/** Request body for listing jobs: filters and page. */
 export const JobQuery = Strict(
   {
     filters: Type.Optional(
@@ -215,7 +220,7 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Request body for listing the items of one job. It contains only paging parameters. */
+/** Request body for listing the items of one job: paging parameters only. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

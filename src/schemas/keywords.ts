@@ -30,8 +30,8 @@ export const keywords: KeywordDefinition[] = [
 ];
 
 /**
- * Returns an object as JSON text, to measure its size. Nested objects and arrays are left out, because other checks
- * reject them.
+ * Returns an object as JSON text, to measure the object's size. Nested objects and arrays are replaced by null, because
+ * other checks reject them.
  */
 const flatJson = (value: object): string =>
   JSON.stringify(
@@ -58,8 +58,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the ids in an array of a request, in lower case, with their JSON pointers. Elements without an id are
- * skipped. The result is empty if the array is too long.
+ * Returns the ids in a request array in lower case, with their JSON pointers. Elements without an id are skipped.
+ * Returns an empty array if the request array is too long, because another check rejects it.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];

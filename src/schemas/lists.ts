@@ -24,15 +24,13 @@ export const ruleOperators = [
 export type RuleOperator = (typeof ruleOperators)[number];
 
 /**
- * Maximum numbers for the rules of contact lists: rules per list, values per rule, characters per value, lists with
- * rules per customer, rules per customer.
+ * Limits of the rules of contact lists: rules per list, values per rule, characters per value, lists with rules per
+ * customer, and rules per customer.
  */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
-/**
- * Filter fields that the rules of a contact list cannot use. A rule with `list_id` would make the members of a list
- * depend on another list.
- */
+// A rule with `list_id` would make the members of a list depend on another list.
+/** Filter fields that the rules of a contact list cannot use. */
 export const unruled: readonly string[] = ['list_id', 'search'];
 
 const ruleProperties = {
@@ -53,13 +51,13 @@ const ruleProperties = {
   }),
 };
 
-/** A rule of a contact list, as responses show it. The rules decide which contacts are members. */
+/** A rule of a contact list, as responses show it. The contacts that match the list's rules are its members. */
 export const Rule = Type.Object(ruleProperties, { title: 'ListRule' });
 export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** A rule of a contact list, as requests send it. `logic_operator` is optional. */
+/** A rule of a contact list, as requests contain it. In a request, `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -74,7 +72,7 @@ const RulesGiven = Type.Array(RuleGiven, {
     `${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them.`,
 });
 
-/** A list of contacts, as responses show it. */
+/** A contact list, as responses show it. */
 export const List = Type.Object(
   {
     id: Uuid({ description: 'Id of the list.' }),
@@ -102,7 +100,7 @@ export type List = Static<typeof List>;
 
 const { name, description } = List.properties;
 
-/** Request body for creating a list of contacts. */
+/** Request body for creating a contact list. */
 export const ListCreate = Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
@@ -121,7 +119,7 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Request body for changing a list of contacts (PATCH). Fields that are not sent do not change. */
+/** Request body for changing a contact list (PATCH). Omitted fields do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',
@@ -130,8 +128,8 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 export type ListPatch = Static<typeof ListPatch>;
 
 /**
- * Request body for listing the contact lists. It contains only paging parameters. The API contract puts them at the
- * root of this body, not inside `paginate`.
+ * Request body for listing the contact lists: paging parameters only. In contrast to other endpoints, they are not
+ * nested in `paginate`.
  */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },
@@ -139,13 +137,13 @@ export const ListQuery = Strict(
 );
 export type ListQuery = Static<typeof ListQuery>;
 
-/** Response after a list was created. The API contract allows only these two fields. */
+/** Response after a contact list was created: the list's id and name. */
 export const ListCreated = Type.Object(
   { id: Uuid({ description: 'Id of the new list.' }), name: Type.String({ description: 'Its name, trimmed.' }) },
   { title: 'ContactListCreated' },
 );
 
-/** Request body for copying a list: the id of the existing list and the name of the copy. */
+/** Request body for copying a contact list: the id of the list and the name of the copy. */
 export const ListDuplicate = Strict(
   {
     list_id: Uuid({ description: 'The list to copy.' }),
@@ -157,7 +155,7 @@ export const ListDuplicate = Strict(
   },
 );
 
-/** Request body for adding contacts to a list by hand, or for removing them. */
+/** Request body for manually adding contacts to a list, or removing them. */
 export const MembersByHand = Strict(
   {
     list_id: Uuid({ description: 'The list.' }),
@@ -171,7 +169,10 @@ export const MembersByHand = Strict(
   },
 );
 
-/** Response after contacts were added to a list: how many were added, and how many were members already. */
+/**
+ * Response after contacts were added to a list: the number of new members, and the number of contacts that were already
+ * members.
+ */
 export const MembersAdded = Type.Object(
   {
     ...success,
@@ -186,7 +187,7 @@ export const MembersAdded = Type.Object(
   { title: 'ContactListMembersAdded' },
 );
 
-/** Response after contacts were removed from a list: how many were removed. */
+/** Response after contacts were removed from a list: the number of removed contacts. */
 export const MembersRemoved = Type.Object(
   {
     ...success,

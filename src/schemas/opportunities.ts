@@ -1,20 +1,25 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './wire.ts';
 
-/** Priorities of an opportunity (a possible sale). The API contract really spells HIGHT; do not correct it. */
+/**
+ * Priorities of an opportunity (a possible sale). `HIGHT` is not a typing error: the API specification has this value.
+ */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
 const AgreedPrice = () => Price({ description: 'Agreed price of one unit, with at most 4 decimals.' });
 
-/** A line of an opportunity in a request: a product's id with the agreed price and quantity. */
+/** A line of an opportunity in a request: the id of a product, the agreed price and the quantity. */
 const Line = Strict(
   { id: Uuid({ description: 'An existing product.' }), price: AgreedPrice(), quantity: Quantity() },
   { title: 'OpportunityLine' },
 );
 export type Line = Static<typeof Line>;
 
-/** A line of an opportunity, as responses show it. It keeps the product's name even after the product is deleted. */
+/**
+ * A line of an opportunity, as responses show it. A line still contains the product's name after the product was
+ * deleted.
+ */
 const Detail = Type.Object(
   {
     product_id: Uuid({ description: 'The product. It may have been deleted since.' }),
@@ -26,7 +31,7 @@ const Detail = Type.Object(
   { title: 'OpportunityDetail' },
 );
 
-/** Fields of an opportunity that callers can write. Responses contain these fields too. */
+/** Schemas of the opportunity fields that API clients can write. Responses contain these fields too. */
 const writable = {
   name: Name({
     description: 'Name of the opportunity: 1–255 characters.',
@@ -50,7 +55,7 @@ const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
 const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
-/** Names of the opportunity fields that callers can write and that have a database column of the same name. */
+/** Names of the opportunity fields that API clients can write and that have a database column of the same name. */
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
 /** An opportunity, as responses show it. */
@@ -105,7 +110,10 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/** Changes to the lines of an opportunity. Either all or none are applied. Each product may occur only once. */
+/**
+ * Changes to the lines of an opportunity: lines to add, update and remove. Either all changes are applied or none. Each
+ * product may occur only once.
+ */
 const LinesPatch = Strict(
   {
     add: Type.Optional(
@@ -134,8 +142,8 @@ const LinesPatch = Strict(
 export type LinesPatch = Static<typeof LinesPatch>;
 
 /**
- * Request body for changing an opportunity (PATCH). Fields that are not sent do not change. The value null clears a
- * field that can be null.
+ * Request body for changing an opportunity (PATCH). Omitted fields do not change. The value null clears a nullable
+ * field.
  */
 export const OpportunityPatch = Type.Partial(
   Type.Object({

@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './wire.ts';
 
-/** Possible statuses of a stage. All opportunities in a stage have its status. */
+/** Possible statuses of a pipeline stage. The status also applies to all opportunities in the stage. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
@@ -36,7 +36,7 @@ export const StageListItem = Type.Object(
 );
 export type StageListItem = Static<typeof StageListItem>;
 
-/** Request body of the list of stages: the pipeline and the page. */
+/** Request body for listing the stages of a pipeline: the id of the pipeline, and the page. */
 export const StageQuery = Strict(
   { pipeline_id: Uuid({ description: 'The pipeline whose stages are listed.' }), paginate: Type.Optional(Paginate) },
   {
@@ -54,11 +54,11 @@ const listed = {
   active: Type.Boolean({ description: 'Whether the pipeline is in use.' }),
 };
 
-/** A pipeline in the list of pipelines. The API contract allows only these fields. */
+/** A pipeline in the list of pipelines. It has fewer fields than a single pipeline. */
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-/** A single pipeline with its stages. The stages are sorted by their field `order`. */
+/** A single pipeline with its stages, sorted by their field `order`. */
 export const Pipeline = Type.Object(
   {
     ...listed,

@@ -16,7 +16,7 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** Filter fields of prospects that must equal the filter's value as a whole. Case and accents are ignored. */
+/** Filter fields of prospects whose whole value must equal the value in the filter. Case and accents are ignored. */
 export const exactFields = [
   'first_name',
   'last_name',
@@ -26,13 +26,10 @@ export const exactFields = [
   'location_postal_code',
 ] as const;
 
-/** Filter fields of prospects that are compared word by word. */
+/** Filter fields of prospects that match if they contain all words of the value in the filter, in any order. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-/**
- * Text fields of prospects that can be filtered and for which values can be suggested, in the order of the API
- * contract.
- */
+/** Text fields of prospects that can be used as filters. The service can suggest values for these fields. */
 export const textFields = [
   'first_name',
   'last_name',
@@ -87,7 +84,10 @@ export const Prospect = Type.Object(
 );
 export type Prospect = Static<typeof Prospect>;
 
-/** Fields by which prospects can be sorted. `has_email` and `has_phone` sort as 1 (true) and 0 (false). */
+/**
+ * The fields by which prospects can be sorted. The fields `has_email` and `has_phone` have the value 1 (true) or 0
+ * (false) in the sort order.
+ */
 export const prospectOrderFields = {
   noun: 'prospect',
   types: {
@@ -155,8 +155,8 @@ const additive = {
 };
 
 /**
- * Filters on prospects, by field. A prospect must match every field in the request. It matches a field if it has at
- * least one of the field's values.
+ * Filters for prospects. A filter lists values of one field, and matches prospects that have one of these values. A
+ * prospect must match all filters in the request.
  */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
@@ -166,8 +166,9 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
- * The prospect filters as the server understood them, for the response. The filters of the API contract are always in
- * the response. The filters that this service adds are there only if the request has them.
+ * The prospect filters that the server has applied, for the response. Filters of the API specification are always
+ * present, even if the request does not contain them. Additional filters of this service are present only if the
+ * request contains them.
  */
 export const FiltersApplied = Type.Composite(
   [
@@ -225,7 +226,7 @@ const what = {
   ),
 };
 
-/** Request body of the prospect list: filters, order and page. */
+/** Request body for listing prospects: filters, sort order and page. */
 export const ProspectQuery = Strict(
   { ...what, paginate: Type.Optional(PageOrCursor) },
   {
@@ -237,20 +238,20 @@ export const ProspectQuery = Strict(
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-/** Request body of the prospect count: filters and page. */
+/** Request body for counting prospects: filters and page. */
 export const ProspectCount = Strict(
   { ...what, paginate: Type.Optional(PageByNumber) },
   { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 
-/** Response of the prospect count: the number of matching prospects, and the filters as the server understood them. */
+/** Response of a prospect count: the number of matching prospects, and the filters that the server has applied. */
 export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
   title: 'ProspectMetadata',
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** Request body for suggesting filter values: the field, and the beginning of a word in its values. */
+/** Request body for suggesting filter values: a field, and the first letters of a word in the suggested values. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textFields, 'all'] as const, {

@@ -32,8 +32,12 @@ export const scopes = [
 export type Scope = (typeof scopes)[number];
 
 /**
- * Who may call a route: API keys with the scope (or one of several, or all of several), logged-in users with at least
- * this role (`session`: with the header `Authorization`; `page`: with the cookie of their browser), or everybody.
+ * Who may call a route:
+ *
+ * - `scope`, `anyScope`, `allScopes`: API keys with this scope, with one of these scopes, or with all of them.
+ * - `session`: users with at least this role who send a session token in the header `Authorization`.
+ * - `page`: users with at least this role who are logged in with a browser cookie.
+ * - `public`: everybody.
  */
 export type Access =
   | { scope: Scope }
@@ -45,7 +49,7 @@ export type Access =
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Who may call the route. Without this property, the server does not start. */
+    /** Who may call the route. Required: without this property, the server does not start. */
     access?: Access;
   }
 }

@@ -3,8 +3,8 @@ import { NewPassword, Role } from './users.ts';
 import { Email, Instant, Name, Strict, Uuid } from './wire.ts';
 
 /**
- * Schema of a password in a login request. The rules for new passwords do not apply, because an old password may have
- * been set under other rules.
+ * Schema of the password in a login request. Any password is accepted here, because an old password may break the
+ * current rules for new passwords.
  */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024, description: 'The current password.' });
 

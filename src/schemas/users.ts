@@ -8,7 +8,9 @@ export type Role = (typeof roles)[number];
 /** Schema of a user's role. */
 export const Role = () => Enum(roles, { description: 'An `admin` can manage API keys; a `member` cannot.' });
 
-/** A user of a customer. In other records, the fields `assigned_to` and `user_id_assigned` hold a user's id. */
+/**
+ * A user of a customer account. In other records, the fields `assigned_to` and `user_id_assigned` contain a user's id.
+ */
 export const User = Type.Object(
   {
     id: Uuid({ description: 'Id of the user, for `assigned_to` and `user_id_assigned`.' }),

@@ -12,7 +12,7 @@ export const verificationStatuses = [
   'unknown',
 ] as const;
 
-/** Schema of the verification status of a contact, company or prospect. */
+/** Schema of the field `verification_status` of a contact, company or prospect. */
 export const VerificationStatus = () => Enum(verificationStatuses, { description: statusText });
 
 const statusText =
@@ -30,7 +30,7 @@ const Detail = (description: string) => Type.Optional(Type.String({ description 
 
 const Check = <P extends TProperties>(description: string, properties: P) => Type.Object(properties, { description });
 
-/** The outcomes of the single checks that verify one e-mail address. */
+/** The outcomes of all checks in the verification of an e-mail address. */
 const Checks = Type.Object(
   {
     syntax: Check('Whether the text is an e-mail address.', {

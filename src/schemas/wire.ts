@@ -1,12 +1,12 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 
-/** Returns an object schema that allows no other properties. A request with an unknown property is rejected. */
+/** Returns the schema of an object with the given properties. Any other property makes the object invalid. */
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
 /**
- * Returns a schema that also allows null. It uses an array of types, such as `["string", "null"]`. Responses are
- * serialised much faster with it than with a union of two schemas.
+ * Returns a schema that also allows null. The schema uses an array of types, such as `["string", "null"]`, because the
+ * response serialiser is much slower with a union of two schemas.
  */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
@@ -24,7 +24,7 @@ export const Uuid = (options: object = {}) =>
   Type.String({ format: 'uuid', examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], ...options });
 
 /**
- * Schema of an instant. Responses show it as ISO 8601 in UTC with milliseconds; requests may use RFC 3339 with any
+ * Schema of a date and time. Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any
  * offset.
  */
 export const Instant = (options: object = {}) =>
@@ -44,7 +44,7 @@ export const Score = () =>
     description: 'Rating of the data in the prospect catalog, from 0 to 100. 0 if there is none.',
   });
 
-/** Schema of a name: 1–255 characters after trimming. Names are stored trimmed. */
+/** Schema of a name: 1–255 characters after trimming. The trimmed name is stored. */
 export const Name = (options: object = {}) =>
   Type.String({
     format: 'name',
@@ -57,7 +57,10 @@ export const Name = (options: object = {}) =>
 /** Schema of free text of at most `max` characters. */
 export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
 
-/** Schema of the caller's own id of a record. It is unique among the customer's records of the same kind. */
+/**
+ * Schema of the field `external_id`: an id that the API client chooses for a record. The id must be unique among the
+ * customer's records of the same kind.
+ */
 export const ExternalId = () =>
   Nullable(
     Type.String({
@@ -80,13 +83,13 @@ export const Email = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of a web address. Only its length is checked. It is stored as given. */
+/** Schema of a web address. Only the length is checked, and the address is stored unchanged. */
 export const Url = (options: object = {}) =>
   Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...options });
 
 /**
- * Schema of a country code: ISO 3166-1 alpha-2, or empty if unknown. Requests may use any case; responses use upper
- * case.
+ * Schema of a country code (ISO 3166-1 alpha-2). `""` means unknown. Requests may use upper or lower case; responses
+ * use upper case.
  */
 export const Country = (options: object = {}) =>
   Type.String({
@@ -97,7 +100,7 @@ export const Country = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of a currency code: ISO 4217. Requests may use any case; responses use upper case. */
+/** Schema of a currency code (ISO 4217). Requests may use upper or lower case; responses use upper case. */
 export const Currency = (options: object = {}) =>
   Type.String({
     format: 'currency',
@@ -107,7 +110,8 @@ export const Currency = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of an amount of money with at most 4 decimals. Up to the maximum, a JSON number holds each amount exactly. */
+// A JSON number holds each amount up to the maximum exactly.
+/** Schema of an amount of money with at most 4 decimals. */
 export const Price = (options: object = {}) =>
   Type.Number({
     minimum: 0,
@@ -118,10 +122,10 @@ export const Price = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of an array of ids. If an id is repeated, only its first occurrence counts. */
+/** Schema of an array of ids. Repeated ids are ignored. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
-/** Schema of `custom_fields`: values that a customer stores with a record under names of its choice. */
+/** Schema of the field `custom_fields`: key-value pairs that a customer defines and stores with a record. */
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
@@ -130,8 +134,8 @@ export const CustomFields = (options: object = {}) =>
   });
 
 /**
- * Schema of `custom_fields` in a PATCH request. Each key that is sent is set; null removes the key. Other keys do not
- * change.
+ * Schema of the field `custom_fields` in a PATCH request. Sets the keys in the request and removes the keys whose value
+ * is null. Other keys do not change.
  */
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
@@ -140,7 +144,7 @@ export const CustomFieldsPatch = (options: object = {}) =>
     ...options,
   });
 
-/** Limits for the custom fields of one record: number of keys, and bytes as JSON. */
+/** Limits for the custom fields of one record: the number of keys, and the size as JSON (bytes). */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFieldsText =
@@ -159,12 +163,12 @@ const customFields = (types: string[]) => ({
 /** Path parameters of a route for one record: its id. */
 export const IdParams = Strict({ id: Uuid({ description: 'Id of the record.' }) });
 
-/** Number of rows on a page if the request has no limit. */
+/** Number of records on a page if the request does not specify a limit. */
 export const defaultLimit = 25;
 
 /**
- * Schema of a page number. Pages count from 1. It has no `default`, because some generated clients send defaults, and a
- * page number is not allowed beside a cursor.
+ * Schema of a page number. The first page is 1. The schema does not specify this default, because some generated
+ * clients would then always send a page number, which is not allowed together with a cursor.
  */
 export const PageNumber = (options: object = {}) =>
   Type.Integer({
@@ -174,11 +178,11 @@ export const PageNumber = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of the number of records on a page. */
+/** Schema of the maximum number of records on a page. */
 export const PageLimit = () =>
   Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
 
-/** Schema of the cursor from the response with the previous page. */
+/** Schema of a cursor, which requests the next page of a list. The cursor is in the response with the previous page. */
 export const Cursor = (options: object = {}) =>
   Type.String({
     description:
@@ -187,20 +191,23 @@ export const Cursor = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of `paginate` with a page number: `page` counts from 1, `limit` is the number of rows (default 25). */
+/**
+ * Schema of the request field `paginate`: the page number `page`, which starts at 1, and the number of records per page
+ * `limit`.
+ */
 export const Paginate = Strict(
   { page: Type.Optional(PageNumber()), limit: Type.Optional(PageLimit()) },
   { description: 'Which page of the result, and how long it is.' },
 );
 export type Paginate = Static<typeof Paginate>;
 
-/** Request body for a list without filters. It contains only paging parameters. */
+/** Request body for a list without filters: paging parameters only. */
 export const PageQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** Response of a count: the number of records, and the number of pages they fill. */
+/** Response of a count: the total number of records, and the number of pages. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object(
@@ -217,16 +224,16 @@ export const Metadata = Type.Object(
 
 export type Metadata = Static<typeof Metadata>;
 
-/** The fields `success` and `message`, with which the responses of actions begin. */
+/** The fields `success` and `message`, which are part of each response of an action. */
 export const success = {
   success: Type.Literal(true, { description: 'Always true. Failures are error responses.' }),
   message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
 };
 
-/** Response of an action that returns no data: only `success` and a message. */
+/** Response of an action that returns no data: the fields `success` and `message`. */
 export const Done = Type.Object(success, { title: 'DefaultResponse' });
 
-/** Response of an action on one record: `success`, a message and the record's id. */
+/** Response of an action on one record: the fields `success` and `message`, and the record's id. */
 export const DoneWithId = Type.Object(
   {
     ...success,
@@ -235,17 +242,17 @@ export const DoneWithId = Type.Object(
   { title: 'DefaultResponseWithId' },
 );
 
-/** Returns the response body after an action on one record: `success`, a message and the record's id. */
+/** Returns the response body of an action on one record: the fields `success` and `message`, and the record's id. */
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
   success: true,
   message,
   data: { id: id.toLowerCase() },
 });
 
-/** Request body of an endpoint without input: empty, or `{}`. */
+/** Request body of an endpoint that takes no input: an empty body or `{}`. */
 export const NoBody = Strict({});
 
-/** Response body of the statuses 401 and 403. The API contract allows exactly these two fields. */
+/** Response body of errors with status 401 or 403. According to the API specification, it has only these two fields. */
 export const Refusal = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
@@ -289,7 +296,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** Response body of status 402: the customer has too few credits. */
+/** Response body of errors with status 402, when the customer has too few credits. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
