@@ -62,17 +62,17 @@ export class EmailsInFlight {
     else signal.addEventListener('abort', stop, { once: true });
   }
 
-  /** Number of emails whose verification may be started now. */
+  /** Maximum number of verifications that may be started now. */
   get capacity(): number {
     return this.#late.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }
 
-  /** Number of emails whose verification has started and whose result is not stored yet. */
+  /** Number of emails in the set: verification started, result not stored yet. */
   get size(): number {
     return this.#inFlight.size;
   }
 
-  /** Email domains that have the maximum number of emails in flight, so no more of their emails may be started now. */
+  /** Email domains that have reached the maximum number of concurrent verifications. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }
@@ -93,7 +93,7 @@ export class EmailsInFlight {
     return this.#isAbandoned;
   }
 
-  /** The first unexpected error of a verification, or undefined. Results of the other emails are still stored. */
+  /** The first unexpected error of a verification, or undefined if no such error has occurred. */
   get fault(): unknown {
     return this.#fault;
   }
@@ -149,7 +149,7 @@ export class EmailsInFlight {
     this.#closed.abort();
   }
 
-  /** Whether the verification of any email is still running. */
+  /** True if at least one verification is still running. */
   get #isWaiting(): boolean {
     return this.#verified.size < this.#inFlight.size;
   }

@@ -6,8 +6,8 @@ import type { TraceContext } from '../tracing/spans.ts';
 import { currentTrace } from '../tracing/tracing.ts';
 
 /**
- * The queue message that starts a turn: a short period in which one worker works on one customer's jobs. If tracing is
- * on, the message also has the trace context of the request or turn that enqueued it.
+ * The content of a queue message that makes a worker process one customer's jobs for a short period (a turn). If
+ * tracing is on, the message also contains the trace context of the request or job that enqueued it.
  */
 export interface Turn extends TraceContext {
   customerId: string;
@@ -24,7 +24,10 @@ export interface JobPayloads extends Record<JobKind, object> {
   'remove-idempotency-records': Record<string, never>;
 }
 
-/** The kinds of jobs whose queue message starts a turn: a short period in which one worker works for one customer. */
+/**
+ * The kinds of jobs that are processed in turns. A turn is a short period in which one worker processes one customer's
+ * jobs.
+ */
 export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
 /** A delay before a turn may start. */

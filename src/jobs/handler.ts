@@ -14,7 +14,7 @@ export interface JobContext {
   verifier: Verifier;
   log: FastifyBaseLogger;
   /**
-   * Signal that aborts when the worker is asked to stop. A long job then ends early, and its remaining work is done
+   * Signal that aborts when the worker is asked to stop. A long job must then end early; its remaining work is done
    * later.
    */
   stopping: AbortSignal;

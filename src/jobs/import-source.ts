@@ -4,7 +4,7 @@ import type { ImportFile } from '../files/import-file.ts';
 import { readPart, type StoredFile } from '../queries/import-files.ts';
 import type { ImportSettings } from '../queries/imports.ts';
 
-/** Size of the parts in which a stored file is read (bytes). */
+/** Maximum size of one part when a stored file is read in parts (bytes). */
 const partBytes = 256 * 1024;
 
 /** Returns the reference to an import's stored file: import id, upload id and size. */

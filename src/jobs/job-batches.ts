@@ -3,7 +3,7 @@ import { unlockContacts } from './unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
 import { verifyEmails } from './verify-emails.ts';
 
-/** For each job type, the function that runs one batch (a limited piece of work) of a job. */
+/** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
 export const jobBatches: JobBatches = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,

@@ -23,7 +23,7 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { pointerTo } from '../text/json-pointer.ts';
 import { beginWork } from './receive-file.ts';
 
-/** The fields of the records in files, by the kind of records. */
+/** For each kind of record, the fields that files can contain. */
 export const fileFields: Record<ImportObject, FileFields> = {
   contacts: contactFileFields,
   companies: companyFileFields,

@@ -34,7 +34,7 @@ export type JobBatch = (
   yieldTurn: () => void,
 ) => Promise<void>;
 
-/** For each job type, the function that runs one batch (a limited piece of work) of a job. */
+/** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
 export type JobBatches = Record<JobType, JobBatch>;
 
 /** Number of consecutive errors after which a job becomes FAILED. */

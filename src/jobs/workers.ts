@@ -188,7 +188,7 @@ const spanOf = (kind: JobKind, data: object) => ({
   cause: data as TraceContext,
 });
 
-/** Runs a job. If it throws, logs the error and throws it again, so that the queue retries the job. */
+/** Runs a job. If the job throws an error, logs the error and throws it again, so that the queue retries the job. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
   try {
     await run();
