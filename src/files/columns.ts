@@ -14,7 +14,7 @@ import { formats } from '../schemas/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import type { CellType } from './cells.ts';
 
-/** One field of the records in a file: a column of a CSV file, or a member of the objects in an NDJSON file. */
+/** A field of the records in a file: a column in a CSV file, or a property of each object in an NDJSON file. */
 export interface FileColumn {
   /** The header of the CSV column. */
   name: string;
@@ -124,7 +124,7 @@ function cellTypeOf(schema: TSchema): CellType {
   }
 }
 
-/** Returns true if a field's schema rejects the text `""`. */
+/** Returns true if a field's schema rejects the empty string. */
 function refusesEmptyText(schema: TSchema): boolean {
   const format = schema['format'] as string | undefined;
   return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format]!(''));

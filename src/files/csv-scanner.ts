@@ -189,7 +189,10 @@ export class CsvScanner implements RecordScanner {
     return end + 1;
   }
 
-  /** Returns the index of the separator or line break after plain text, or the length of the text. */
+  /**
+   * Returns the index of the separator or line break that ends an unquoted cell. Returns the length of the text if the
+   * text contains neither.
+   */
   #endOfPlainText(text: string, from: number): number {
     const separator = this.#separator.charCodeAt(0);
     const keepsCells = this.#fault !== tooLong && this.#cellCount <= this.#maxCells;

@@ -2,7 +2,7 @@ import { companyFileFields, contactFileFields, type FileFields, type FileFormat 
 import type { MatchField } from '../schemas/batches.ts';
 import { columnNamed, type FileColumn } from './columns.ts';
 
-/** What an uploaded file contains, and how its records are imported. */
+/** Settings for reading the uploaded file of an import: what the file contains, and how its records are imported. */
 export interface ImportFile {
   object: 'contacts' | 'companies';
   mode: 'create' | 'update' | 'upsert';
@@ -23,7 +23,7 @@ const fieldsOf: Record<ImportFile['object'], FileFields> = {
   companies: companyFileFields,
 };
 
-/** Returns the field that identifies the records of a file; undefined if the import only creates records. */
+/** Returns the field that identifies existing records. Returns undefined if the import only creates new records. */
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 

@@ -11,7 +11,7 @@ import { textBlocks } from './text-blocks.ts';
 export interface CsvHeader {
   separator: Separator;
   headers: string[];
-  /** Where the first record after the header line starts. */
+  /** Position of the first record after the header line. */
   start: FilePosition;
 }
 
