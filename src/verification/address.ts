@@ -1,6 +1,6 @@
 import { parseEnvelope } from '@haraka/email-address';
 
-/** A parsed e-mail address, in the form that is sent to mail servers. */
+/** A parsed e-mail address. The parts have the form in which they are sent to mail servers. */
 export interface Address {
   /** The part before the `@`, unchanged, because only the mail server knows whether its case matters. */
   local: string;
@@ -12,7 +12,7 @@ export interface Address {
   isInternational: boolean;
 }
 
-/** Error for a text that is not a valid e-mail address. The message says why. */
+/** Error: a text is not a valid e-mail address. The error message says why. */
 export class SyntaxFault extends Error {}
 
 /**

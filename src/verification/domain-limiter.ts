@@ -1,6 +1,6 @@
 import PQueue from 'p-queue';
 
-/** The limits for tasks that connect to mail servers. */
+/** Limits for concurrent tasks that connect to mail servers. */
 export interface DomainLimits {
   /** The maximum number of tasks that run at the same time for one mail domain. */
   perDomain: number;

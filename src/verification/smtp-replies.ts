@@ -1,7 +1,7 @@
 /** An SMTP reply of a mail server (RFC 5321, 4.2). */
 export interface Reply {
   code: number;
-  /** The enhanced status code (RFC 3463), if the reply has one. */
+  /** The enhanced status code (RFC 3463), if the reply contains one. */
   enhanced?: string;
   /** The text of each line of the reply, without the code at its start. */
   lines: string[];
