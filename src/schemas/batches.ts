@@ -21,7 +21,7 @@ const matchSchemas = {
   work_email: Email({ description: 'E-mail address at work. It names the record if `match` is `work_email`.' }),
 } as const satisfies Record<string, TSchema>;
 
-/** Name of a field that identifies the record of a batch item. */
+/** Name of a field that identifies a record in a batch request. */
 export type MatchField = keyof typeof matchSchemas;
 
 /** A kind of record that batches work on. */
@@ -78,7 +78,7 @@ export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): Ma
   return matches.filter((match) => operation !== 'upsert' || match !== 'id');
 };
 
-/** Returns the schema of one item of a batch. */
+/** Returns the schema of one item in the array `items` of a batch request. */
 export function batchItem({ create, patch }: BatchKind, operation: BatchOperation, match: MatchField): TObject {
   if (operation === 'create') return create;
   const member = { [match]: matchSchemas[match] };
@@ -92,7 +92,7 @@ export interface BatchBody {
   atomic?: boolean;
 }
 
-/** Returns the schema of the request body of a batch. */
+/** Returns the schema of a batch request's body. */
 export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<BatchBody> {
   const matches = matchesOf(kind, operation);
   const [example] = matches;

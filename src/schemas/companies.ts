@@ -68,7 +68,7 @@ export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
-/** Request body for a new company. Several companies may have the same name. */
+/** Request body for creating a company. Several companies may have the same name. */
 export const CompanyCreate = Type.Composite(
   [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
   {

@@ -55,7 +55,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 type ParentSchema = { properties?: object };
 
 /**
- * A function that validates the elements of an array or the properties of an object. Yields one array of errors for
+ * A validation function for the elements of an array or the properties of an object. It yields one array of errors for
  * each invalid element or property.
  */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;

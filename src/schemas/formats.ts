@@ -61,7 +61,6 @@ function codesPattern(codes: readonly string[]): string {
     .join('|');
 }
 
-/** Returns true if a text has between `least` and `max` code points. */
 function isLengthBetween(text: string, least: number, max: number): boolean {
   const length = lengthOf(text);
   return length >= least && length <= max;

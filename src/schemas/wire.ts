@@ -160,7 +160,7 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-/** Path parameters of a route for one record: its id. */
+/** Path parameters of a route for one record: the record's id. */
 export const IdParams = Strict({ id: Uuid({ description: 'Id of the record.' }) });
 
 /** Number of records on a page if the request does not specify a limit. */
