@@ -8,8 +8,8 @@ export class ConcurrencyLimit {
 
   /**
    * Creates a limit.
-   * @param name names the limit in the error
-   * @param most how many requests of one customer may run at once
+   * @param name The name of the limit, which appears in the error message.
+   * @param most The maximum number of requests that one customer may run at once.
    */
   constructor(name: string, most: number) {
     this.#name = name;
@@ -17,8 +17,8 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Counts one more running request of a customer. Call `leave` when the request has ended.
-   * @throws DomainError `rate_limited` if the customer already has as many running requests as allowed
+   * Counts one more running request of a customer. The caller must call `leave` when the request has ended.
+   * @throws DomainError `rate_limited` if the customer already runs the maximum number of requests.
    */
   enter(customerId: string): void {
     const running = this.#running.get(customerId) ?? 0;
@@ -33,5 +33,5 @@ export class ConcurrencyLimit {
   }
 }
 
-/** Seconds after which a rejected caller should try again. Nobody knows when a running request will end. */
+/** Value of the `Retry-After` header in the response to a rejected request (seconds). */
 const retryAfter = 5;

@@ -1,15 +1,15 @@
-/** An open connection, which counts toward the maximum number of connections. */
+/** An open network connection. `ConnectionSlots` limits the number of open connections. */
 export interface Holder {
   /**
-   * The group of the connection, usually its IP address. Connections of one group share a limit. Undefined: only the
-   * limit for all connections applies.
+   * The group of the connection, usually its IP address. The connections of one group share a limit. If the group is
+   * undefined, only the limit for all connections applies.
    */
   readonly group: string | undefined;
 }
 
 /**
- * The result of `admit`: whether the new connection is accepted, and the idle connection (`evicted`) that must be
- * closed for it, if any.
+ * The result of `admit`. `admitted` is true if the new connection is accepted. `evicted` is the idle connection, if
+ * any, that the caller of `admit` must close to make room for the new one.
  */
 export interface Admission<T> {
   admitted: boolean;
@@ -17,13 +17,13 @@ export interface Admission<T> {
 }
 
 /**
- * Limits the number of open connections and shares them fairly between groups (usually IP addresses). At the limit, a
- * new connection replaces the one that has been idle longest.
+ * Limits the number of open connections. Divides the allowed connections fairly among groups (usually IP addresses).
+ * When the limit is reached, a new connection replaces the connection that has been idle longest.
  */
 export class ConnectionSlots<T extends Holder> {
   readonly #limit: number;
   #taken = 0;
-  /** The idle connections; the one that has been idle longest comes first. */
+  /** The idle connections, ordered by how long they have been idle, longest first. */
   readonly #idle = new Set<T>();
   readonly #groups = new Map<string, { held: number; idle: Set<T> }>();
 
@@ -32,8 +32,8 @@ export class ConnectionSlots<T extends Holder> {
   }
 
   /**
-   * Accepts a new connection if the limits allow it, or if an idle connection can be closed for it. The new connection
-   * starts as idle.
+   * Accepts a new connection if the limits allow this, or if an idle connection can be closed instead. An accepted
+   * connection is marked as idle.
    */
   admit(newcomer: T): Admission<T> {
     const { held, idle } = this.#groupOf(newcomer) ?? { held: 0, idle: this.#idle };
@@ -59,7 +59,7 @@ export class ConnectionSlots<T extends Holder> {
     this.#groupOf(holder)?.idle.add(holder);
   }
 
-  /** Removes a closed connection, so that a new one can be accepted. */
+  /** Removes a closed connection from the count, so that a new connection can be accepted. */
   release(holder: T): void {
     this.setBusy(holder);
     this.#taken -= 1;

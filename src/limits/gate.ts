@@ -2,15 +2,12 @@ import { unavailable } from '../errors.ts';
 import { gateRefusals, gateWait } from '../metrics.ts';
 import { unlessAborted, type Requester } from '../requester.ts';
 
-/**
- * Identifies the user of a limited resource: the id of a customer, or a symbol for one operation that belongs to no
- * customer.
- */
+/** The id of a customer that uses a limited resource. For an operation that belongs to no customer, a unique symbol. */
 export type SlotHolder = string | symbol;
 
 /**
- * A fixed number of permits ("slots") to use a resource, shared fairly between customers. One customer alone gets at
- * most half of them; two get at most a third each.
+ * A fixed number of permits ("slots") to use a resource. The slots are shared fairly between customers: a single
+ * customer gets at most half of them, and each of two customers gets at most a third.
  */
 export class FairSlots {
   readonly #count: number;
@@ -26,12 +23,18 @@ export class FairSlots {
     return this.#taken;
   }
 
-  /** Returns the number of slots that a customer (the `holder`) uses now. */
+  /**
+   * Returns the number of slots that a customer uses now.
+   * @param holder The customer.
+   */
   heldBy(holder: SlotHolder): number {
     return this.#held.get(holder) ?? 0;
   }
 
-  /** Returns true if a customer (the `holder`) may take one more slot now. */
+  /**
+   * Returns true if a customer may take one more slot now.
+   * @param holder The customer.
+   */
   admits(holder: SlotHolder): boolean {
     // A customer without a slot may take any free slot. A customer with slots may take another one only if at least as
     // many slots then remain free as it holds.
@@ -40,13 +43,19 @@ export class FairSlots {
     return free > 0 && (held === 0 || held + 1 <= free - 1);
   }
 
-  /** Takes a slot for a customer (the `holder`). It does not check the limit: call `admits` first. */
+  /**
+   * Takes a slot for a customer without checking the limit. Call `admits` first.
+   * @param holder The customer.
+   */
   take(holder: SlotHolder): void {
     this.#held.set(holder, this.heldBy(holder) + 1);
     this.#taken += 1;
   }
 
-  /** Gives back one slot of a customer (the `holder`), so that others can use it. */
+  /**
+   * Returns one slot of a customer to the free slots.
+   * @param holder The customer.
+   */
   release(holder: SlotHolder): void {
     const left = this.heldBy(holder) - 1;
     if (left === 0) this.#held.delete(holder);
@@ -56,18 +65,18 @@ export class FairSlots {
 }
 
 /**
- * The limits of a `Gate`: how many operations may run at the same time (`limit`), how many may wait (`maxWaiting`), and
- * how long each may wait (`maxWaitMs`).
+ * The limits of a `Gate`: the maximum number of running operations (`limit`), the maximum number of waiting operations
+ * (`maxWaiting`), and the maximum waiting time of an operation (`maxWaitMs`).
  */
 export interface GateLimits {
-  /** The name of this gate in the metrics. */
+  /** The name of the `Gate` in the metrics. */
   name: string;
   limit: number;
   maxWaiting: number;
   maxWaitMs: number;
 }
 
-/** How long an operation may wait, and the signal that ends its wait. */
+/** How long an operation may wait for its start, and an abort signal that ends the wait. */
 type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
 
 interface Waiter {
@@ -75,9 +84,9 @@ interface Waiter {
 }
 
 /**
- * Limits how many operations use a resource (such as the database) at the same time, and how many wait for it. Both are
- * shared fairly between customers. An operation is rejected with `unavailable` if too many wait, or if it has waited
- * too long.
+ * Limits how many operations use a resource (such as the database) at the same time, and how many operations wait for
+ * the resource. Customers share the running and the waiting places fairly. An operation is rejected with the error
+ * `unavailable` if too many operations are waiting or if the operation has waited too long.
  */
 export class Gate {
   readonly name: string;
@@ -87,7 +96,10 @@ export class Gate {
   readonly #maxWaitMs: number;
   readonly #inside: FairSlots;
   readonly #queue: FairSlots;
-  /** The waiting operations of each customer, in order of arrival. The first customer in the map is served next. */
+  /**
+   * The waiting operations of each customer, in order of arrival. The customer that comes first in the map is served
+   * next.
+   */
   readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
   #closed = false;
   #emptied: (() => void) | undefined;
@@ -106,16 +118,18 @@ export class Gate {
     return this.#inside.taken;
   }
 
-  /** Number of operations that wait now until they may run. */
+  /** Number of operations that are waiting to start. */
   get waiting(): number {
     return this.#queue.taken;
   }
 
   /**
-   * Runs `work` for a customer (the requester). Waits first if too many operations are running. When the requester's
-   * signal aborts, rejects at once; work that has already started then continues.
-   * @throws DomainError `unavailable` when the wait takes too long, too many operations wait, or the gate is closed
-   * @throws the signal's reason when the signal aborts
+   * Runs `work` for a customer. If too many operations are running, waits first. If the requester's abort signal fires,
+   * rejects at once; `work` continues if it has already started.
+   * @param requester The customer, with an abort signal and a maximum waiting time.
+   * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the gate is
+   *   closed.
+   * @throws The reason of the abort signal, if the signal fires.
    */
   async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
     requester.signal?.throwIfAborted();
@@ -125,8 +139,8 @@ export class Gate {
   }
 
   /**
-   * Runs `work` that belongs to no customer. Waits first if too many operations are running. Each call counts as a
-   * customer of its own.
+   * Runs `work` that belongs to no customer. If too many operations are running, waits first. For the fair
+   * distribution, each call counts as a separate customer.
    */
   async runAlone<T>(work: () => Promise<T>): Promise<T> {
     const holder = Symbol('work');
@@ -151,8 +165,8 @@ export class Gate {
   }
 
   /**
-   * Lets an operation start at once and returns undefined, or returns a promise that resolves when the operation may
-   * start.
+   * Starts an operation if the limits allow this, and returns undefined. Otherwise returns a promise that resolves when
+   * the operation may start.
    */
   #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
@@ -198,7 +212,7 @@ export class Gate {
     return line;
   }
 
-  /** Removes a waiting operation from the queue. Returns false if it was not in the queue any more. */
+  /** Removes a waiting operation from the queue. Returns false if the operation was no longer in the queue. */
   #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
     const line = this.#waiting.get(holder);
     if (!line?.delete(waiter)) return false;

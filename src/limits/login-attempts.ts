@@ -4,10 +4,8 @@ import { addressGroup } from '../network/address-group.ts';
 import { fold } from '../text/fold.ts';
 import { refuseIfPast, type Limit, type RateLimits, type Use } from './rate-limits.ts';
 
-/**
- * Limits failed logins: for each account and IP address together, and for each IP address. An account alone has no
- * limit, because anybody could use it to lock out the owner.
- */
+// There is no limit for an account alone, because anybody could use such a limit to lock out the owner.
+/** Limits failed logins in two ways: for each IP address, and for each pair of an account and an IP address. */
 export class LoginAttempts {
   readonly #perAccount: Limit | undefined;
   readonly #perAddress: Limit | undefined;
@@ -18,8 +16,8 @@ export class LoginAttempts {
   }
 
   /**
-   * Throws if an IP address has no login attempts left. Does not count an attempt.
-   * @throws DomainError `rate_limited` when no attempt is left
+   * Throws an error if an IP address has reached its limit of failed logins. Does not count a login attempt.
+   * @throws DomainError `rate_limited` if the limit is reached.
    */
   async check(address: string): Promise<void> {
     const use = await this.#perAddress?.read(addressGroup(address));
@@ -27,10 +25,10 @@ export class LoginAttempts {
   }
 
   /**
-   * Calls `attempt`, which checks a login. If `attempt` throws `Unauthorized`, a failed login is counted for the IP
-   * address and the account.
-   * @param email the e-mail address of the account, whether or not the account exists
-   * @throws DomainError `rate_limited` when no attempt is left; `attempt` is then not called
+   * Runs a login attempt. If `attempt` throws `Unauthorized`, counts a failed login for the IP address and the account.
+   * @param email The e-mail address of the account. The account need not exist.
+   * @param attempt The function that checks the login.
+   * @throws DomainError `rate_limited` if the limit of failed logins is reached. `attempt` is then not called.
    */
   async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
     // Counted as failed before it runs, so that concurrent attempts count too. A successful attempt is subtracted again.
@@ -59,7 +57,7 @@ export class LoginAttempts {
 }
 
 /**
- * Hashes the e-mail address of an account for the key of a counter. So the key has a fixed length and does not reveal
- * the address.
+ * Returns the hash of an e-mail address, for the key of a counter. The hash has a fixed length and does not reveal the
+ * address.
  */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');

@@ -1,35 +1,39 @@
 import { unavailable } from '../errors.ts';
 
-/** Maximum number of database look-ups that run at the same time for one IP address above its rate limit. */
+/**
+ * Maximum number of database look-ups of API keys and session tokens that run at the same time for one IP address.
+ * Applies only while the IP address exceeds its rate limit.
+ */
 export const maxInFlight = 8;
-/** Maximum number of look-ups of one IP address that wait until others have ended. Further ones are rejected. */
+/** Maximum number of waiting look-ups for one IP address. Further look-ups are rejected. */
 const maxWaiting = 2_000;
-/** Maximum time that a look-up waits until others have ended (ms). */
+/** Maximum time that a look-up waits to start (ms). */
 const waitMs = 10_000;
 
 interface Address {
-  /** Number of look-ups of this IP address that are waiting or running. */
+  /** Number of waiting and running look-ups for this IP address. */
   present: number;
   inFlight: number;
-  /** The waiting look-ups in order of arrival, each as a function that starts it. */
+  /** The functions that start the waiting look-ups, in order of arrival. */
   waiting: Set<() => void>;
 }
 
 /**
- * Limits how many API keys and session tokens of one IP address are looked up at the same time, if the address is above
- * its rate limit. So somebody who guesses keys causes little database load.
+ * Limits how many API keys and session tokens are looked up in the database at the same time for one IP address. The
+ * limit applies only to IP addresses that exceed their rate limit, for example because somebody guesses keys.
  */
 export class LookupSlots {
   // A valid key from such an address is not rejected, only delayed.
   readonly #addresses = new Map<string, Address>();
 
   /**
-   * Runs the look-up of a credential. If the IP address is above its rate limit and `maxInFlight` look-ups of it are
-   * running, waits until one has ended.
-   * @param name the IP address
-   * @param isPast returns whether the address is above its rate limit; called only when `maxInFlight` look-ups of the
-   *   address are running
-   * @throws DomainError `unavailable` when the wait takes too long or too many look-ups are waiting
+   * Looks up an API key or session token for an IP address. If the IP address exceeds its rate limit and already has
+   * `maxInFlight` running look-ups, waits until one of these look-ups has ended.
+   * @param name The IP address.
+   * @param isPast Returns true if the IP address exceeds its rate limit. The function is called only if `maxInFlight`
+   *   look-ups are running for the IP address.
+   * @param lookUp Reads the API key or session token from the database.
+   * @throws DomainError `unavailable` if the wait takes too long or too many look-ups are waiting.
    */
   async run<T>(name: string, isPast: () => Promise<boolean>, lookUp: () => Promise<T>): Promise<T> {
     const address = this.#addresses.get(name) ?? { present: 0, inFlight: 0, waiting: new Set() };
@@ -71,7 +75,10 @@ function turnOf({ waiting }: Address): Promise<void> {
   });
 }
 
-/** Frees the place of a look-up of this address that has ended. Starts the look-up that has waited longest, if any. */
+/**
+ * Ends a look-up: starts the look-up of the same IP address that has waited longest. If none is waiting, decreases the
+ * number of running look-ups.
+ */
 function leave(address: Address): void {
   const [next] = address.waiting;
   if (next && address.inFlight <= maxInFlight) {

@@ -6,8 +6,8 @@ import { limitedRequests } from '../metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /**
- * For each rate limit, the environment variable that sets its maximum number of requests per minute. The limits are
- * checked in this order.
+ * The environment variable of each rate limit, which sets the maximum number of requests per minute. The order is the
+ * order in which the limits are checked.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -27,40 +27,44 @@ export type Policy = keyof typeof variables;
 export const policies = Object.keys(variables) as Policy[];
 
 /**
- * Length of the time window in which a rate limit counts requests (seconds). A window begins with the first request
- * that it counts.
+ * Length of the time window in which a rate limit counts requests (seconds). The window begins with the first counted
+ * request.
  */
 export const windowSeconds = 60;
 
-/** How much of a rate limit one key (e.g. an API key or an IP address) has used in its current window of one minute. */
+/**
+ * How many requests a rate limit has counted for one key (e.g. an API key or an IP address) in the current time window
+ * of one minute.
+ */
 export interface Use {
   limit: Limit;
-  /** Requests counted in this window, including the current one. */
+  /** Number of requests in the current time window, including the current request. */
   used: number;
-  /** Milliseconds until the current window of one minute ends. */
+  /** Milliseconds until the current time window ends. */
   msLeft: number;
-  /** When the current window ends, as a `performance.now()` time. */
+  /** The end of the current time window, on the clock of `performance.now()` (ms). */
   endsAt: number;
   /** True if Redis counted the request, false if this process counted it. */
   isShared: boolean;
 }
 
 /**
- * Throws if a request exceeds one of its rate limits.
- * @param uses for each rate limit of the request, how much of it is used; in the order of checking
- * @throws DomainError `rate_limited`, naming the first exceeded limit
+ * Throws an error if a request exceeds one of its rate limits.
+ * @param uses The counts of all rate limits that apply to the request, in the order in which the limits are checked.
+ * @throws DomainError `rate_limited`, with the name of the first exceeded limit.
  */
 export function refuseIfPast(uses: Use[]): void {
   const past = uses.find(({ limit, used }) => used > limit.quota);
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
 }
 
-/** Returns the seconds until the rate limit's current window ends, rounded up. */
+/** Returns the number of seconds until the current time window of a rate limit ends, rounded up. */
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
  * A rate limit: a maximum number of requests per minute for each key (an API key, a user, an IP address or an account).
- * Requests are counted in Redis while it responds, otherwise in this process.
+ * Redis counts the requests. While Redis does not respond, or if none is configured, this process counts them in
+ * memory.
  */
 export class Limit {
   readonly policy: Policy;
@@ -75,9 +79,9 @@ export class Limit {
 
   /**
    * Creates a rate limit.
-   * @param quota maximum number of requests per minute
-   * @param server the Redis server that counts; undefined to count in this process only
-   * @param name distinguishes this limit from others on the same Redis server
+   * @param quota The maximum number of requests per minute.
+   * @param server The Redis server that counts the requests. If undefined, only this process counts them.
+   * @param name A name that is unique among the rate limits on the Redis server.
    */
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
     const options = { points: quota, duration: windowSeconds, keyPrefix: `sales-data-api:limit:${name}` };
@@ -90,7 +94,10 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /** Counts one request of a key (e.g. an API key or an IP address). Returns how much of the limit the key has used. */
+  /**
+   * Counts one request for a key (e.g. an API key or an IP address). Returns the number of requests of the key in the
+   * current time window.
+   */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -99,14 +106,14 @@ export class Limit {
     return use;
   }
 
-  /** Returns how much of the limit a key has used. Does not count a request. */
+  /** Returns the number of requests of a key in the current time window, without counting a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
   }
 
   /**
-   * Undoes `count` for one request of a key. Does nothing if the time window in which the request was counted has
+   * Subtracts one request that `count` has counted for a key. Does nothing if the time window of that request has
    * ended.
    */
   async giveBack(key: string, { isShared, endsAt }: Use): Promise<void> {
@@ -121,21 +128,24 @@ export class Limit {
   }
 }
 
-/** The number of requests of a key and the time left in its window, as the rate limit library returns them. */
+/** The number of requests of a key and the time until its time window ends, in the format of the rate limit library. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
-/** The request count of a key without requests in the last minute. */
+/** The count of a key that has sent no request in the last minute. */
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/** Maximum number of keys that one rate limit counts in the memory of this process (about 20 MB). */
+/**
+ * Maximum number of keys (e.g. IP addresses) for which one rate limit counts requests in memory. This many keys need
+ * about 20 MB.
+ */
 export const maxKeys = 50_000;
 
 /**
- * A request counter in memory that holds at most `maxKeys` keys; beyond that, it forgets the oldest keys. Otherwise
- * requests from millions of IP addresses could fill the memory.
+ * A request counter in memory for at most `maxKeys` keys (e.g. IP addresses). If there are more keys, deletes the
+ * counts of the keys with the oldest time windows. So requests from millions of IP addresses cannot fill the memory.
  */
 class BoundedMemory extends RateLimiterMemory {
-  /** The newest time windows and their keys, as a ring buffer. `#next` is the index of the oldest one. */
+  /** The newest time windows and their keys, as a ring buffer. `#next` is the index of the oldest time window. */
   readonly #windows: { key: string; endsAt: number }[] = [];
   #next = 0;
 
@@ -153,20 +163,21 @@ class BoundedMemory extends RateLimiterMemory {
   }
 }
 
-/** The rate limits that are switched on, by name. A limit that is switched off is undefined. */
+/** The enabled rate limits, by name. A disabled rate limit is undefined. */
 export interface RateLimits extends Partial<Record<Policy, Limit>> {
   /**
-   * Limits the failed logins of one IP address to all accounts together. It is three times the limit for one account.
+   * Limits the failed logins of one IP address, summed over all accounts. The maximum is three times the maximum for
+   * one account.
    */
   loginAddress?: Limit;
-  /** Returns false if a Redis server is configured and does not respond, otherwise true. */
+  /** Returns true if Redis responds or if no Redis server is configured. */
   isUp(): Promise<boolean>;
   close(): void;
 }
 
 /**
- * Creates the rate limits that the configuration switches on. Connects to Redis first, and waits at most one second for
- * it.
+ * Creates the rate limits that the configuration enables. If Redis is configured, waits up to one second for the
+ * connection to Redis.
  */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';

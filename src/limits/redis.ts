@@ -5,27 +5,28 @@ import { Redis } from 'ioredis';
 // Callers wait 100 ms at most, so some time is left for their fallback.
 /** Maximum time to wait for the result of one Redis command (ms). */
 const answerMs = 75;
-/** Maximum time that the start of the service waits for the connection to Redis (ms). */
+/** Maximum time that the service, when it starts, waits for the connection to Redis (ms). */
 const openMs = 1_000;
 /** Delay before a reconnect to Redis (ms). */
 const reconnectMs = 250;
 /**
- * How long a connection to Redis may be silent while an answer is expected (ms). After that it is closed and reopened.
+ * Maximum time that a connection to Redis receives no data while a response is expected (ms). After this time the
+ * client closes the connection and opens a new one.
  */
 const silenceMs = 2_000;
 
 /**
- * A client for a Redis or Valkey server that may fail at any time. After a command fails or times out, further commands
- * fail at once until a new connection is ready, so that they do not delay their callers.
+ * A client for a Redis or Valkey server, which may fail at any time. After a command has failed or timed out, all
+ * further commands fail at once until a new connection is open. So an unavailable server does not delay requests.
  */
 export class RedisServer {
   readonly client: Redis;
   readonly #log: FastifyBaseLogger;
   readonly #purpose: string;
-  /** Whether the connection to Redis is ready and no command has failed on it. */
+  /** True if the connection to Redis is open and no command has failed on this connection. */
   #isUsable = false;
   #isWorking = true;
-  /** The last error that explains why there is no connection to Redis. */
+  /** Message of the last connection error, or another text that explains why no connection to Redis is open. */
   #connectionFault = 'no connection yet';
 
   private constructor(url: string, purpose: string, log: FastifyBaseLogger) {
@@ -49,8 +50,9 @@ export class RedisServer {
   }
 
   /**
-   * Connects to a Redis server. Waits at most one second, then continues to connect in the background.
-   * @param purpose what the server is used for; appears in log lines
+   * Connects to a Redis server. Waits up to one second for the connection. If this time is too short, connecting
+   * continues in the background.
+   * @param purpose A few words for log lines that say for what the server is used.
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const server = new RedisServer(url, purpose, log);
@@ -58,7 +60,7 @@ export class RedisServer {
     return server;
   }
 
-  /** Runs a Redis command. Returns undefined if it fails or takes longer than `answerMs`. */
+  /** Runs a Redis command. Returns undefined if the command fails or takes longer than `answerMs`. */
   async ask<T extends object>(command: () => Promise<T>): Promise<T | undefined> {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
@@ -75,7 +77,10 @@ export class RedisServer {
     this.client.disconnect();
   }
 
-  /** Reconnects to Redis after a failed command. Logs the reason once per outage, not once per command. */
+  /**
+   * Handles a failed command: closes the connection and opens a new one. Logs the reason once per outage, not once per
+   * command.
+   */
   #fail(reason: string): undefined {
     if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
     this.#isWorking = false;
@@ -85,7 +90,7 @@ export class RedisServer {
   }
 }
 
-/** Returns the answer of a server, or rejects if it does not arrive within `answerMs`. */
+/** Waits for the result of a Redis command. Rejects if the result does not arrive within `answerMs`. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();
   // After the timeout it waits one more round of the event loop: if this process was stalled, the answer may have

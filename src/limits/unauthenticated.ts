@@ -3,30 +3,28 @@ import { addressGroup } from '../network/address-group.ts';
 import { LookupSlots } from './lookup-slots.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
-/**
- * How long this process remembers that an IP address is below its rate limit (ms). The time is short, because other
- * processes of the service count requests of the address too.
- */
+// Short, because other processes of the service count requests of the same address.
+/** How long this process caches the fact that an IP address is below its rate limit (ms). */
 const trustMs = 1_000;
 
-/** Limits the number of requests without a valid API key or session token, for each IP address. */
+/** Limits the number of requests without a valid API key or session token from each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #slots = new LookupSlots();
-  /** For each IP address, whether it was above its rate limit when this process checked last. */
+  /** Cache by IP address: true if the address exceeded its rate limit at the last check. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
   /**
    * Creates the limiter.
-   * @param limit the rate limit of each address; undefined if it is switched off
+   * @param limit The rate limit of each IP address, or undefined if the rate limit is disabled.
    */
   constructor(limit: Limit | undefined) {
     this.#limit = limit;
   }
 
   /**
-   * Counts a request that has no valid API key or session token and will get the response 401.
-   * @throws DomainError `rate_limited` if its IP address is above the limit; the response is then 429
+   * Counts a request that has no valid API key or session token, and that gets a 401 response.
+   * @throws DomainError `rate_limited` if the IP address exceeds its limit. The response is then 429 instead of 401.
    */
   async count(address: string): Promise<void> {
     if (!this.#limit) return;
@@ -37,9 +35,9 @@ export class UnauthenticatedLimit {
   }
 
   /**
-   * Looks up an API key or session token in the database. If the IP address is above its rate limit, only a few
-   * look-ups run at the same time; the others wait.
-   * @param find the look-up
+   * Runs the database look-up of an API key or session token. If the IP address exceeds its rate limit, only a few of
+   * its look-ups run at the same time, and further look-ups wait.
+   * @param find Reads the API key or session token from the database.
    */
   lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
     const limit = this.#limit;
