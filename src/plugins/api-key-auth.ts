@@ -8,16 +8,16 @@ import { serviceItself } from '../requester.ts';
 import { recogniseToken, type TokenHash } from '../tokens.ts';
 
 /**
- * Authenticates a request by its API key. Returns the key's owner and scopes as the caller.
- * @throws Unauthorized if the key is missing or not valid; the error message does not tell which
- * @throws unavailable if the database does not respond
+ * Authenticates a request by its API key. Returns the owner and the scopes (permissions) of the key.
+ * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
+ * @throws DomainError `unavailable` if the database does not respond.
  */
 export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
- * Creates the function that authenticates requests by API key. It reads the key from the database for each request, so
- * a revoked key is rejected at once.
- * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid keys
+ * Creates the function that authenticates requests by API key. The function reads the key from the database for each
+ * request, so a revoked key is rejected at once.
+ * @param unauthenticatedLimit Limits the look-ups of IP addresses that send many invalid keys.
  */
 export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
   const find = batchLookups(
@@ -38,9 +38,9 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
 }
 
 /**
- * Returns the hash of the API key in the header `Authorization: X-API-Key <key>`. The word `X-API-Key` is
+ * Returns the hash of the API key in the request header `Authorization: X-API-Key <key>`. The word `X-API-Key` is
  * case-insensitive (RFC 9110, 11.1).
- * @throws Unauthorized if the header has no well-formed key
+ * @throws Unauthorized if the header is missing or contains no well-formed key.
  */
 function presentedHash(header: string | undefined): TokenHash {
   if (header === undefined) throw new Unauthorized('key', 'missing');
@@ -49,15 +49,18 @@ function presentedHash(header: string | undefined): TokenHash {
   return token.hash();
 }
 
-/** Converts a hash to a string, one character per byte. Unlike a buffer, a string can be a map key. */
+/** Converts a hash from a buffer to a string, which can be the key of a map. Each byte becomes one character. */
 export const asText = (hash: TokenHash): string => hash.toString('latin1');
 
-/** How long used API keys are collected before one statement records them in the database (ms). */
+/**
+ * Delay between the use of an API key and the database write that records this use (ms). One statement writes all uses
+ * during this time.
+ */
 const recordingDelay = 1_000;
 
 /**
- * Returns a function that records that an API key was used. In the background, once per second, one statement writes
- * `last_used_at` for all used keys.
+ * Returns a function that records the use of an API key. A background task updates `last_used_at` of all used keys, at
+ * most once per second, with one statement.
  */
 function usageRecorder(app: FastifyInstance): (keyId: string) => void {
   const pending = new Set<string>();

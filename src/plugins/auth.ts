@@ -12,8 +12,9 @@ import { bearerToken, sessionAuthenticator } from './session-auth.ts';
 import { sessionCookies } from './session-cookie.ts';
 
 /**
- * Authenticates and authorises every request before its body is read. Checks the credential first (401), then the rate
- * limits (429), then the permission (403). Each route declares in `config.access` who may call it.
+ * Fastify plugin that authenticates and authorises every request before its body is read. Checks the credential first
+ * (401), then the rate limits (429), then the permission (403). Each route must declare in `config.access` who may call
+ * it.
  */
 export default fp(
   async (app) => {
@@ -48,8 +49,8 @@ export default fp(
 );
 
 /**
- * Checks that a new route declares in `config.access` who may call it.
- * @throws Error if it does not; the server then does not start
+ * Checks that a new route declares in `config.access` who may call the route.
+ * @throws Error if `config.access` is missing. The server then does not start.
  */
 function requireAccess(route: RouteOptions): void {
   if (!route.config?.access) {
@@ -60,8 +61,9 @@ function requireAccess(route: RouteOptions): void {
 }
 
 /**
- * Returns who may call the route of a request. Everybody may call an unknown path, and gets 404.
- * @throws Error if the route does not declare `config.access`
+ * Returns who may call the route of a request. For an unknown path, returns that everybody may call it, so that the
+ * response is 404 instead of 401.
+ * @throws Error if the route does not declare `config.access`.
  */
 function accessOf(request: FastifyRequest): Access {
   if (request.is404) return { public: true };
@@ -70,10 +72,12 @@ function accessOf(request: FastifyRequest): Access {
   return declared;
 }
 
-/** Returns whether somebody who is not logged in opens a page. It is no attempt to use a credential. */
+/** Returns true if a user without a session cookie opens a page. This does not count as a failed authentication. */
 const isVisit = (wanted: Access, { reason }: Unauthorized): boolean => 'page' in wanted && reason === 'missing';
 
-/** Returns whether a caller has the role or one of the scopes that the route requires. */
+/**
+ * Returns true if a caller has the permissions that a route requires: the role of a user, or the scopes of an API key.
+ */
 function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boolean {
   const role = roleFor(wanted);
   if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
@@ -81,21 +85,21 @@ function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boo
   return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
 }
 
-/** Returns the least role that a logged-in user needs for a route; undefined if the route takes API keys. */
+/** Returns the role that a logged-in user must have for a route, or undefined if the route requires an API key. */
 function roleFor(wanted: Access): 'member' | 'admin' | undefined {
   if ('page' in wanted) return wanted.page;
   return 'session' in wanted ? wanted.session : undefined;
 }
 
-/** Returns the scopes (permissions of API keys) that give access to a route. A caller needs one of them. */
+/** Returns the scopes (permissions of API keys) that give access to a route. One of these scopes is enough. */
 function scopesOf(wanted: Access): readonly Scope[] {
   if ('scope' in wanted) return [wanted.scope];
   return 'anyScope' in wanted ? wanted.anyScope : [];
 }
 
 /**
- * Returns the logged-in user of a request. It works only in routes that require a session.
- * @throws Error in any other route
+ * Returns the logged-in user of a request. May be called only in routes that require a session.
+ * @throws Error if the route does not require a session.
  */
 export function sessionOf(request: FastifyRequest): SessionCaller {
   if (request.caller.kind !== 'session') throw new Error('This route does not declare session access in config.access');

@@ -12,7 +12,7 @@ import {
 import { checkItems } from '../validation/batch-items.ts';
 import { cutText } from './fault-list.ts';
 
-/** Validates the items of a batch, and returns the batch that the request describes. */
+/** Validates each item of a batch request, and returns the request as a `Batch`. */
 export async function batchOf<T extends BatchOperation>(
   { body, bodyBytes }: Pick<FastifyRequest<{ Body: BatchBody }>, 'body' | 'bodyBytes'>,
   kind: BatchKind,
@@ -24,7 +24,7 @@ export async function batchOf<T extends BatchOperation>(
   return { operation, match, isAtomic, items: await checkItems({ kind, operation, match, mayBeUnstorable }, items) };
 }
 
-/** Returns the response body for the outcomes of a batch. */
+/** Returns the response body of a batch request, built from the results of the items. */
 export function answerOf(outcomes: readonly (Outcome | ReadOutcome<object>)[]): BatchAnswer {
   const counts = Object.fromEntries(batchStatuses.map((status) => [status, 0])) as BatchAnswer['data']['counts'];
   for (const { status } of outcomes) counts[status] += 1;

@@ -1,7 +1,7 @@
 import fp from 'fastify-plugin';
 import { callerAddress, parseRanges } from '../network/ip-addresses.ts';
 
-/** Sets `request.address` to the caller's IP address. */
+/** Fastify plugin that sets `request.address` to the caller's IP address. */
 export default fp(
   async (app) => {
     const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');

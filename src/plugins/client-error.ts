@@ -4,17 +4,20 @@ import { STATUS_CODES, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
-/** An error response that is sent without Fastify, because the request has no route. */
+/**
+ * An error response that is sent without Fastify, because Fastify does not handle the request (for example malformed
+ * HTTP).
+ */
 export type Refusal = readonly [status: number, code: string, message: string];
 
-/** The responses to errors of Node's HTTP parser, by Node's error code. */
+/** The error responses for requests that Node's HTTP parser rejects, by Node's error code. */
 const refusals: Record<string, Refusal> = {
   HPE_HEADER_OVERFLOW: [431, 'headers_too_large', 'The request line and headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'request_timeout', 'The request did not arrive in time'],
 };
 const malformed: Refusal = [400, 'validation_failed', 'The request is not valid HTTP'];
 
-/** The response object of the latest request of each connection. */
+/** For each connection, the response object of the latest request on the connection. */
 const latest = new WeakMap<Duplex, ServerResponse>();
 
 /** The diagnostics channel on which Node announces each HTTP request of this process, before any handler runs. */
@@ -22,7 +25,7 @@ const requestStart = 'http.server.request.start';
 
 /**
  * Starts to record the latest request of each connection, for all HTTP servers of the process.
- * @returns a function that stops recording
+ * @returns A function that stops recording.
  */
 export function watchRequests(): () => void {
   const note = (message: unknown): void => {
@@ -33,12 +36,12 @@ export function watchRequests(): () => void {
   return () => void unsubscribe(requestStart, note);
 }
 
-/** The response objects of requests that may take longer to arrive than other requests. */
+/** The response objects of requests that are exempt from the server's `requestTimeout`, for example file uploads. */
 const patient = new WeakSet<ServerResponse>();
 
 /**
- * Exempts a request from the server's time limit for the arrival of a whole request (`requestTimeout`), until its response
- * starts.
+ * Exempts a request from the server's `requestTimeout`, which limits the time until the whole request has arrived. The
+ * exemption ends when the response starts.
  */
 export const exemptFromTimeout = (response: ServerResponse): void => void patient.add(response);
 
@@ -48,8 +51,8 @@ function isExempt(socket: Socket): boolean {
 }
 
 /**
- * Sends an error response to a request that is not valid HTTP, and closes its connection. Sends nothing if the caller
- * could take this for the response to another request.
+ * Sends an error response to a request that is not valid HTTP, and closes the connection. If the caller could mistake
+ * the error response for the response to an earlier request, closes the connection without a response.
  */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && isExempt(socket)) return;
@@ -58,8 +61,8 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
 }
 
 /**
- * Returns true if the caller of an invalid request would take a response sent now on this connection as the response to
- * that request, because all earlier requests have been answered.
+ * Returns true if all requests before the invalid request have got their responses. Only then does the caller
+ * understand that an error response belongs to the invalid request.
  */
 function isNextToAnswer(socket: Socket): boolean {
   const response = latest.get(socket);
@@ -69,16 +72,16 @@ function isNextToAnswer(socket: Socket): boolean {
   return !response.headersSent && response.socket !== null; // null while earlier responses are pending
 }
 
-/** Returns the JSON body of an error response. */
+/** Returns an error response's body as JSON text. */
 export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 
-/** Milliseconds that a caller has to read an error response before its connection is closed by force. */
+/** Time between an error response and the forced close of the connection (ms). */
 const lingering = 5_000;
 
 /**
- * Writes an error response directly to a connection that Node's HTTP server no longer handles. Then closes the
- * connection, by force after five seconds.
+ * Writes an error response directly to a connection that Node's HTTP server no longer handles, and closes the
+ * connection. After five seconds, the connection is closed by force.
  */
 export function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[] = []): void {
   const [status] = refusal;

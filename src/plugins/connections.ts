@@ -10,23 +10,33 @@ import { readUnacknowledged, writeProgress, type Unacknowledged } from '../netwo
 /** An open network connection of a caller. */
 interface Connection extends Holder {
   socket: Socket;
-  /** The request that is being handled on this connection, if any. */
+  /** The request that is being handled on this connection, or undefined. */
   request: IncomingMessage | undefined;
-  /** Functions that start the requests waiting for earlier requests of this connection, in order. */
+  /**
+   * The functions that start the waiting requests of this connection, in order of arrival. A request waits until all
+   * earlier requests of the connection have got their responses.
+   */
   waiting: (() => void)[];
-  /** What the caller still had to send or read at the last check, as text. Undefined if there was nothing. */
+  /**
+   * A text that describes which data the caller still had to send or read at the last check, or undefined if there was
+   * no such data. The text changes when data is transferred.
+   */
   owed: string | undefined;
   silentChecks: number;
 }
 
-/** Maximum number of requests that wait on one connection. Each takes some kilobytes of memory. */
+/**
+ * Maximum number of requests on one connection that wait for the responses to earlier requests. Each waiting request
+ * takes some kilobytes of memory.
+ */
 const maxWaiting = 32;
-/** Number of checks for silent connections during `CONNECTION_SILENCE_MS`. */
+/** Number of checks for stalled connections during the time `CONNECTION_SILENCE_MS`. */
 const checks = 8;
 
 /**
- * Limits the network connections of callers: at most `MAX_CONNECTIONS` are open, shared fairly between IP addresses. A
- * connection is closed if its caller must send or read data and transfers no byte for `CONNECTION_SILENCE_MS`.
+ * Fastify plugin that limits network connections. At most `MAX_CONNECTIONS` connections are open, divided fairly among
+ * IP addresses. Closes stalled connections: those whose caller must send or read data, but transfers no byte for
+ * `CONNECTION_SILENCE_MS`.
  */
 export default fp(
   async (app) => {
@@ -58,8 +68,8 @@ class Connections {
   }
 
   /**
-   * Admits a new connection, or closes it if too many are open. May close an idle connection to make room for the new
-   * one.
+   * Registers a new connection and returns it. If too many connections are open, closes an idle connection. If none is
+   * idle, closes the new connection and returns undefined.
    */
   accept(socket: Socket): Connection | undefined {
     const connection = newConnection(socket, this.#groupOf(socket.remoteAddress));
@@ -81,8 +91,8 @@ class Connections {
   }
 
   /**
-   * Returns the group of connections that share one limit: the caller's IPv4 address, or the /64 prefix of its IPv6
-   * address. Returns undefined for a trusted proxy, which has no such limit.
+   * Returns the group of a connection: the caller's IPv4 address, or the /64 prefix of the caller's IPv6 address.
+   * Connections of one group share a limit. Returns undefined for a trusted proxy, which has no limit per group.
    */
   #groupOf(peer: string | undefined): string | undefined {
     const address = normaliseAddress(peer ?? '');
@@ -90,8 +100,8 @@ class Connections {
   }
 
   /**
-   * Starts a request when the earlier requests of its connection have been answered. Does not start it if the
-   * connection is closed before that.
+   * Calls `start` for a request when all earlier requests on the same connection have got their responses. Does not
+   * call `start` if the connection closes before.
    */
   waitForTurn(request: IncomingMessage, answer: ServerResponse, start: () => void): void {
     const { socket } = request;
@@ -122,8 +132,9 @@ class Connections {
   }
 
   /**
-   * Closes the connections whose callers had to send or read data but transferred none for `CONNECTION_SILENCE_MS`.
-   * @returns how many connections were closed since the previous call, by reason
+   * Closes stalled connections: those whose caller had to send or read data, but transferred no byte for
+   * `CONNECTION_SILENCE_MS`.
+   * @returns The number of connections that were closed since the previous call, for each reason.
    */
   async check(): Promise<{ refused: number; evicted: number; silent: number }> {
     const isWriting = [...this.#open.keys()].some((socket) => socket.writableLength > 0);
@@ -149,8 +160,8 @@ const newConnection = (socket: Socket, group: string | undefined): Connection =>
 });
 
 /**
- * Returns true if the caller had to send or read data but transferred none for `CONNECTION_SILENCE_MS`. Call this once
- * per check, because it counts the checks without progress.
+ * Returns true if a connection is stalled: the caller had to send or read data, but transferred no byte for
+ * `CONNECTION_SILENCE_MS`. Must be called exactly once per check, because the function counts checks without progress.
  */
 function isSilent(connection: Connection, unacknowledged: Unacknowledged): boolean {
   const owed = owedBy(connection, unacknowledged);
@@ -160,8 +171,8 @@ function isSilent(connection: Connection, unacknowledged: Unacknowledged): boole
 }
 
 /**
- * Describes what the caller must still send or read, or returns undefined if there is nothing. The text changes with
- * every transferred byte, so equal texts mean no progress.
+ * Returns a text that describes which data the caller must still send or read, or undefined if there is no such data.
+ * The text changes with every transferred byte, so two equal texts mean no progress.
  */
 function owedBy({ socket, request }: Connection, unacknowledged: Unacknowledged): string | undefined {
   if (socket.writableLength > 0) return `take ${writeProgress(socket, unacknowledged)}`;

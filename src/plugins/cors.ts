@@ -3,8 +3,8 @@ import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 
 /**
- * Allows web pages from the origins in the environment variable `CORS_ORIGINS` to call the API. Without this variable,
- * browsers do not allow such calls.
+ * Fastify plugin for CORS: allows web pages from the origins in the environment variable `CORS_ORIGINS` to call the
+ * API. If the variable is not set, browsers block such calls.
  */
 export default fp(
   async (app) => {
@@ -35,7 +35,10 @@ export default fp(
   { name: 'cors', dependencies: ['services'] },
 );
 
-/** Returns whether a request is a CORS preflight, which a browser sends to ask whether the real request is allowed. */
+/**
+ * Returns true if a request is a CORS preflight: a browser sends it to ask whether a web page may send the real
+ * request.
+ */
 const isPreflight = ({ headers }: FastifyRequest): boolean =>
   // Other OPTIONS requests get 405.
   headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

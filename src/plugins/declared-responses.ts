@@ -5,14 +5,14 @@ import { ErrorBody, Refusal } from '../schemas/wire.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the route answers an unknown id with 200 and `null`, instead of 404. */
+    /** True if the route responds to an unknown id with 200 and the body `null`, instead of with 404. */
     nullForUnknown?: true;
   }
 }
 
 /**
- * Requires every route to declare the responses that it sends. A success response with an undeclared status causes an
- * error, because its body would be sent without filtering.
+ * Fastify plugin that requires every route to declare its responses. If a route responds with a success status that it
+ * has not declared, the response is replaced by an error, because undeclared bodies are not filtered.
  */
 export default fp(
   async (app) => {
@@ -38,7 +38,8 @@ const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: Fa
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 
 /**
- * Returns the error responses that a route needs because of its access rule, parameters, body and options, by status.
+ * Returns the schemas of the error responses that a route can send, by HTTP status. The statuses depend on the route's
+ * access rule, parameters, body and options.
  */
 function commonErrors(route: RouteOptions): Record<number, unknown> {
   const access: Access | undefined = route.config?.access;

@@ -10,12 +10,12 @@ const gzip = promisify(gzipWithCallback);
 const access = { public: true } as const;
 
 /**
- * Serves the interactive documentation at `/docs`, without authentication. It shows the OpenAPI document. All its files
- * come from this service, so it works offline.
+ * Fastify plugin that serves the interactive documentation of the API at `/docs`, without authentication. All files
+ * come from this service, so the documentation also works offline.
  */
 export default fp(async (app) => app.register(documentation), { name: 'docs', dependencies: ['openapi'] });
 
-/** A file of the documentation that is a part of this service. */
+/** Reads a file from the folder `docs` beside this source file. */
 const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
 
 async function documentation(app: FastifyInstance): Promise<void> {
@@ -59,7 +59,10 @@ const describeCompressed = (reply: FastifyReply): FastifyReply =>
 
 const sendCompressed = (reply: FastifyReply, bytes: Buffer): FastifyReply => describeCompressed(reply).send(bytes);
 
-/** Sends the page of the documentation. Its content security policy allows files of this service only. */
+/**
+ * Sends the HTML page of the documentation. The content security policy of the page allows only files from this
+ * service.
+ */
 function sendPage(reply: FastifyReply, publicUrl: string | undefined): FastifyReply {
   const nonce = randomBytes(16).toString('base64');
   const policy = [

@@ -6,28 +6,32 @@ import type { Sql } from '../database/db.ts';
 import { unlessAborted } from '../requester.ts';
 import { formats } from '../schemas/formats.ts';
 
-/** Returns the customer's records with these ids, in any order. Leaves out unknown ids. */
+/** Reads the customer's records with the given ids. Returns them in any order, without unknown ids. */
 export type FindRecords<T extends Identified> = (sql: Sql, customerId: string, ids: string[]) => Promise<T[]>;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Reads the record that the route returns. The route's handler gets the record from `request.record`. */
+    /**
+     * The function that reads the record which the route returns. The route's handler gets the record from
+     * `request.record`.
+     */
     record?: FindRecords<Identified>;
   }
   interface FastifyRequest {
     /**
-     * Starts to read the route's record, if this process knows the customer of the API key. The key must be checked
-     * before anything of the record is used.
-     * @param keyName the hash of the API key
+     * Starts to read the record of the route before the API key is checked. Does nothing if this process has not cached
+     * the customer of the API key. The record must not be used before the key has been checked.
+     * @param keyName The hash of the API key.
      */
     readEarly(keyName: string): void;
     /**
-     * Returns the customer's record with the id of the path, or undefined if there is none. Returns what was read early,
-     * if anything. Only handlers may call it: they run after all checks of the caller.
-     * @param find the function that the route declares in `config.record`
+     * Returns the customer's record whose id is in the path, or undefined if there is no such record. Uses the record
+     * that `readEarly` has read, if any. Only route handlers may call this function, because they run after
+     * authentication.
+     * @param find The function that the route declares in `config.record`.
      */
     record<T extends Identified>(find: FindRecords<T>): Promise<T | undefined>;
-    /** What was read early for this request. */
+    /** The record that `readEarly` started to read for this request, if any. */
     early: EarlyRead | undefined;
   }
 }
@@ -36,33 +40,41 @@ interface Identified {
   id: string;
 }
 
-/** A record that is being read while the API key of its request is checked. */
+/** A record that is read from the database while the API key of the request is still being checked. */
 interface EarlyRead {
   keyName: string;
   customerId?: string;
   record?: Promise<Identified | undefined>;
 }
 
-/** A customer, as the owner of an API key that was accepted before. */
+/** The owner of an API key that was accepted for an earlier request. */
 interface Owner {
   customerId: string;
-  /** Number of early reads since a request with this key was last accepted. */
+  /**
+   * Number of records that were read early (before the key check) since the last accepted request with this API key.
+   */
   unused: number;
-  /** Reads one record by its id. Reads of one round of the event loop share a statement. */
+  /**
+   * For each kind of record, the function that reads one record by id. Reads that start together share one statement.
+   */
   readers: Map<FindRecords<Identified>, (id: string) => Promise<Identified | undefined>>;
 }
 
-/** Maximum number of API keys whose customers this process remembers (about 2 MB). */
+/** Maximum number of API keys whose customers this process caches. The cache needs about 2 MB. */
 const maxKeys = 10_000;
-/** Maximum number of early reads for an API key without an accepted request. Then its requests wait for the check. */
+/**
+ * Maximum number of early reads (before the key check) for an API key since its last accepted request. After that,
+ * records are read only after the key check.
+ */
 const maxUnused = 64;
-/** Maximum number of records that one statement reads. */
+/** Maximum number of records that one SQL statement reads. */
 const maxRecords = 16;
 
+// The key is still checked for every request. The cache cannot be stale, because a key never changes its customer.
 /**
- * Lets routes that return one record read it while the API key is checked, instead of after the check. So a request
- * takes one round trip to the database. Requests with the same key that arrive together share a statement. The check
- * itself is not cached: a remembered customer id only tells whose record to read, and a key never changes its customer.
+ * Fastify plugin for routes that return one record. It reads the record while the API key is still being checked, so a
+ * request needs only one database round trip. To know whose record to read, it caches the customer of each API key.
+ * Requests with the same key that arrive together share a statement.
  */
 export default fp(
   async (app) => {
@@ -95,14 +107,14 @@ export default fp(
 
 const idOf = ({ params }: FastifyRequest): string => (params as { id: string }).id;
 
-/** Remembers that a request with an API key was accepted, and the customer of the key. */
+/** Stores the customer of an API key in the cache after a request with this key was accepted. */
 function noteAccepted(owners: LRUCache<string, Owner>, keyName: string, customerId: string): void {
   const owner = owners.get(keyName);
   if (owner) owner.unused = 0;
   else owners.set(keyName, { customerId, unused: 0, readers: new Map() });
 }
 
-/** Returns the function that reads records of one kind for the owner of a key, in the owner's share of the look-ups. */
+/** Returns the function that reads records of one kind for the owner of an API key. */
 function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: FindRecords<Identified>) {
   const known = readers.get(find);
   if (known) return known;

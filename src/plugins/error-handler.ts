@@ -21,7 +21,7 @@ declare module 'fastify' {
   }
 }
 
-/** The HTTP status of each error code. No other file assigns statuses to errors. */
+/** The HTTP status of each error code. Only this table assigns statuses to errors. */
 export const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
@@ -38,7 +38,7 @@ export const statuses: Record<ErrorCode, number> = {
   unavailable: 503,
 };
 
-/** Converts Fastify's own errors to errors of the API contract. The keys are Fastify's error codes. */
+/** Converts Fastify's own errors to the error codes of this API. The keys are Fastify's error codes. */
 const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
   FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
@@ -51,8 +51,8 @@ const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> 
 };
 
 /**
- * Answers every thrown error with an error response of the API contract. An unexpected error is logged, and the caller
- * gets 500 without details.
+ * Fastify plugin that sends an error response for every thrown error, in the documented format. An unexpected error is
+ * logged, and the caller gets status 500 without details.
  */
 export default fp(
   async (app) => {
@@ -68,11 +68,14 @@ export default fp(
   { name: 'error-handler' },
 );
 
-/** Sends the error response for a thrown error. Logs the error if it is unexpected. */
+/** Sends the error response for a thrown error. Logs the error if it is an unexpected error. */
 export const sendError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply =>
   send(reply, answerTo(thrown, request, reply));
 
-/** Returns what the error response for a thrown error contains, and sets its headers. Logs an unexpected error. */
+/**
+ * Returns the content of the error response for a thrown error, and sets the headers of the response. Logs an
+ * unexpected error.
+ */
 export function answerTo(thrown: unknown, request: FastifyRequest, reply: FastifyReply): ErrorAnswer {
   const error = toDomainError(thrown, request);
   if (!error) {
@@ -89,8 +92,8 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
 }
 
 /**
- * Sets the response header `www-authenticate`, which names the required credential (RFC 9110 §11.6.1). Also logs why
- * the request's credential was rejected.
+ * Sets the response header `www-authenticate`, which tells the caller how to authenticate (RFC 9110 §11.6.1). Logs why
+ * the credential of the request was rejected.
  */
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
@@ -98,10 +101,13 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
   if (scheme) void reply.header('www-authenticate', scheme);
 }
 
-/** Returns the additional field of an error response for a value that matches several records. */
+/**
+ * Returns the field `matching_ids` of an error response: the ids of the records that a value matches, if it matches
+ * several.
+ */
 const matchingIds = ({ matchingIds: ids }: DomainError): object => (ids ? { matching_ids: ids } : {});
 
-/** Converts a thrown error to the error that the caller may see. Returns undefined for an unexpected error. */
+/** Converts a thrown error to the error that is sent to the caller. Returns undefined for an unexpected error. */
 function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | undefined {
   if (thrown instanceof DomainError) return thrown;
   return frameworkErrors[(thrown as FastifyError | undefined)?.code ?? '']?.(request) ?? fromDatabase(thrown);
@@ -110,17 +116,17 @@ function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | 
 /** Maximum size of an error response's body (bytes). */
 const maxBytes = 64 * 1024;
 
-/** What an error response contains. */
+/** The content of an error response. */
 export interface ErrorAnswer {
   status: number;
   code: string;
   message: string;
   faults?: readonly Fault[];
-  /** Additional fields of the error body that only this error has. */
+  /** Additional fields of the response body, which only some errors have, such as `matching_ids`. */
   more?: object;
 }
 
-/** Sends an error response whose body has at most `maxBytes` bytes. */
+/** Sends an error response. The list of invalid values is cut, so that the body has at most `maxBytes` bytes. */
 function send(reply: FastifyReply, { status: statusCode, code, message, faults = [], more = {} }: ErrorAnswer) {
   // All errors that the app handles are sent by this function.
   const isAnonymous = statusCode === 401 || statusCode === 403;

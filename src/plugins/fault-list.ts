@@ -1,16 +1,17 @@
 import type { Fault } from '../errors.ts';
 
-/** Maximum length of a text in an error response (UTF-16 units). A longer text is cut and ends with an ellipsis (…). */
+/** Maximum length of a text in an error response (UTF-16 code units). */
 const maxTextLength = 500;
 
-/** Cuts a text to the maximum length of a text in an error response. */
+/** Shortens a text that is too long for an error response. A shortened text ends with an ellipsis (…). */
 export const cutText = (text: string): string =>
   (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
 
 /**
- * Returns the faults that an error response lists. Cuts their texts if they are too long.
- * @param max maximum number of faults
- * @param bytes maximum size of the list as JSON, without its brackets; faults that do not fit are left out
+ * Returns the invalid values (`faults`) for an error response. Shortens long texts, and leaves out elements at the end
+ * if the list is too long.
+ * @param max The maximum number of elements.
+ * @param bytes The maximum size of the list as JSON, without its brackets.
  */
 export function listFaults(faults: readonly Fault[], max: number, bytes: number): Fault[] {
   const listed: Fault[] = [];

@@ -5,8 +5,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 
 /**
- * Lets the routes of this Fastify instance take files as request bodies: of any content type, and not read before the
- * handler does it with `fileOf`.
+ * Lets all routes of this Fastify instance receive files of any content type as request bodies. Fastify does not read
+ * such a body: the route handler must read it with `fileOf`.
  */
 export function takeFiles(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
@@ -14,11 +14,11 @@ export function takeFiles(app: FastifyInstance): void {
 }
 
 /**
- * Returns the file in the body of a request as pieces, unpacked if it was sent with `Content-Encoding: gzip`. No piece is
- * read before it is needed, so the memory is constant. If the caller of this function stops early, the rest of the body is
- * discarded.
- * @param maxBytes maximum size of the file, unpacked
- * @throws payload_too_large as soon as the file is known to be larger; unsupported_media_type for another encoding
+ * Streams the file in the body of a request. Decompresses the file if the request has the header `Content-Encoding:
+ * gzip`. The file is read piece by piece, so it is never completely in memory.
+ * @param maxBytes The maximum size of the decompressed file.
+ * @throws DomainError `payload_too_large` if the file is larger than `maxBytes`.
+ * @throws DomainError `unsupported_media_type` if the file has a content encoding other than gzip.
  */
 export function fileOf({ raw, headers }: FastifyRequest, maxBytes: number): AsyncGenerator<Buffer> {
   const isPacked = isGzip(headers['content-encoding']);
@@ -54,7 +54,7 @@ async function* readFile(
   }
 }
 
-/** Returns the pieces of a stream. The stream is not destroyed when the loop over them ends early. */
+/** Returns an iterator over the chunks of a stream. Does not destroy the stream if the iteration ends early. */
 const piecesOf = (stream: Readable): AsyncIterable<Buffer> => stream.iterator({ destroyOnReturn: false });
 
 async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {

@@ -4,8 +4,8 @@ import { unavailable } from '../errors.ts';
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Whether the app is about to close: `announceStop` was called, or the close has begun. The app still serves
-     * requests, but load balancers should send it no more.
+     * True if the app is closing, or if `announceStop` was called. The app still serves requests, but `/readyz` tells
+     * load balancers to send no more requests.
      */
     readonly isStopping: boolean;
     /**
@@ -17,10 +17,9 @@ declare module 'fastify' {
 }
 
 /**
- * Lets running requests finish when the app closes. Once `announceStop` was called or the close has begun, every
- * response closes its connection, so that keep-alive connections do not delay the close. A request that arrives on an
- * open connection after the close has begun gets 503. Connections that are still open `SHUTDOWN_MS` after the close
- * began are closed by force.
+ * Fastify plugin for a graceful shutdown: running requests finish before the app closes. New requests on open
+ * connections get 503. Every response closes its connection. Connections that are still open after `SHUTDOWN_MS` are
+ * closed by force.
  */
 export default fp(
   async (app) => {

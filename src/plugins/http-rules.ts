@@ -5,8 +5,8 @@ import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-er
 import { requestId } from './request-log.ts';
 
 /**
- * Rejects requests that break rules of HTTP (RFC 9110 and 9112) which Node does not check. Some error responses of Node
- * itself are replaced by responses of the API contract.
+ * Fastify plugin that rejects requests which violate rules of HTTP (RFC 9110 and 9112) that Node does not check. Also
+ * replaces some of Node's error responses by responses in the format of this API.
  */
 export default fp(
   async (app) => {
@@ -43,12 +43,12 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
 }
 
 /**
- * Headers that a request may contain only once. Otherwise a proxy and this service could use different values of the
- * same header.
+ * Request headers that may occur only once. If such a header occurred twice, a proxy and this service could use
+ * different values.
  */
 const single = new Set(['host', 'content-type', 'idempotency-key']);
 
-/** Returns the error for a request that breaks a rule of HTTP, or undefined if it breaks none. */
+/** Returns an error if a request violates a rule of HTTP, otherwise undefined. */
 function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {
   if (headers.host === undefined && httpVersion === '1.1') return refusal('the header Host is missing');
   const coding = headers['transfer-encoding'];

@@ -6,27 +6,28 @@ import { conflict, DomainError, validationFailed } from '../errors.ts';
 import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey, type StoredAnswer } from '../queries/idempotency.ts';
 
 /**
- * The part of a request that writes to the database. Runs in one transaction and returns the response.
- * @param prepared the value that the request's `Preparation` returned
+ * The function of a route that writes to the database. It runs in one transaction and returns the response.
+ * @param prepared The value that the route's `Preparation` function returned.
  */
 export type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
 
 /**
- * Work that a request does before its transaction, such as a search. Its result is passed to the function that writes.
+ * A function of a route that runs before the transaction of the request, such as a search. Its result is passed to the
+ * `Effect` function, which writes to the database.
  */
 export type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs the writes of a request at most once per `Idempotency-Key`, and sends the response. A retry with the same
-     * key gets the stored response. Without this header, the writes always run.
+     * Runs the database writes of a request and sends the response. If the request has the header `Idempotency-Key`,
+     * the writes run at most once for each key: a retry with the same key gets the stored response.
      *
-     * A route that uses this must declare `idempotent: true`.
-     * @param effect the writes; returns the response
-     * @param prepare work to do before the transaction; not called if there is a stored response
-     * @throws idempotency_mismatch when the key was used for another request
-     * @throws conflict while the first request with the key is still running
+     * A route that uses this function must declare `idempotent: true`.
+     * @param effect Writes to the database and returns the response.
+     * @param prepare Runs before the transaction. It is not called if a response is stored.
+     * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
+     * @throws DomainError `conflict` if the first request with the key is still running.
      */
     once<T = undefined>(
       request: FastifyRequest,
@@ -36,7 +37,7 @@ declare module 'fastify' {
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
-    /** Whether the route supports the request header `Idempotency-Key`. */
+    /** True if the route supports the request header `Idempotency-Key`. */
     idempotent?: true;
   }
 }
@@ -68,33 +69,33 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
 }
 
 /**
- * Returns a hash of a request's method, its path and the bytes of its body. An idempotency key may be used again only
- * for a request with the same hash.
+ * Returns a hash of the method, the path and the body of a request. An `Idempotency-Key` may be used again only for a
+ * request with the same hash.
  */
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
-/** An idempotency key, and the fingerprint (hash) of the request that it came with. */
+/** The idempotency key of a request, and the hash of the request. */
 interface Use {
   key: string;
   fingerprint: Buffer;
 }
 
-/** The response to a request, and whether it was stored by an earlier request (`replayed`). */
+/** The response to a request. `replayed` is true if an earlier request has stored the response. */
 interface Outcome {
   answer: StoredAnswer;
   replayed: boolean;
 }
 
-/** Handles a request without an idempotency key: runs its preparation, if any, and then its writes in a transaction. */
+/** Handles a request without an idempotency key: runs `prepare`, if given, and then runs `effect` in a transaction. */
 async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<StoredAnswer> {
   const prepared = (await prepare?.()) as T;
   return db.transaction((sql) => effect(sql, prepared));
 }
 
 /**
- * Handles a request with an idempotency key: returns the stored response, or runs the preparation and the writes if
- * none is stored.
+ * Handles a request with an idempotency key. Returns the stored response for the key, if any. Otherwise runs `prepare`
+ * and then runs `effect` in a transaction.
  */
 async function runWithKey<T>(
   db: Database,
@@ -111,10 +112,10 @@ async function runWithKey<T>(
 }
 
 /**
- * Runs a request's writes and stores the response under its idempotency key. If a response is stored already, returns
- * it and writes nothing.
- * @throws idempotency_mismatch when the key was used for another request
- * @throws conflict while another request with the key is running
+ * Runs the database writes of a request and stores the response under the idempotency key. If a response is already
+ * stored, returns the stored response and writes nothing.
+ * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
+ * @throws DomainError `conflict` if another request with the key is still running.
  */
 async function runOnce(
   sql: Transaction,
@@ -133,8 +134,8 @@ async function runOnce(
 }
 
 /**
- * Returns the response that is stored under an idempotency key, or undefined if there is none.
- * @throws idempotency_mismatch when the key was used for another request
+ * Returns the response that is stored under an idempotency key, or undefined if no response is stored.
+ * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
  */
 async function findKept(
   sql: Sql | Transaction,

@@ -8,23 +8,26 @@ import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The bytes of the request body as they were sent; empty if there was no body. */
+    /** The unparsed bytes of the request body. Empty if the request has no body. */
     bodyBytes: Buffer;
   }
   interface FastifyContextConfig {
-    /** Whether the body is a file (file-body.ts), so it is neither parsed nor validated. */
+    /** True if the request body is a file. Such a body is neither parsed nor validated (see `file-body.ts`). */
     takesFile?: true;
   }
 }
 
-/** Maximum size of a body that is parsed without a pause (bytes). Only bodies of batches can be larger. */
+/**
+ * Maximum size of a JSON body that is parsed in one step (bytes). Larger bodies are parsed in several steps, so that
+ * they do not block the event loop.
+ */
 const maxUnbroken = 1024 * 1024;
 
 const nothing = Buffer.alloc(0);
 
 /**
- * Parses request bodies as JSON. An empty or missing body counts as `{}`. A route that declares no body accepts only
- * `{}`.
+ * Fastify plugin that parses request bodies as JSON. An empty or missing body is treated as `{}`. If a route declares
+ * no schema for the body, only `{}` is accepted.
  */
 export default fp(
   async (app) => {
@@ -76,12 +79,12 @@ export default fp(
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
-/** Returns whether the body is compressed or otherwise encoded, such as with gzip (RFC 9110 §8.4). */
+/** Returns true if the body has a content encoding, such as gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {
   const encoding = headers['content-encoding'];
   return encoding !== undefined && encoding.trim().toLowerCase() !== 'identity';
 }
 
-/** Returns a text without its byte order mark. */
+/** Returns a UTF-8 text without the byte order mark at its start. */
 const withoutMark = (text: Buffer): Buffer =>
   text[0] === 0xef && text[1] === 0xbb && text[2] === 0xbf ? text.subarray(3) : text;

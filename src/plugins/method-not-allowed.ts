@@ -5,12 +5,12 @@ import { DomainError } from '../errors.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the route only answers 405, for methods that its path does not support. */
+    /** True if the route exists only to respond with 405 to methods that its path does not support. */
     isRefusal?: true;
   }
 }
 
-/** Returns a set with the paths of all routes that are added after this call. The set grows with each new route. */
+/** Returns a set that collects the paths of all routes which are added after this call. */
 export function watchPaths(app: FastifyInstance): Set<string> {
   const paths = new Set<string>();
   app.addHook('onRoute', ({ url }) => void paths.add(url));
@@ -18,8 +18,8 @@ export function watchPaths(app: FastifyInstance): Set<string> {
 }
 
 /**
- * Answers 405 with an `Allow` header if a path exists but does not support the request's method. Must be registered
- * after all routes, because it adds a route for each missing method.
+ * Fastify plugin that responds with 405 and an `Allow` header if the path of a request exists, but does not support the
+ * method. Must be registered after all routes, because it adds a route for each unsupported method.
  */
 export const refuseOtherMethods = fp(
   async (app, { paths }: { paths: Set<string> }) => {
@@ -35,7 +35,7 @@ export const refuseOtherMethods = fp(
   { name: 'refuse-other-methods' },
 );
 
-/** Adds routes that answer 405 to all methods that a path does not support. */
+/** Adds routes that respond with 405 to all methods that a path does not support. */
 function refuse(app: FastifyInstance, url: string, methods: string[]): void {
   const supported = methods.filter((method) => app.hasRoute({ url, method }));
   const others = methods.filter((method) => !supported.includes(method));

@@ -4,15 +4,18 @@ import { measureProcess, requestDuration } from '../metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** Whether the requests of this app are measured. */
+  /** True if this app measures the duration of its requests. */
   isMeasured: boolean;
-  /** Whether this app serves `GET /metrics`. */
+  /** True if this app serves `GET /metrics`. */
   isExposed: boolean;
 }
 
 const config = { access: { public: true }, isProbe: true } as const;
 
-/** Measures the duration of every request if `isMeasured`, and serves all metrics at `/metrics` if `isExposed`. */
+/**
+ * Fastify plugin that measures the duration of every request if `isMeasured` is true, and serves all metrics of the
+ * service at `/metrics` if `isExposed` is true.
+ */
 export default fp(
   async (app, { isMeasured, isExposed }: Options) => {
     measureProcess();
@@ -26,12 +29,14 @@ export default fp(
   { name: 'metrics', dependencies: ['services'] },
 );
 
-/** The methods that routes of the service support. */
+/**
+ * The HTTP methods that are recorded under their own names in the metrics. All other methods are recorded as `_OTHER`.
+ */
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
- * Records the duration of a request. A series exists forever, so callers must not be able to create many: methods that
- * no route supports count as `_OTHER`, and a route counts only with the methods that it supports.
+ * Records the duration of a request in a histogram. Unusual HTTP methods are recorded as `_OTHER`, and requests that
+ * match no route as the route `unknown`. So callers cannot create an unlimited number of time series.
  */
 function measure({ method, routeOptions }: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const { url = 'unknown', config } = routeOptions;

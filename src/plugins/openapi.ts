@@ -8,12 +8,15 @@ import { tags } from './openapi/tags.ts';
 
 type Json = Record<string, unknown>;
 
-/** The introduction to the API, in Markdown. It begins the OpenAPI document and the interactive documentation. */
+/**
+ * The introduction to the API, in Markdown. It is the first part of the OpenAPI document and of the interactive
+ * documentation.
+ */
 const introduction = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
 
 /**
- * Serves the API contract as an OpenAPI 3.1 document at `/openapi.json`. The document is generated from the schemas of the
- * routes.
+ * Fastify plugin that serves the OpenAPI 3.1 document of the API at `/openapi.json`. The document is generated from the
+ * schemas of the routes.
  */
 export default fp(
   async (app) => {

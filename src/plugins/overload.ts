@@ -3,8 +3,8 @@ import fp from 'fastify-plugin';
 import { unavailable } from '../errors.ts';
 
 /**
- * Rejects requests while the process is overloaded (its event loop is delayed). Only customers with more than one
- * running request are affected.
+ * Fastify plugin that rejects requests with 503 while the process is overloaded (its event loop is delayed). Rejects
+ * only requests of customers that have more than one running request.
  */
 export default fp(
   async (app) => {

@@ -20,18 +20,22 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     /**
-     * A second rate limit of the route. Requests with an API key count under this limit and under the limit `default`.
+     * The second rate limit of the route. A request with an API key counts toward the rate limit `default` and toward
+     * this rate limit.
      */
     limit?: 'prospects' | 'jobs' | 'bulk';
     /**
-     * The kind of a route whose requests are expensive for as long as they last. Of each kind, a customer may have two
-     * running at once in this process, also if rate limits are off.
+     * Marks a route whose requests are expensive while they run. Each customer may run two requests of the same kind at
+     * once in this process. This limit also applies if rate limits are disabled.
      */
     concurrent?: 'exports';
   }
 }
 
-/** Creates the rate limits (`app.rateLimits`) when the app starts, and closes them when the app closes. */
+/**
+ * Fastify plugin that creates the rate limits (`app.rateLimits`) when the app starts, and closes them when the app
+ * closes.
+ */
 export default fp(
   async (app) => {
     const limits = await openRateLimits(app.config, app.log);
@@ -43,8 +47,8 @@ export default fp(
 );
 
 /**
- * Checks that a route which can answer 402 (too few credits) declares the rate limit `jobs`.
- * @throws Error if it does not; the server then does not start
+ * Checks that a route declares the rate limit `jobs` if it can respond with 402 (too few credits).
+ * @throws Error if the route does not declare the rate limit. The server then does not start.
  */
 function requireLimit({ method, url, schema, config }: RouteOptions): void {
   const responses: unknown = schema?.response;
@@ -53,7 +57,7 @@ function requireLimit({ method, url, schema, config }: RouteOptions): void {
     throw new Error(`The route ${String(method)} ${url} spends credits and does not declare config.limit: 'jobs'`);
 }
 
-/** Returns the rate limit policies that count a route's requests, in the order in which they are checked. */
+/** Returns the names of the rate limits that apply to a route, in the order in which they are checked. */
 export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   if (!access || 'public' in access) return [];
   if ('session' in access) return ['keys'];
@@ -62,18 +66,21 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
 }
 
 /**
- * Counts an authenticated request under each rate limit of its route, and sets the rate limit headers of the response.
- * @throws DomainError `rate_limited` when the request exceeds a limit
+ * Counts an authenticated request toward each rate limit of its route, and sets the rate limit headers of the response.
+ * @throws DomainError `rate_limited` if the request exceeds a rate limit.
  */
 export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** The enabled rate limits of a route, and the value of the response header `ratelimit-policy` that describes them. */
+/**
+ * The enabled rate limits of a route, and the value of the response header `ratelimit-policy`, which describes these
+ * limits.
+ */
 interface RouteLimits {
   limits: Limit[];
   described: string;
 }
 
-/** Creates the function that counts requests under the enabled rate limits of their routes. */
+/** Creates the function that counts requests toward the enabled rate limits of their routes. */
 export function requestCounter(all: RateLimits): RequestCounter {
   const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
   const limitsOf = (config: FastifyContextConfig): RouteLimits => {
@@ -105,14 +112,18 @@ export function requestCounter(all: RateLimits): RequestCounter {
 // Both headers are lists of structured fields (RFC 9651), in the format of draft-ietf-httpapi-ratelimit-headers-08 and
 // later.
 
-/** Formats the `ratelimit-policy` header, which lists the limits of a route. */
+/**
+ * Formats the response header `ratelimit-policy`: the name, the maximum and the time window of each rate limit of a
+ * route.
+ */
 const describe = (limits: Limit[]): string =>
   serializeList(
     limits.map(({ policy, quota }): Item => [policy, new Map(Object.entries({ q: quota, w: windowSeconds }))]),
   );
 
 /**
- * Formats one item of the response header `ratelimit`: how many requests one rate limit still allows, and until when.
+ * Formats one element of the response header `ratelimit`: how many requests a rate limit still allows, and when its
+ * time window ends.
  */
 function itemOf(use: Use): string {
   // The library for structured fields would double the time of a request. Integers need no escaping.
@@ -120,5 +131,5 @@ function itemOf(use: Use): string {
   return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
 }
 
-/** The names of the rate limit policies, in quotes for use in response headers. */
+/** The names of the rate limits as quoted strings, for response headers. */
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

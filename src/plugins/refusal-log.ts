@@ -4,26 +4,26 @@ import { withoutStack } from '../logger.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** True if `RefusalLog` counts this request. The request then gets no log line of its own. */
+    /** True if `RefusalLog` has counted this request in its summary. The request then has no log line of its own. */
     isCounted: boolean;
   }
 }
 
-/** Minimum time between two log lines about rejected requests (ms). */
+/** Minimum time between two log lines of `RefusalLog` (ms). */
 const intervalMs = 1_000;
 
-/** A reason for which requests are rejected, and the number of such requests since the last log line. */
+/** A reason for 503 responses, and the number of such responses since the last log line. */
 interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
   count: number;
-  /** The id of one of the counted requests, as an example. */
+  /** The id of one of the counted requests. */
   example: string;
 }
 
 /**
- * Logs requests that are answered with 503. There can be thousands per second, so it writes at most one line per
- * second, with the number of requests for each reason.
+ * Logs requests that get the response 503. Writes at most one log line per second, with the number of requests for each
+ * reason, because thousands of requests per second can get 503.
  */
 export class RefusalLog {
   readonly #log: FastifyBaseLogger;
@@ -34,7 +34,10 @@ export class RefusalLog {
     this.#log = log;
   }
 
-  /** Counts a request that is answered with 503 because of this error. */
+  /**
+   * Counts a request that gets the response 503.
+   * @param error The reason for the response.
+   */
   add(request: FastifyRequest, error: DomainError): void {
     request.isCounted = true;
     const cause = error.cause === undefined ? undefined : withoutStack(error.cause);
@@ -45,7 +48,7 @@ export class RefusalLog {
     if (!this.#timer) this.flush();
   }
 
-  /** Writes one log line about the requests counted since the previous line, if any. */
+  /** Writes one log line with the counted requests, and resets the counts. Writes nothing if no request was counted. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -5,22 +5,26 @@ import fp from 'fastify-plugin';
 declare module 'fastify' {
   interface FastifyContextConfig {
     /**
-     * True for routes that monitoring calls every few seconds. Successful requests are logged at `debug`, and no
-     * request is traced.
+     * True for routes that monitoring systems call every few seconds. Their requests are not traced, and successful
+     * requests are logged at level `debug`.
      */
     isProbe?: boolean;
   }
 }
 
-/** Returns the id of a request: the caller's header `x-request-id` if it is well-formed, otherwise a new id. */
+/**
+ * Returns the id of a request: the value of the request header `x-request-id` if it is well-formed, otherwise a new
+ * random id.
+ */
 export function requestId(request: IncomingMessage): string {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
 /**
- * Sets the header `x-request-id` on every response and writes one log line per request, without secrets and bodies. For
- * requests that are answered with 503, `RefusalLog` writes a summary instead. Successful probes are logged at `debug`.
+ * Fastify plugin that sets the response header `x-request-id` and writes one log line per request, without secrets and
+ * bodies. Requests that get 503 have no log line of their own: `RefusalLog` writes a summary. Successful requests of
+ * monitoring systems are logged at level `debug`.
  */
 export default fp(
   async (app) => {

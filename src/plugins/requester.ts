@@ -10,40 +10,40 @@ import { exemptFromTimeout } from './client-error.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     /**
-     * Whether requests of this route upload or download files. They may last for an hour instead of
-     * `REQUEST_TIMEOUT_MS`, and each of their database calls may wait for a connection that long.
+     * True if the requests of this route upload or download files. Such a request may run for one hour instead of
+     * `REQUEST_TIMEOUT_MS`. Each of its database calls may wait up to `REQUEST_TIMEOUT_MS` for a connection.
      */
     isLong?: true;
   }
   interface FastifyInstance {
-    /** Counts the requests that are being handled now, by customer. */
+    /** Counts the running requests of each customer. */
     inFlight: FairSlots;
   }
   interface FastifyRequest {
     /**
-     * For whom this request is handled (a customer, or the service itself), with abort signals and the time that
-     * database calls may wait.
+     * The customer for whom this request runs (or the service itself), with abort signals and the maximum time to wait
+     * for database connections.
      */
     requester: Requester;
     /**
-     * The database for this request. Its calls use the customer's share of the capacity, and end when the request times
-     * out.
+     * The database for this request. Database calls count toward the customer's share of the connections, and are
+     * cancelled when the request times out.
      */
     readonly db: Database;
     /**
-     * The catalog of prospects for this request. Its calls use the customer's share of the capacity, and end when the
-     * request times out.
+     * The catalog of prospects (people whose contact data can be bought), for this request. Calls count toward the
+     * customer's share of the capacity, and are cancelled when the request times out.
      */
     readonly catalog: CatalogReads;
-    /** Assigns this request to a customer. Before this call, the request counts as work of the service itself. */
+    /** Sets the customer for whom this request runs. Before this call, the request belongs to the service itself. */
     belongsTo(customerId: string): void;
   }
 }
 
 /**
- * Limits the duration of each request to `REQUEST_TIMEOUT_MS`, or to one hour if it uploads or downloads a file. The
- * time starts when the request's headers arrive. When it is over, the request's database statement is cancelled and the
- * response is 503.
+ * Fastify plugin that limits the duration of each request to `REQUEST_TIMEOUT_MS`, or to one hour if the request
+ * uploads or downloads a file. The time starts when the request headers arrive. On a timeout, the running SQL statement
+ * is cancelled and the response is 503.
  */
 export default fp(
   async (app) => {
@@ -114,7 +114,10 @@ function catalogOf(this: FastifyRequest): CatalogReads {
   return this.server.catalog.for(this.requester);
 }
 
-/** Answers a timed-out request that has no response yet, for example because the rest of its body is missing. */
+/**
+ * Sends the error response of a timed-out request, if no response has been sent yet. For example, the handler may still
+ * be waiting for the rest of the request body.
+ */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   if (reply.sent || reply.raw.headersSent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');

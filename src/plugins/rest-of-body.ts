@@ -1,13 +1,15 @@
 import type { IncomingMessage } from 'node:http';
 import fp from 'fastify-plugin';
 
-/** Time for the rest of a request body after the response was sent early (ms). Then the connection is closed. */
+/**
+ * Maximum time to receive the rest of a request body after the response was sent (ms). After this time the connection
+ * is closed.
+ */
 const lingerMs = 30_000;
 
 /**
- * Reads and drops the rest of a request body if the response is sent before the body is read, for example 413. Otherwise
- * the connection would be reset while its caller, or a proxy such as nginx, still sends the body, and the response would
- * be lost.
+ * Fastify plugin that reads and discards the rest of a request body if the response (for example 413) is sent before
+ * the body has arrived completely. Otherwise the connection would be reset, and the caller would lose the response.
  */
 export default fp(
   async (app) => {

@@ -4,14 +4,14 @@ import { fileText, recordWriter } from '../files/write-records.ts';
 import { contentTypes, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
 import { sendText } from './send-file.ts';
 
-/** A request for an export, of any kind of records. */
+/** A request to export records of any kind as a file. */
 type ExportRequest = FastifyRequest<{ Body: { format: FileFormat; fields?: GivenFields } }>;
 
 /**
- * Sends records as a file while they are read. If reading fails half-way or the request times out, the connection is
- * closed before the end of the response, so that the caller notices that the file is incomplete.
- * @param name the name of the file, without its ending
- * @param read starts to read the records, page by page
+ * Streams records as a file while they are read from the database. If reading fails or the request times out, the
+ * connection is closed before the end of the response. So the caller can detect that the file is incomplete.
+ * @param name The file name without its extension.
+ * @param read Starts to read the records. Returns them page by page.
  */
 export async function sendExport(
   request: ExportRequest,

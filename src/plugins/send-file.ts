@@ -2,19 +2,19 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CallerHungUp } from '../requester.ts';
 
-/** A text file that is sent while it is read. */
+/** A text file that is streamed as a response. */
 interface TextFile {
   lines: AsyncIterable<string>;
-  /** Its content type. */
+  /** The content type of the file. */
   type: string;
   name: string;
-  /** What log lines call it. */
+  /** The word for this kind of file in log lines, such as `export`. */
   noun: string;
 }
 
 /**
- * Sends a file while it is read. If reading fails half-way, or the time of the request is up, the connection is broken,
- * so that nobody takes the beginning of the file for all of it.
+ * Streams a text file as the response. If reading fails or the request times out, the connection is closed before the
+ * end of the response. So the caller can detect that the file is incomplete.
  */
 export function sendText(
   request: FastifyRequest,
@@ -26,7 +26,10 @@ export function sendText(
   return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
 }
 
-/** Logs that a file ended before its end. Its response has no status for that, so it has no other log line. */
+/**
+ * Writes a log line if a file was not sent completely. The status of the response was already sent, so it does not show
+ * the failure.
+ */
 function logCut(
   { log, caller: { customerId: customer }, requester: { signal } }: FastifyRequest,
   file: Readable,

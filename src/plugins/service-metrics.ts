@@ -5,19 +5,20 @@ import { processMetrics } from '../metrics.ts';
 import { readBacklog, type Backlog } from '../queries/backlog.ts';
 import { serviceItself } from '../requester.ts';
 
-/** The services whose state appears in the metrics. */
+/** The services whose state is reported in the metrics. */
 export interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
 }
 
-/**
- * Milliseconds for which values from the database are cached for `/metrics`. Anybody may call `/metrics` any number of
- * times, so each call must be cheap.
- */
+// `/metrics` needs no authentication, so each call must be cheap.
+/** How long the metrics that come from the database are cached (ms). */
 const maxAgeMs = 5_000;
 
-/** The metrics of the service for Prometheus: the state of the process, the database and the catalog. */
+/**
+ * Collects the metrics of the service for Prometheus: the state of the process, of the database and of the prospect
+ * catalog.
+ */
 export class ServiceMetrics {
   readonly contentType: string;
   readonly #all: Registry;
@@ -36,8 +37,8 @@ export class ServiceMetrics {
   }
 
   /**
-   * Returns all metrics in Prometheus text format. Leaves out the metrics from the database if the database does not
-   * respond.
+   * Returns all metrics in the Prometheus text format. If the database does not respond, the metrics from the database
+   * are missing.
    */
   async read(): Promise<string> {
     await this.#backlog.refresh();
@@ -45,10 +46,10 @@ export class ServiceMetrics {
   }
 }
 
-/** One value of a gauge metric, with the labels that identify it. */
+/** One value of a gauge metric, with its labels. */
 type Value = [labels: Record<string, string>, value: number];
 
-/** Registers a gauge metric whose values are computed by `read` each time the metrics are requested. */
+/** Registers a gauge metric. The function `read` computes the values of the metric at each request for metrics. */
 function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
   const gauge = new Gauge({
     name,
@@ -108,19 +109,22 @@ function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
 }
 
-/** Caches the backlog (waiting jobs and unlocks) that was last read from the database. */
+/**
+ * A cache for the backlog in the database: the jobs that have not ended, and the unlocked prospects that are not yet in
+ * the search index.
+ */
 class RecentBacklog {
   readonly #db: Database;
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
-  /** The backlog that was read last; undefined if the database did not respond. */
+  /** The backlog at the last read, or undefined if the database did not respond. */
   last: Backlog | undefined;
 
   constructor(db: Observed['db']) {
     this.#db = db.for({ customerId: serviceItself });
   }
 
-  /** Reads the backlog from the database if the cached one is older than `maxAgeMs`. */
+  /** Reads the backlog from the database if the cached backlog is older than `maxAgeMs`. */
   async refresh(): Promise<void> {
     if (performance.now() - this.#readAt < maxAgeMs) return;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));

@@ -3,7 +3,10 @@ import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 
-/** The services that routes use. The command that starts the app opens and closes these services. */
+/**
+ * The configuration, the database and the prospect catalog, which all routes use. The command that starts the app opens
+ * them and closes them.
+ */
 export interface Services {
   config: Config;
   db: SharedDatabase;
@@ -14,19 +17,22 @@ declare module 'fastify' {
   interface FastifyInstance {
     config: Config;
     /**
-     * The database without its query methods. For queries, routes use `request.db`, which is limited to the request's
-     * customer and time.
+     * The database without its query methods. Routes must run queries with `request.db`, which applies the limits of
+     * the customer and the timeout of the request.
      */
     db: Omit<SharedDatabase, keyof Database>;
     /**
-     * The catalog without its read methods. To read, routes use `request.catalog`, which is limited to the request's
-     * customer and time.
+     * The prospect catalog without its read methods. Routes must read with `request.catalog`, which applies the limits
+     * of the customer and the timeout of the request.
      */
     catalog: Omit<Catalog, keyof CatalogReads>;
   }
 }
 
-/** Makes the services available to all plugins as `app.config`, `app.db` and `app.catalog`. */
+/**
+ * Fastify plugin that makes the configuration, the database and the prospect catalog available as `app.config`,
+ * `app.db` and `app.catalog`.
+ */
 export default fp(
   async (app, services: Services) => {
     app.decorate('config', services.config);

@@ -8,16 +8,17 @@ import { recogniseToken, type TokenHash } from '../tokens.ts';
 import { asText } from './api-key-auth.ts';
 
 /**
- * Authenticates a request by its session token. Returns the logged-in user as the caller.
- * @throws Unauthorized if the token is missing or not valid; the error message does not tell which
+ * Authenticates a request by its session token. Returns the logged-in user.
+ * @throws Unauthorized if the token is missing or invalid. The error message is the same in both cases.
  */
 export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
 /**
- * Creates the function that authenticates requests by session token. It reads the session from the database for each
- * request.
- * @param tokenOf returns the text that should be the token of a request; undefined if the request has none
- * @param unauthenticatedLimit limits the look-ups of addresses that send many invalid tokens
+ * Creates the function that authenticates requests by session token. The function reads the session from the database
+ * for each request.
+ * @param tokenOf Returns the session token of a request, not yet validated. Returns undefined if the request has no
+ *   token.
+ * @param unauthenticatedLimit Limits the look-ups of IP addresses that send many invalid tokens.
  */
 export function sessionAuthenticator(
   app: FastifyInstance,
@@ -39,7 +40,10 @@ export function sessionAuthenticator(
   };
 }
 
-/** @throws Unauthorized if the text is no well-formed token */
+/**
+ * Returns the hash of a session token.
+ * @throws Unauthorized if the token is missing or not well-formed.
+ */
 function presentedHash(text: string | undefined): TokenHash {
   if (text === undefined) throw new Unauthorized('session', 'missing');
   const token = recogniseToken(text);
@@ -48,8 +52,8 @@ function presentedHash(text: string | undefined): TokenHash {
 }
 
 /**
- * Returns the session token in the header `Authorization: Bearer <token>` (RFC 6750), or `''` if the header has another
- * form. The word `Bearer` is case-insensitive.
+ * Returns the session token from the request header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
+ * case-insensitive. Returns undefined if the header is missing, and an empty string if the header has another form.
  */
 export const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | undefined =>
   authorization && (/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? '');

@@ -3,24 +3,27 @@ import { parseCookie } from 'cookie';
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../config.ts';
 
-/** The cookies of the pages under `/app`: their names and attributes. */
+/** The names and attributes of the cookies that the web pages under `/app` use. */
 export interface SessionCookies {
   /** Name of the cookie that holds the session token. */
   session: string;
-  /** Name of the cookie to which the token of the login form is bound. It protects the form before there is a session. */
+  /**
+   * Name of the cookie that protects the login form against cross-site request forgery. The login form contains a token
+   * that is valid only together with this cookie.
+   */
   login: string;
-  /** Attributes of both cookies. */
+  /** The attributes of both cookies, such as `HttpOnly`. */
   attributes: CookieSerializeOptions;
-  /** Returns the session token in the cookie of a request; undefined if it has no such cookie. */
+  /** Returns the session token from the cookie of a request, or undefined if the request has no session cookie. */
   tokenOf: (request: FastifyRequest) => string | undefined;
 }
 
-/** Lifetime of the cookies in seconds: that of a session (12 hours). */
+/** Lifetime of the cookies (seconds): 12 hours, the lifetime of a session. */
 const maxAge = 12 * 60 * 60;
 
 /**
- * Returns the cookies for this configuration. If `PUBLIC_URL` is https, browsers send them over https only, and their
- * names have the prefix `__Host-`: then no other host, such as a subdomain, can set them.
+ * Returns the names and attributes of the cookies. If `PUBLIC_URL` is an https URL, browsers send the cookies only over
+ * https, and the names have the prefix `__Host-`, so that other hosts (such as a subdomain) cannot set the cookies.
  */
 export function sessionCookies({ PUBLIC_URL }: Config): SessionCookies {
   const secure = isHttps(PUBLIC_URL);
@@ -34,5 +37,5 @@ export function sessionCookies({ PUBLIC_URL }: Config): SessionCookies {
   };
 }
 
-/** Returns whether callers reach the service over https. */
+/** Returns true if the public URL of the service is an https URL. */
 export const isHttps = (publicUrl: string | undefined): boolean => publicUrl?.startsWith('https:') === true;

@@ -6,16 +6,16 @@ import { isTracing, startRequestSpan } from '../tracing/tracing.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The span of this request. Undefined for requests that are not traced. */
+    /** The trace span of this request, or undefined if the request is not traced. */
     span: RequestSpan | undefined;
   }
 }
 
+// The span contains the route, not the path, because the path can contain any text of the caller.
 /**
- * Records a span for each request, from the arrival of its headers to the end of the response. Continues the trace of
- * the caller's header `traceparent`, but ignores `tracestate`. The span names the route, never the path: a path can
- * contain any text of the caller. Adds `trace_id` to the log lines of the request. Probes are not traced. Does nothing
- * while tracing is off.
+ * Fastify plugin that records a trace span for each request and adds `trace_id` to the log lines of the request. If the
+ * request has the header `traceparent`, the span continues the caller's trace. Requests of monitoring systems are not
+ * traced. The plugin does nothing if tracing is off.
  */
 export default fp(
   async (app) => {
@@ -37,7 +37,7 @@ export default fp(
 );
 
 /**
- * Ends a request's span with the attributes of OpenTelemetry's convention for HTTP servers.
+ * Ends the span of a request. Sets the attributes that OpenTelemetry defines for HTTP servers.
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-server-span
  */
 function end(span: RequestSpan, method: string, request: FastifyRequest, reply: FastifyReply): void {

@@ -6,14 +6,16 @@ import { compile, type Validator } from '../validation/validator.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the body is a batch: its array `items` can contain invalid items, which do not make the body invalid. */
+    /**
+     * True if the request body is a batch. An invalid item in its array `items` does not make the whole body invalid.
+     */
     isBatch?: true;
   }
 }
 
 /**
- * Validates all requests with the schemas of their routes. An invalid request is rejected with a `validation_failed`
- * error.
+ * Fastify plugin that validates all requests with the schemas of their routes. An invalid request is rejected with the
+ * error `validation_failed`.
  */
 export default fp(
   async (app) => {
@@ -24,8 +26,8 @@ export default fp(
 );
 
 /**
- * Rejects a body with text that PostgreSQL cannot store, such as the character U+0000. In a batch, such text in an item
- * is a fault of this item only.
+ * Rejects a request body that contains text which PostgreSQL cannot store, such as the character U+0000. Does not check
+ * the items of a batch, because each item is validated separately.
  */
 async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   // The body is valid UTF-8, so only a `\u` escape can produce such text.
@@ -39,7 +41,7 @@ async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   throw validationFailed([...unstorable, ...others]);
 }
 
-/** Returns the body of a batch without its items. A body that is no object is returned unchanged. */
+/** Returns the body of a batch request with an empty array `items`. Returns any other body unchanged. */
 const withoutItems = (body: unknown): unknown =>
   typeof body === 'object' &&
   body !== null &&

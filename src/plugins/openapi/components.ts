@@ -1,9 +1,10 @@
 type Json = Record<string, unknown>;
 
 /**
- * Moves the schemas that have a title, all response headers, and the error responses of operations with rate limits to
- * the `components` of the OpenAPI document. Generated clients then get named types, and the document stays small.
- * @throws Error if two different components have the same name
+ * Moves repeated parts of an OpenAPI document to its section `components`: schemas with a title, response headers, and
+ * the error responses of operations with rate limits. So generated clients get named types, and the document is
+ * smaller.
+ * @throws Error if two different components have the same name.
  */
 export function nameComponents(document: Json): Json {
   const schemas = new Components('schemas');
@@ -37,18 +38,24 @@ export function nameComponents(document: Json): Json {
   return { ...document, paths, components };
 }
 
-/** Keywords whose values are data, not schemas. */
+/** JSON Schema keywords whose values are data, not schemas. */
 const data = new Set(['example', 'examples', 'enum', 'const', 'default']);
 
 interface Titled extends Json {
   title: string;
 }
 
-/** Returns whether an object of the document is a schema with a title, and not a map of fields one of which is `title`. */
+/**
+ * Returns true if an object in the OpenAPI document is a schema with a title. Returns false for a map of fields that
+ * has a field named `title`.
+ */
 const isTitled = (node: Json): node is Titled =>
   typeof node['title'] === 'string' && ['type', 'anyOf', 'oneOf'].some((keyword) => keyword in node);
 
-/** Makes a component of a schema with a title. Returns the reference to it, which allows null if the schema does. */
+/**
+ * Adds a schema with a title to the components, and returns a reference to the component. If the schema allows null,
+ * the reference allows null too.
+ */
 function referTo(schemas: Components, { title, ...schema }: Titled): Json {
   const types: unknown = schema['type'];
   if (!Array.isArray(types) || !types.includes('null')) return schemas.add(title, schema);
@@ -56,7 +63,7 @@ function referTo(schemas: Components, { title, ...schema }: Titled): Json {
   return { anyOf: [schemas.add(title, { ...schema, type }), { type: 'null' }] };
 }
 
-/** The part of an operation of the OpenAPI document that this file reads. */
+/** The parts of an OpenAPI operation that this file changes. */
 interface Operation {
   'x-rate-limits'?: unknown;
   responses?: Record<string, Response>;
@@ -67,9 +74,10 @@ interface Response {
   content?: Record<string, { schema: Json }>;
 }
 
+// Operations without rate limits have other headers in their error responses.
 /**
- * Replaces the headers of an operation's responses by references to components, and also its error responses. Only
- * operations with rate limits have the common error responses: the others lack the headers.
+ * Moves the response headers of an operation to the components, and replaces them by references. If the operation has
+ * rate limits, does the same with the error responses.
  */
 function withResponses(operation: Operation, headers: Components, errors: Components): Json {
   const isLimited = 'x-rate-limits' in operation;
@@ -83,7 +91,7 @@ function withResponses(operation: Operation, headers: Components, errors: Compon
   return { ...operation, responses: Object.fromEntries(responses) };
 }
 
-/** The components of one kind, by name. */
+/** Collects the components of one kind (schemas, headers or responses), by name. */
 class Components {
   readonly #kind: string;
   readonly #named = new Map<string, Json>();
@@ -93,9 +101,9 @@ class Components {
   }
 
   /**
-   * Adds a component and returns the reference to it. If the component is there with another description, the reference
-   * has the new one.
-   * @throws Error if there is a different component with this name
+   * Adds a component and returns a reference to it. If the component already exists with a different description, the
+   * reference contains the new description.
+   * @throws Error if a different component with this name exists.
    */
   add(name: string, component: Json): Json {
     const { description, examples: _, ...rest } = component;

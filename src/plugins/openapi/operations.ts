@@ -11,14 +11,14 @@ type Json = Record<string, unknown>;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether a successful response has an `ETag` header with the version of the record. */
+    /** True if a successful response has the header `ETag`, which contains the version of the record. */
     etag?: true;
   }
 }
 
 /**
- * Adds to the schema of a route what the OpenAPI document shows besides: headers, rate limits, security, and a sentence
- * in the description that says which scope a caller needs.
+ * Returns the schema of a route with additional information for the OpenAPI document: request and response headers,
+ * rate limits, the security requirement, and a sentence about the required permission.
  */
 export function describeRoute(schema: FastifySchema, route: RouteOptions): FastifySchema {
   const { body, response, ...rest } = schema as FastifySchema & { response?: Record<string, Json> };
@@ -37,7 +37,10 @@ export function describeRoute(schema: FastifySchema, route: RouteOptions): Fasti
   };
 }
 
-/** Returns the schema of a body. Describes the items of a batch, which are not validated with the body. */
+/**
+ * Returns the schema of a request body for the OpenAPI document. For a batch, includes the schema of the items, which
+ * the schema for validation does not contain.
+ */
 function withItems(body: unknown): unknown {
   const { properties } = body as { properties: Record<string, Json> };
   const { 'x-batch-items': item, ...items } = properties['items'] ?? {};
@@ -49,10 +52,13 @@ function withItems(body: unknown): unknown {
 const hasFields = (body: unknown): boolean =>
   Object.keys((body as { properties?: object } | undefined)?.properties ?? {}).length > 0;
 
-/** Who may call a route that the OpenAPI document describes. It does not describe the pages for people. */
+/**
+ * The access rule of a route in the OpenAPI document. The document does not contain the web pages, so their access
+ * rules are excluded.
+ */
 type DocumentedAccess = Exclude<Access, { page: unknown }> | undefined;
 
-/** Returns the sentence of a description that says who may call the operation. */
+/** Returns a sentence that says which credential or scope an operation requires. */
 function accessText(access: DocumentedAccess): string {
   if (!access || 'public' in access) return 'Needs no credential.';
   if ('session' in access) return `Needs a session${access.session === 'admin' ? ' of an admin' : ''}.`;
@@ -62,9 +68,10 @@ function accessText(access: DocumentedAccess): string {
   return `Needs one of the scopes ${named(access.anyScope).join(', ')}.`;
 }
 
+// OpenAPI has no standard field for the scopes of API keys.
 /**
- * Returns who may call a route: the kind of credential, and the scopes that a key needs or the role of the user. OpenAPI
- * has no member for the scopes of API keys. `x-scopes-needed` says whether a key needs all of them or one of them.
+ * Returns the security requirement of an operation: the kind of credential, and the required scopes of an API key or
+ * the required role of a user. `x-scopes-needed` says whether an API key needs all of the scopes or one of them.
  */
 function security(access: DocumentedAccess): Json {
   if (!access || 'public' in access) return { security: [] };
@@ -80,13 +87,13 @@ function scopesOf(
   return 'allScopes' in access ? access.allScopes : access.anyScope;
 }
 
-/** Returns the rate limits of a route for the OpenAPI document. */
+/** Returns the names of a route's rate limits as the field `x-rate-limits` of the OpenAPI document. */
 function limitsOf({ config = {} }: RouteOptions): Json {
   const policies = policiesOf(config);
   return policies.length > 0 ? { 'x-rate-limits': policies } : {};
 }
 
-/** Adds to each response of a route its headers and a description. */
+/** Adds the headers and a description to each response of a route. */
 const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
@@ -99,7 +106,9 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
     ]),
   );
 
-/** When a call is answered with a status. Statuses that are not here have their name as description. */
+/**
+ * The descriptions of HTTP statuses in the OpenAPI document. For a status without an entry, the standard name is used.
+ */
 const statusTexts: Record<number, string> = {
   400: 'The request is not valid. `errors` names every fault.',
   401: 'The credential is missing, wrong, expired or revoked. Always the same text, whatever the cause.',
@@ -118,15 +127,16 @@ const statusTexts: Record<number, string> = {
 
 const describeStatus = (status: number): string => statusTexts[status] ?? STATUS_CODES[status]!;
 
-/** The titles of the error bodies that several statuses share. */
+/** The titles of the error schemas that are used for more than one status. */
 const sharedTitles = new Set<unknown>([ErrorBody.title, Refusal.title]);
 
-/** The fields of an error body that are the same in every response with a status. */
+/** The fields of an error response that have the same value in all responses with the same status. */
 const fixedFields = ['statusCode', 'error', 'code'] as const;
 
 /**
- * Returns the schema of an error response with the values that its status has. A schema that several statuses share gets
- * a name of its own: `NotFound` for 404. Other responses are returned as they are.
+ * Returns the schema of an error response, in which some fields are restricted to the values of the status. If several
+ * statuses share the schema, its title becomes the name of the error, such as `NotFound` for 404. Returns any other
+ * schema unchanged.
  */
 function errorBody(status: number, schema: Json): Json {
   const properties = schema['properties'] as Record<string, Json> | undefined;
@@ -141,7 +151,7 @@ function errorBody(status: number, schema: Json): Json {
   return { ...schema, title, properties: { ...properties, ...Object.fromEntries(fixed) } };
 }
 
-/** Returns the headers of a response for the OpenAPI document. */
+/** Returns the headers of a route's response for the OpenAPI document. */
 function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
@@ -155,15 +165,15 @@ function answerHeaders({ config }: RouteOptions, body: unknown, status: string):
 }
 
 /**
- * Returns the rate limit headers of a route's responses for the OpenAPI document. Empty for a route without rate
- * limits.
+ * Returns the rate limit headers of a route's responses for the OpenAPI document. Returns an empty object if the route
+ * has no rate limits.
  */
 const limitHeaders = (config: FastifyContextConfig = {}): Json =>
   policiesOf(config).length === 0
     ? {}
     : { 'ratelimit-policy': headers['ratelimit-policy'], ratelimit: headers.ratelimit };
 
-/** Returns whether a request body has a field `cursor`, directly or in its field `paginate`. */
+/** Returns true if a request body has the field `cursor` or the field `paginate.cursor`. */
 function takesCursor(body: unknown): boolean {
   const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
   return 'cursor' in fields || 'cursor' in (fields['paginate']?.properties ?? {});
@@ -171,7 +181,7 @@ function takesCursor(body: unknown): boolean {
 
 const item = String.raw`"[a-z]+"`;
 
-/** The headers of responses, as the OpenAPI document shows them. */
+/** The response headers in the OpenAPI document. */
 const headers = {
   'x-request-id': {
     type: 'string',
@@ -204,7 +214,7 @@ const headers = {
   'retry-after': { type: 'integer', minimum: 1, description: 'Seconds after which to try again.' },
 } satisfies Json;
 
-/** Returns the request headers that a route supports, for the OpenAPI document. */
+/** Returns the optional request headers of a route (`Idempotency-Key`, `If-Match`) for the OpenAPI document. */
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
   const supported = {
     ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),
@@ -224,7 +234,7 @@ const idempotencyKey = {
 
 const ifMatch = { type: 'string', description: 'The `ETag` that the record must have; `*` accepts any.' };
 
-/** The parts of an operation in the OpenAPI document that contain schemas. */
+/** The parts of an OpenAPI operation that contain schemas. */
 interface Operation {
   requestBody?: { required: boolean; content: Record<string, { schema: Json }> };
   parameters?: { schema: Json }[];
@@ -232,8 +242,8 @@ interface Operation {
 }
 
 /**
- * Rewrites the schemas in the OpenAPI document so that other programs understand them, and marks each request body as
- * optional if all its fields are optional.
+ * Replaces the formats and keywords that only this service defines with standard JSON Schema, in all schemas of an
+ * OpenAPI document. Marks a request body as optional if all its fields are optional.
  */
 export function describeBodies(document: Json): Json {
   const paths = document['paths'] as Record<string, Record<string, Operation>>;
