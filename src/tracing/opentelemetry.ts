@@ -23,14 +23,15 @@ import type { Config } from '../config.ts';
 import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
 import { summaryOf } from './summary.ts';
 
-/** The longest time for which `stop` waits for the collector (ms). */
+/** Maximum time that `stop` waits until all spans are sent to the trace collector (ms). */
 const flushMs = 3_000;
-/** Minimum time between two warnings about a collector that does not accept traces (ms). */
+/** Minimum time between two log lines about a trace collector that does not accept spans (ms). */
 const warningIntervalMs = 60_000;
 
 /**
- * Starts to record traces and to send them to the configured collector. Spans wait in memory, and nothing waits for the
- * collector: if it is slow or down, spans beyond a limit are dropped.
+ * Starts to record trace spans and to send them to the configured trace collector. Sending happens in the background
+ * and does not delay requests. If the collector is slow or unavailable, spans are buffered up to a limit and further
+ * spans are dropped.
  */
 export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -46,7 +47,9 @@ export async function openTracing(config: Config, log: FastifyBaseLogger): Promi
   return tracingWith(provider.getTracer(packageJson.name, packageJson.version), () => provider.shutdown());
 }
 
-/** Creates the client of the collector that the configuration names. It connects when the first spans are sent. */
+/**
+ * Creates the client for the trace collector in the configuration. The client connects when it sends the first spans.
+ */
 async function openExporter(config: Config): Promise<SpanExporter> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: base = '', OTEL_EXPORTER_OTLP_HEADERS: headers = '' } = config;
   const url = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? `${base.replace(/\/+$/, '')}/v1/traces`;
@@ -57,10 +60,7 @@ async function openExporter(config: Config): Promise<SpanExporter> {
   return new OTLPTraceExporter({ url, headers: parseKeyPairsIntoRecord(headers) });
 }
 
-/**
- * Returns a function that logs that spans could not be sent, and why. It logs at most once a minute. Of the collector's
- * answer, it logs only the status.
- */
+/** Returns a function that logs why spans could not be sent, at most once per minute. */
 function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   let warnedAt = -Infinity;
   return (error) => {
@@ -71,8 +71,8 @@ function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
 }
 
 /**
- * Returns why spans could not be sent: the collector's HTTP status, an error code such as `ECONNREFUSED`, or a message
- * such as `Request timed out`. Only an error with a status has a message from the collector, and that is left out.
+ * Returns the reason why spans could not be sent: the HTTP status of the collector's response, an error code such as
+ * `ECONNREFUSED`, or an error message such as `Request timed out`. Leaves out messages from the collector.
  */
 function exportFaultOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
@@ -81,7 +81,10 @@ function exportFaultOf(error: unknown): string {
   return typeof code === 'string' ? code : String(message);
 }
 
-/** Key in OpenTelemetry's context for the name of the lane (group of database connections) in which statements run. */
+/**
+ * Key for a value in OpenTelemetry's context: the name of the lane (a group of database connections) that runs the
+ * statements.
+ */
 const laneKey = createContextKey('lane');
 
 function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
@@ -115,16 +118,18 @@ function currentTrace(): TraceContext {
   return traceparent === undefined ? {} : { traceparent };
 }
 
-/** Returns a link to the span that a stored trace context names; none if it is missing or malformed. */
+/**
+ * Returns a link to the span in a stored trace context. Returns an empty array if the trace context is missing or
+ * malformed.
+ */
 function linksTo(cause: NewSpan['cause']): Link[] {
   const found = trace.getSpanContext(contextOf(cause?.traceparent));
   return found ? [{ context: found }] : [];
 }
 
-/**
- * Returns the context of the span that a header `traceparent` names; the root context if it is missing or malformed. The
- * header `tracestate` is not used, because it can contain any text of the caller, which would reach the collector.
- */
+// The header `tracestate` is not used, because it can contain any text of the caller, which would be sent to the
+// collector.
+/** Returns the trace context in a `traceparent` header, or an empty context if the header is missing or malformed. */
 const contextOf = (traceparent: string | string[] | undefined): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent });
 
@@ -139,12 +144,18 @@ async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Marks a span as failed. The message of an error can quote customers' data, so only its code is recorded. */
+/**
+ * Marks a span as failed and records the error code. Does not record the error message, which can contain customer
+ * data.
+ */
 function fail(span: Span, code: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR }).setAttribute('error.type', code);
 }
 
-/** Returns an error's code: the SQLSTATE, the code of the operating system, the HTTP status, or the error's name. */
+/**
+ * Returns the code of an error (a SQLSTATE, a system error code or an HTTP status). If the error has no code, returns
+ * the name of the error.
+ */
 function codeOf(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   return typeof code === 'string' || typeof code === 'number' ? String(code) : String(name);
@@ -166,9 +177,9 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Changes the driver's method that sends a statement, so that it also records a span. Records only statements that run
- * in a lane (a group of database connections) and within another span. So statements of the service's own timers do not
- * start traces.
+ * Patches the database driver, so that each sent statement is recorded as a span. Records only statements that run in a
+ * lane (a group of database connections) and inside another span. So background statements of the service do not start
+ * new traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;
@@ -179,7 +190,7 @@ function watchHandle(tracer: Tracer, prototype: Statement): void {
   };
 }
 
-/** Records a span for a statement, from now until the result of the statement arrives. */
+/** Starts a span for a database statement. The span ends when the result of the statement or an error arrives. */
 function record(tracer: Tracer, statement: Statement, lane: string): void {
   const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
   const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });

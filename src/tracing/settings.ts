@@ -5,9 +5,10 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
  * service can refuse to start.
  */
 
+// The OpenTelemetry library drops a header without a value, and the part of a value after a semicolon.
 /**
- * Returns whether a text is an HTTP header in the form `name=value`, percent-encoded. The value must not be empty, and a
- * semicolon in it must be encoded: the library drops such a header or the rest of its value.
+ * Returns true if a text is an HTTP header in the form `name=value`, percent-encoded, with a value that is not empty. A
+ * semicolon in the value must be percent-encoded.
  */
 export function isHeader(text: string): boolean {
   const [, name, value] = /^([^=;]+)=([^;]+)$/.exec(text) ?? [];
@@ -20,10 +21,10 @@ export function isHeader(text: string): boolean {
   }
 }
 
-/** The longest name or value of a resource attribute that the library accepts (UTF-16 units). */
+/** Maximum length of the name or value of a resource attribute in the OpenTelemetry library (UTF-16 code units). */
 const maxAttributeLength = 255;
 
-/** Returns whether a text is a resource attribute in the form `name=value`, percent-encoded, or empty. */
+/** Returns true if a text is empty or an OpenTelemetry resource attribute in the form `name=value`, percent-encoded. */
 export function isResourceAttribute(text: string): boolean {
   if (text === '') return true;
   const parts = text.split('=');
@@ -35,5 +36,5 @@ export function isResourceAttribute(text: string): boolean {
   }
 }
 
-/** Returns whether a text is a number from 0 to 1. */
+/** Returns true if a text is a number from 0 to 1. */
 export const isRatio = (text: string): boolean => text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1;

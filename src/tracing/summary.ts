@@ -1,9 +1,8 @@
-/** The longest summary (characters), as OpenTelemetry recommends. */
+/** Maximum length of a statement summary (characters), which OpenTelemetry recommends. */
 const maxLength = 255;
 
 /**
- * Returns the operation and the first table of a database statement, for example `SELECT contacts`. Literals in the
- * text are left out.
+ * Returns a summary of an SQL statement: the operation and the first table, for example `SELECT contacts`.
  * @see https://opentelemetry.io/docs/specs/semconv/db/database-spans/#generating-a-summary-of-the-query
  */
 export function summaryOf(statement: string): string {
@@ -15,7 +14,7 @@ export function summaryOf(statement: string): string {
   return [operation.toUpperCase(), ...(table === undefined ? [] : [table])].join(' ').slice(0, maxLength);
 }
 
-/** Finds the table of a statement, by operation. */
+/** For each SQL operation, the pattern that finds the name of the table. */
 const tableOf: Record<string, RegExp> = {
   select: /\bfrom\s+"?([a-z_][\w.]*)/,
   insert: /\binto\s+"?([a-z_][\w.]*)/,
@@ -23,7 +22,7 @@ const tableOf: Record<string, RegExp> = {
   delete: /\bfrom\s+"?([a-z_][\w.]*)/,
 };
 
-/** Removes the parts of a statement in parentheses: subqueries, lists of columns and arguments of functions. */
+/** Removes everything in parentheses from an SQL statement: subqueries, column lists and function arguments. */
 function withoutParentheses(text: string): string {
   const outer = text.replaceAll(/\([^()]*\)/g, ' ');
   return outer === text ? text : withoutParentheses(outer);

@@ -3,13 +3,13 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from '../config.ts';
 import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
 
-/** The tracing of this process. Undefined while tracing is off; then nothing of OpenTelemetry is loaded. */
+/** The tracing of this process, or undefined while tracing is off. OpenTelemetry is loaded only if tracing is on. */
 let tracing: Tracing | undefined;
 
 /**
- * Starts tracing if the configuration names a collector. Call it before the database is opened and before the app is
+ * Starts tracing if a trace collector is configured. Must be called before the database is opened and before the app is
  * built.
- * @param log gets a warning while the collector does not accept traces
+ * @param log The logger for warnings while the collector does not accept spans.
  */
 export async function startTracing(config: Config, log: FastifyBaseLogger): Promise<void> {
   if (config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined && config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT === undefined)
@@ -18,7 +18,7 @@ export async function startTracing(config: Config, log: FastifyBaseLogger): Prom
   tracing = await openTracing(config, log);
 }
 
-/** Sends the spans that were not sent yet, for a limited time, and stops tracing. */
+/** Sends the remaining spans, waiting a few seconds at most, and stops tracing. */
 export async function stopTracing(): Promise<void> {
   const stopping = tracing;
   tracing = undefined;
@@ -27,31 +27,33 @@ export async function stopTracing(): Promise<void> {
 
 export const isTracing = (): boolean => tracing !== undefined;
 
-/** Runs `work` and records it as a span. If it fails, the span gets the error's code, but not its message. */
+/**
+ * Runs `work` and records it as a trace span. If `work` fails, the error code is recorded, but not the error message.
+ */
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
 /**
- * Runs `work` and records its database statements as spans. Each span has the name of the lane (the group of database
- * connections) that runs the statements.
+ * Runs `work` and records its database statements as trace spans. Each span contains the name of the lane (a group of
+ * database connections) that runs the statements.
  */
 export const inLane = <T>(lane: string, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inLane(lane, work) : work();
 
-/** Starts the span of a request. Returns undefined while tracing is off. */
+/** Starts the trace span of an HTTP request. Returns undefined if tracing is off. */
 export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): RequestSpan | undefined =>
   tracing?.startRequest(name, headers);
 
-/** Records the statements of the database driver as spans, while tracing is on. */
+/** Records the statements of the database driver as trace spans. Does nothing if tracing is off. */
 export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
 
 /**
- * Returns the trace context of the running span, to be stored with work that another process does later. Empty if
- * there is none.
+ * Returns the trace context of the active span. It can be stored with work that another process does later. Returns an
+ * empty object if no span is active.
  */
 export const currentTrace = (): TraceContext => tracing?.current() ?? {};
 
-/** Returns the id of the running trace as a property for log lines. Returns `{}` if there is none. */
+/** Returns the id of the active trace as a property for log lines, or an empty object if no trace is active. */
 export function traceFields(): { trace_id?: string } {
   const trace_id = tracing?.currentTraceId();
   return trace_id === undefined ? {} : { trace_id };
