@@ -2,11 +2,11 @@
 
 const schema = { hide: true } as const;
 
-/** For every logged-in user. */
+/** Route options for pages that every logged-in user may open. */
 export const forMembers = { schema, config: { access: { page: 'member' } } } as const;
 
-/** For logged-in admins. */
+/** Route options for pages that only admins may open. */
 export const forAdmins = { schema, config: { access: { page: 'admin' } } } as const;
 
-/** For everybody. */
+/** Route options for pages that need no login. */
 export const forAll = { schema, config: { access: { public: true } } } as const;

@@ -1,6 +1,6 @@
 import { count, html, type Html } from './html.ts';
 
-/** A bar of a chart: its name, and how high it is. */
+/** A bar of a bar chart, with its label and its value. */
 export interface Bar {
   name: string;
   value: number;
@@ -12,8 +12,8 @@ const top = 22;
 const bottom = 20;
 
 /**
- * Returns a chart of bars as SVG.
- * @param label what the chart shows, for people who do not see it
+ * Returns a bar chart as an SVG element.
+ * @param label The description of the chart for screen readers.
  */
 export function barChart(label: string, bars: readonly Bar[]): Html {
   const highest = Math.max(...bars.map(({ value }) => value), 0);

@@ -10,7 +10,10 @@ import { sendPage } from './layout.ts';
 const section = '/app/credits';
 const days = 30;
 
-/** The page with the balances, what was spent lately, and the ledger. */
+/**
+ * Route of the page with the credit balances, the credits spent in the last 30 days, and the list of all credit
+ * changes.
+ */
 export async function credits(app: FastifyInstance): Promise<void> {
   app.get('/credits', forMembers, async (request, reply) => {
     const { db, caller } = request;

@@ -8,18 +8,18 @@ import { findUnstorableText } from '../text/unstorable.ts';
 import type { Validator } from '../validation/validator.ts';
 import { html, type Html } from './html.ts';
 
-/** The fields of a form that was sent. A name that occurs several times has an array. */
+/** The fields of a submitted form. If several fields have the same name, their values are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
 
 // The salt makes each token unique: the token of a form also says whether the form was sent before.
 const tokens = new Tokens({ saltLength: 22 });
 
-/** Name of the field that holds the token of a form. */
+/** Name of the hidden form field with the token against cross-site request forgery (CSRF). */
 export const tokenField = 'form_token';
 
 /**
- * Creates the token of a form. It is bound to the session, so that the pages of other sites cannot send the form for the
- * user (cross-site request forgery). The login form is bound to a cookie instead, which is set here.
+ * Creates the token that protects a form against cross-site request forgery (CSRF). The token is valid only together
+ * with the user's session. The token of the login form is valid only together with a cookie, which this function sets.
  */
 export function formToken(request: FastifyRequest, reply: FastifyReply): string {
   return tokens.create(secretOf(request) ?? newSecret(request, reply));
@@ -32,15 +32,18 @@ function newSecret({ server }: FastifyRequest, reply: FastifyReply): string {
   return secret;
 }
 
-/** Returns the secret to which the forms of a request are bound: its session or the cookie of the login form. */
+/**
+ * Returns the secret with which the form tokens of a request are created: the hash of the session token, or the value
+ * of the login form's cookie.
+ */
 const secretOf = ({ caller, cookies, server }: FastifyRequest): string | undefined =>
   caller?.kind === 'session'
     ? caller.tokenHash.toString('base64url')
     : cookies[sessionCookies(server.config).login] || undefined; // a cookie can be empty
 
 /**
- * Checks the token of a form that was sent.
- * @throws forbidden if it is missing or wrong
+ * Checks the token of a submitted form.
+ * @throws DomainError `forbidden` if the token is missing or wrong.
  */
 export function requireToken(request: FastifyRequest, fields: unknown): void {
   const secret = secretOf(request);
@@ -49,42 +52,51 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
   throw new DomainError('forbidden', 'This form is too old, or it was not sent from a page of yours. Open it again.');
 }
 
-/** Returns the token in the fields of a form; `''` if there is none. */
+/** Returns the token of a submitted form, or an empty string if the form has no token. */
 export function tokenOf(fields: unknown): string {
   const token = (fields as Fields | null | undefined)?.[tokenField];
   return typeof token === 'string' ? token : '';
 }
 
-/** Returns the fields of the form in the body of a request. */
+/** Returns the fields of the submitted form in a request body. */
 export const fieldsOf = ({ body }: FastifyRequest): Fields => (body ?? {}) as Fields;
 
-/** Returns the text of a field; `''` if it is missing. */
+/**
+ * Returns the value of a form field, or an empty string if the field is missing. If several fields have the same name,
+ * returns the first value.
+ */
 export const text = (fields: Fields, name: string): string => [fields[name] ?? []].flat()[0] ?? '';
 
-/** Returns all values of a field. */
+/** Returns the values of all form fields with the same name. */
 export const values = (fields: Fields, name: string): string[] => [fields[name] ?? []].flat();
 
-/** Returns the number in a field, or its text if it is none. The validation then says what is allowed. */
+/**
+ * Converts the value of a form field to a number. Returns other texts unchanged, so that the validation rejects them
+ * with a message.
+ */
 export const integer = (fields: Fields, name: string): number =>
   /^\d{1,9}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
 
-/** What is wrong with a form, for each of its fields; `''` is the form as a whole. */
+/** Error messages for a form, by field name. The message for the whole form has an empty string as its key. */
 export type Faults = Record<string, string>;
 
-/** Validates the value that was made of a form, with the same rules as the body of a request to the API. */
+/**
+ * Validates the values of a form against the schema of the corresponding API request. Returns the error messages by
+ * field name.
+ */
 export function faultsOf(validator: Validator, value: unknown): Faults {
   return byField([...findUnstorableText(value), ...validator.faultsOf(value)]);
 }
 
-/** Returns for each field the first of its faults. */
+/** Returns the first validation error of each field, by field name. */
 export function byField(faults: readonly Fault[]): Faults {
   const named = faults.map(({ path, message }) => [path.split('/')[1] ?? '', sentence(message)] as const);
   return Object.fromEntries(named.toReversed());
 }
 
 /**
- * Returns what an error says about a form, and the status of the page that shows it. Throws the error if it is about
- * something else.
+ * Converts an error that is caused by the values of a form to the error messages of the form and the HTTP status of the
+ * response. Throws all other errors again.
  */
 export function refusalOf(error: unknown): { faults: Faults; status: number } {
   if (!(error instanceof DomainError)) throw error;
@@ -97,7 +109,8 @@ const sentence = (message: string): string => `${message.charAt(0).toUpperCase()
 
 /**
  * Returns the id in the path of a request.
- * @throws not_found if it is no id
+ * @param noun The kind of record, for the error message.
+ * @throws DomainError `not_found` if the id is not a UUID.
  */
 export function idOf({ params }: FastifyRequest, noun: string): string {
   const { id = '' } = params as { id?: string };
@@ -105,10 +118,13 @@ export function idOf({ params }: FastifyRequest, noun: string): string {
   return id;
 }
 
-/** Returns the parameters after the `?` of a request. */
+/** Returns the query parameters of a request. */
 export const queryOf = ({ query }: FastifyRequest): Fields => (query ?? {}) as Fields;
 
-/** Returns the number of the page of a list that a request asks for: 1 to 10,000. */
+/**
+ * Returns the query parameter `page` of a request: 1 to 10,000. The default is 1.
+ * @throws DomainError `validation_failed` if the number is not valid.
+ */
 export function pageNumberOf(request: FastifyRequest): number {
   const page = Number(text(queryOf(request), 'page') || '1');
   if (!Number.isInteger(page) || page < 1 || page > 10_000)
@@ -116,7 +132,7 @@ export function pageNumberOf(request: FastifyRequest): number {
   return page;
 }
 
-/** A field of a form, with its label. */
+/** The name, label, hint and error messages of a form field. */
 export interface FieldOptions {
   name: string;
   label: string;
@@ -124,7 +140,10 @@ export interface FieldOptions {
   faults: Faults;
 }
 
-/** Returns a field with its label, its hint, and what is wrong with it. */
+/**
+ * Returns the HTML of a form field with its label, its hint and its error message.
+ * @param control Returns the HTML of the input element with the given attributes.
+ */
 export function field({ name, label, hint, faults }: FieldOptions, control: (attributes: Html) => Html): Html {
   const fault = faults[name];
   const described = [hint && `${name}-hint`, fault && `${name}-fault`].filter(Boolean).join(' ');
@@ -140,11 +159,15 @@ export function field({ name, label, hint, faults }: FieldOptions, control: (att
   </div>`;
 }
 
-/** Returns what is wrong with a field; nothing if it is right. */
+/** Returns the HTML of a form field's error message, or an empty string if the field has no error. */
 export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
 
-/** Returns what is wrong with a form as a whole, and with fields that it does not show. */
+/**
+ * Returns the HTML of a form's error messages: those for the whole form, and those for fields that the form does not
+ * show.
+ * @param shown The names of the fields that the form shows.
+ */
 export function formFaults(faults: Faults, shown: readonly string[]): Html {
   const others = Object.entries(faults).filter(([name]) => !shown.includes(name));
   if (Object.keys(faults).length === 0) return '';

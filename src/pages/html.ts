@@ -3,8 +3,8 @@ import { html } from 'ghtml';
 export { html };
 
 /**
- * HTML text. Put it into a template with `!${…}`; everything else in a template is escaped with `${…}`. Forgetting the
- * `!` shows tags as text, and is never dangerous.
+ * A text that contains HTML. In a template, `!${…}` inserts such a text unchanged, and `${…}` escapes the text. If the
+ * `!` is forgotten, tags appear as text, which is safe.
  */
 export type Html = string;
 
@@ -12,33 +12,37 @@ const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const numbers = new Intl.NumberFormat('en-GB');
 
-/** Formats an instant as date and time of day in UTC; null as `none`. */
+/**
+ * Formats a timestamp as the HTML of a date and time in UTC. If the timestamp is null, shows the text `none` instead.
+ */
 export const moment = (instant: string | null, none = '–'): Html =>
   instant === null
     ? html`<span class="quiet">${none}</span>`
     : html`<time datetime="${instant}">${times.format(new Date(instant))} UTC</time>`;
 
-/** Formats an instant as a date in UTC. */
+/** Formats a timestamp as the HTML of a date in UTC. */
 export const date = (instant: string): Html =>
   html`<time datetime="${instant}">${dates.format(new Date(instant))}</time>`;
 
-/** Formats a whole number with separators between thousands. */
+/** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);
 
-/** Returns `1 key`, `2 keys`. */
+/** Formats a number with a noun in the singular or plural, such as `1 key` or `2 keys`. */
 export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 
-/** What a badge says about something: it is well, it is under way, it needs a look, it is wrong, or none of these. */
+/**
+ * The meaning of a badge or message, which determines its colour. `busy` means in progress, and `plain` means neutral.
+ */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
-/** Returns HTML that shows a short text, such as the status of a key, as a badge. `tone` decides its colour. */
+/** Returns the HTML of a badge: a short coloured text, such as the status of an API key. */
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
-/** Returns a message above the content of a page. */
+/** Returns the HTML of a message box, such as a success message. */
 export const notice = (text: string, tone: Tone = 'good'): Html =>
   html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
 
-/** Returns what a page shows instead of an empty list. */
+/** Returns the HTML that a page shows when a list has no elements. */
 export const empty = (title: string, text: string, link: Html = ''): Html =>
   html`<div class="empty">
     <h2>${title}</h2>
@@ -46,7 +50,7 @@ export const empty = (title: string, text: string, link: Html = ''): Html =>
     !${link}
   </div>`;
 
-/** Returns a table that scrolls by itself if it is wider than the screen. */
+/** Returns the HTML of a table, which scrolls horizontally if it is wider than the screen. */
 export const table = (label: string, heads: readonly string[], rows: readonly Html[]): Html =>
   html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
     <table>
@@ -61,7 +65,7 @@ export const table = (label: string, heads: readonly string[], rows: readonly Ht
     </table>
   </div>`;
 
-/** Returns a list of names and values. The values are HTML. */
+/** Returns the HTML of a list of names and values. The values are already HTML. */
 export const facts = (entries: readonly (readonly [name: string, value: Html])[]): Html =>
   html`<dl class="facts">
     !${entries.map(
@@ -73,7 +77,10 @@ export const facts = (entries: readonly (readonly [name: string, value: Html])[]
     )}
   </dl>`;
 
-/** Returns the links to the neighbours of a page in a list; nothing if it has none. */
+/**
+ * Returns the HTML of the links to the previous and next page of a list, or an empty string if the list has only one
+ * page.
+ */
 export function pager({ newer, older }: { newer?: string | undefined; older?: string | undefined }): Html {
   if (newer === undefined && older === undefined) return '';
   return html`<nav class="pager" aria-label="Pages">

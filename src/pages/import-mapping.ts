@@ -11,15 +11,15 @@ import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '
 import { option, text, type Fields } from './forms.ts';
 import { count, html, table, type Html } from './html.ts';
 
-/** Names an import, and says which kinds of imports exist for the user. */
+/** The id of an import, and the kinds of imports that the user may see. */
 interface Given {
   id: string;
   visible: VisibleImports;
 }
 
 /**
- * Returns how the file of an import is read, and the mapping that the form asks for.
- * @param fields the form; without it the mapping stays
+ * Returns the preview of an import's file, and the changes to the column mapping that a submitted form contains.
+ * @param fields The fields of the submitted form. If undefined, there are no changes.
  */
 export async function readPreview(
   db: Database,
@@ -77,8 +77,8 @@ const synonyms = new Map(
 );
 
 /**
- * Returns a mapping for the headers that are no names of fields, as far as they can be guessed. Returns undefined if the
- * file needs none.
+ * Guesses a mapping from columns to record fields, for columns whose header is not the name of a field. Returns
+ * undefined if no column can be mapped.
  */
 export async function suggestMapping(
   db: Database,
@@ -107,7 +107,7 @@ function guessFields({ headers, mapping }: ImportPreview, object: ImportObject):
   return guesses;
 }
 
-/** Returns the preview of a file, and the controls that change how it is read and start the import. */
+/** Returns the HTML of a file preview, with controls to change the column mapping and to start the import. */
 export const mappingForm = (found: Import, preview: ImportPreview, isChangeable: boolean): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found.object, preview, isChangeable) : ''}
     <h2>The first records</h2>
@@ -138,16 +138,21 @@ function faultList(found: Import, preview: ImportPreview): Html {
   </div>`;
 }
 
-/** Returns a fault with the number of its record, which begins with 1 for people. */
+/**
+ * Returns the message for an invalid value in a file. The message contains the number of the record, counted from 1.
+ */
 function faultText({ path, message }: Fault): string {
   const [, list, index, ...fields] = path.split('/');
   return list === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
 }
 
-/** Number of columns of a CSV file, and of fields of its first records, that a page shows. */
+/** Maximum number of columns of a CSV file, and of fields of the preview records, that a page shows. */
 const mostShown = 100;
 
-/** Returns a sentence that says how many columns or fields are not shown; nothing if all are. */
+/**
+ * Returns the HTML of a sentence that says how many columns or fields the file has, if the page does not show all of
+ * them. Otherwise returns an empty string.
+ */
 const hiddenNote = (what: string, all: number): Html =>
   all <= mostShown
     ? ''
@@ -155,7 +160,7 @@ const hiddenNote = (what: string, all: number): Html =>
         The file has ${count(all)} ${what}. The first ${mostShown} are shown here; the API shows and changes all.
       </p>`;
 
-/** Returns a table with the field of each column of a CSV file. */
+/** Returns the HTML of a table with the columns of a CSV file and the record field to which each column is mapped. */
 function columns(object: ImportObject, { headers, mapping }: ImportPreview, isChangeable: boolean): Html {
   const parts = object === 'contacts' ? Object.keys(companyParts) : [];
   const names = [...new Set([...importableNames(fileFields[object]), ...parts])];
@@ -179,7 +184,10 @@ function columns(object: ImportObject, { headers, mapping }: ImportPreview, isCh
     !${hiddenNote('columns', headers!.length)} !${table('Columns', ['Column of the file', 'Is read as'], rows)}`;
 }
 
-/** Returns the fields that a column can be: those of a record, and a custom field of the header's name. */
+/**
+ * Returns the record fields to which a column can be mapped: the standard fields, and a custom field with the name of
+ * the column.
+ */
 function choicesFor(header: string, field: string, names: readonly string[]): string[] {
   const custom = header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
   const others = [custom.length <= 64 ? custom : '', field].filter((name) => name !== '' && !names.includes(name));

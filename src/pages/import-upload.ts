@@ -33,19 +33,19 @@ import { form, goTo, sendPage } from './layout.ts';
 
 export const section = '/app/imports';
 
-/** What an import does with the records of its file, in words. */
+/** For each import mode, a text that describes what the import does with the records of the file. */
 export const modeLabels: Record<ImportMode, string> = {
   create: 'Creates records',
   update: 'Changes stored records',
   upsert: 'Changes stored records, creates missing ones',
 };
 
-/** Returns the name of an import. */
+/** Returns the name of an import, or a default name if the user has not given one. */
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
 const matches = ['id', 'external_id', 'work_email'] as const;
 
-/** The page to begin an import with a file. */
+/** Routes of the page on which admins upload a file for a new import. */
 export async function importUpload(app: FastifyInstance): Promise<void> {
   const check = compile(ImportCreate);
   // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
@@ -76,7 +76,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   });
 
-  /** Handles the form once its file arrives. The fields were before it. Nothing of the file is read unless they are right. */
+  /**
+   * Handles an upload form when its file begins to arrive. The other fields must come before the file. The file is read
+   * only if these fields are valid.
+   */
   async function receive(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -95,7 +98,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   }
 
-  /** Creates an import and stores its file. Returns the id. If the file does not arrive, the import is cancelled. */
+  /** Creates an import and stores its file. Returns the id of the import. If the upload fails, cancels the import. */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
     const { customerId } = caller;

@@ -17,7 +17,10 @@ import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 import { progressBar, statusBadge } from './progress.ts';
 
-/** Pages for imports: the list, the upload of a file, its mapping and preview, and the progress. */
+/**
+ * Routes of the pages for imports: the list of imports, the upload of a file, the preview with the column mapping, and
+ * the progress.
+ */
 export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
   const check = compile(ImportPatch);
@@ -159,7 +162,10 @@ async function showImport(
   });
 }
 
-/** Returns the preview of an import that waits for its start, with the form that changes its mapping and starts it. */
+/**
+ * Returns the HTML of the preview for an import that has not started. For admins, includes the form that changes the
+ * column mapping and starts the import.
+ */
 async function settings(request: FastifyRequest, reply: FastifyReply, found: Import, isAdmin: boolean): Promise<Html> {
   const given = { id: found.id, visible: allImports };
   const { preview } = await readPreview(request.db, request.caller.customerId, given);

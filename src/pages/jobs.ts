@@ -12,7 +12,7 @@ import { progressBar, statusBadge } from './progress.ts';
 
 const section = '/app/jobs';
 
-/** Pages for jobs: the list, and each job with its progress and its results. */
+/** Routes of the pages for jobs: the list of jobs, and a page with the progress and results of each job. */
 export async function jobs(app: FastifyInstance): Promise<void> {
   app.get('/jobs', forMembers, async (request, reply) => {
     const page = pageNumberOf(request);
@@ -66,7 +66,7 @@ const labels: Record<Job['type'], string> = {
 
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
-/** Returns the filters of the list. Values that do not exist are left out. */
+/** Returns the filters for the list of jobs from the query parameters of a request. Ignores unknown values. */
 function filtersOf(request: FastifyRequest): Filters {
   const query = queryOf(request);
   const status = jobStatuses.find((one) => one === text(query, 'status'));
@@ -160,7 +160,7 @@ const resultRow = ({ item, status, reason, result, charged, finished_at }: JobIt
     <td>!${moment(finished_at)}</td>
   </tr>`;
 
-/** Returns what an item of a job brought, in a few words. */
+/** Returns a short description of the result of a job item (one prospect or one e-mail address). */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return result.status.replaceAll('_', ' ');

@@ -4,18 +4,18 @@ import type { Role } from '../schemas/users.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
 import type { Page } from './layout.ts';
 
-/** The path of the list of keys. */
+/** The URL path of the page with the list of API keys. */
 export const section = '/app/keys';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Keys that end within this many days are marked. */
+/** API keys that expire within this number of days are highlighted. */
 const warningDays = 14;
 
 /**
- * Returns the page with all keys of a customer.
- * @param role the role of the user: only admins change keys
- * @param done what the user has just done, for the message on top
+ * Returns the page with all API keys of a customer.
+ * @param role The role of the user. Only admins get buttons to change keys.
+ * @param done The action that the user has just completed, for a success message.
  */
 export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page {
   const isAdmin = role === 'admin';
@@ -91,7 +91,7 @@ function card(key: ApiKey, isChangeable: boolean): Html {
 
 const endOf = ({ revoked_at, expires_at }: ApiKey): Html => date(revoked_at ?? expires_at);
 
-/** Returns the status of a key, and a warning if it ends soon. */
+/** Returns the HTML of a badge with the status of an API key, or with a warning if the key expires soon. */
 function stateOf({ status, expires_at }: ApiKey): Html {
   if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
   const daysLeft = Math.ceil((Date.parse(expires_at) - Date.now()) / dayMs);
@@ -107,6 +107,6 @@ function scopesOf({ permissions }: ApiKey): Html {
   </details>`;
 }
 
-/** Returns a sentence that says when a key was used last. */
+/** Returns the HTML of a sentence that says when an API key was last used. */
 export const lastUse = ({ last_used_at }: ApiKey): Html =>
   last_used_at === null ? 'It has never been used.' : html`It was last used on !${moment(last_used_at)}.`;

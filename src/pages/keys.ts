@@ -14,7 +14,7 @@ import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
 import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 
-/** Pages for API keys: the list, and the forms to issue, rotate and revoke keys. */
+/** Routes of the pages for API keys: the list of keys, and the forms to create, rotate and revoke keys. */
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;
   const check = compile(KeyRequest);
@@ -87,7 +87,10 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** @throws not_found if the customer has no key with the id in the path */
+/**
+ * Returns the API key whose id is in the path of a request.
+ * @throws DomainError `not_found` if the customer has no such key.
+ */
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   const id = idOf(request, 'API key').toLowerCase();
   const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
@@ -117,7 +120,7 @@ function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, 
   });
 }
 
-/** Shows the text of a key. This is the only page that does. */
+/** Sends the page with the text of a new API key. No other page contains the text of a key. */
 function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) {
   return sendPage(request, reply, {
     title: 'Your new key',

@@ -3,24 +3,24 @@ import { assetUrl } from './assets.ts';
 import { formToken, tokenField } from './forms.ts';
 import { html, type Html } from './html.ts';
 
-/** A page: its title, its content, and what it does besides. */
+/** A web page: its title, content, HTTP status and navigation entry. */
 export interface Page {
   title: string;
-  /** The content, below the heading with the title. */
+  /** The HTML of the content below the heading. */
   body: Html;
-  /** Links and buttons beside the heading. */
+  /** The HTML of the links and buttons beside the heading. */
   actions?: Html;
-  /** The entry of the navigation that the page belongs to, as a path. */
+  /** The path of the navigation entry that is highlighted on the page. */
   section?: string;
   /**
-   * Whether the page shows the progress of something that runs. Without JavaScript it is then loaded again every few
-   * seconds. With JavaScript only its part with the attribute `data-live` is replaced.
+   * True if the page shows the progress of a running job or import. With JavaScript, the part with the attribute
+   * `data-live` is updated every few seconds. Without JavaScript, the whole page is reloaded.
    */
   isLive?: boolean;
   status?: number;
 }
 
-/** The entries of the navigation. */
+/** The entries of the main navigation. */
 const sections: readonly { path: string; label: string; isForAdmins?: true }[] = [
   { path: '/app/keys', label: 'API keys' },
   { path: '/app/credits', label: 'Credits' },
@@ -29,7 +29,7 @@ const sections: readonly { path: string; label: string; isForAdmins?: true }[] =
   { path: '/app/audit', label: 'Audit log', isForAdmins: true },
 ];
 
-/** Sends a page. Browsers do not store it: it shows data of one user. */
+/** Sends a web page. The response forbids browsers to store the page, because it contains data of one user. */
 export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {
   return reply
     .code(page.status ?? 200)
@@ -38,10 +38,13 @@ export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Pag
     .send(documentOf(request, reply, page));
 }
 
-/** Redirects to another page after a form was handled. */
+/** Redirects to another page after a form was submitted. */
 export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
 
-/** Returns a form. It has the token without which it is refused. Its content is HTML. */
+/**
+ * Returns the HTML of a form, with a token that protects against cross-site request forgery. `body` is the HTML content
+ * of the form, and `attributes` are additional HTML attributes.
+ */
 export function form(
   request: FastifyRequest,
   reply: FastifyReply,

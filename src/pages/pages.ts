@@ -22,8 +22,8 @@ import { password } from './password.ts';
 import { sessions } from './sessions.ts';
 
 /**
- * Serves the pages for people under `/app`. Users see the data of their own customer, in a session that a cookie holds.
- * The pages work without JavaScript.
+ * Fastify plugin that serves the web pages under `/app`. Users log in and see the data of their own customer. The
+ * session token is stored in a cookie. The pages also work without JavaScript.
  */
 export default fp(
   async (app) => {
@@ -37,7 +37,7 @@ export default fp(
   { name: 'pages', dependencies: ['auth', 'error-handler'] },
 );
 
-/** Returns whether a browser opens `/`. */
+/** Returns true if a browser requests the path `/`. */
 const isVisitOfRoot = ({ method, url, is404, headers: { accept } }: FastifyRequest): boolean =>
   is404 && /^\/(\?|$)/.test(url) && (method === 'GET' || method === 'HEAD') && /\btext\/html\b/.test(accept ?? '');
 
@@ -78,10 +78,13 @@ async function pages(app: FastifyInstance): Promise<void> {
   await app.register(refuseOtherMethods, { paths });
 }
 
-/** Maximum size of the body of a form without files. */
+/** Maximum size of the request body for a form without files (bytes). */
 const maxFormBytes = 256 * 1024;
 
-/** Returns the options of the headers with which browsers protect pages. All that a page loads comes from this service. */
+/**
+ * Returns the options for security headers, such as the content security policy. All resources of the pages must come
+ * from this service.
+ */
 const protection = (publicUrl: string | undefined) => ({
   contentSecurityPolicy: {
     useDefaults: false,

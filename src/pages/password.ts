@@ -13,7 +13,7 @@ import { form, goTo, sendPage } from './layout.ts';
 
 const path = '/app/password';
 
-/** The page to change one's own password. */
+/** Route of the page on which users change their password. */
 export async function password(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordChange);

@@ -15,10 +15,10 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
-/** Returns the status of a job, of one of its items, or of an import. */
+/** Returns the HTML of a badge with the status of a job, a job item or an import. */
 export const statusBadge = (status: keyof typeof tones): Html => badge(status.toLowerCase(), tones[status]);
 
-/** Returns a bar that shows how much of the work is done. `total` is null until the number is known. */
+/** Returns the HTML of a progress bar. `total` is null while the total number is unknown. */
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
   const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;
   return html`<p>

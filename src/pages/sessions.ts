@@ -14,16 +14,16 @@ import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } fro
 import { html, notice } from './html.ts';
 import { form, goTo, sendPage } from './layout.ts';
 
-/** What the login form shows. */
+/** The values and error messages that the login form shows. */
 interface LoginForm {
   email?: string;
   faults?: Faults;
-  /** The path of the page that follows the login. */
+  /** The path of the page to which the user is redirected after the login. */
   next: string;
   status?: number;
 }
 
-/** Pages to log in and out. */
+/** Routes of the pages to log in and log out. */
 export async function sessions(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const cookies = sessionCookies(app.config);
@@ -56,7 +56,10 @@ export async function sessions(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns what the login form says about a refused login. Throws the error if it is another one. */
+/**
+ * Converts the error of a rejected login to the error message of the login form and the HTTP status of the response.
+ * Throws all other errors again.
+ */
 function refusalOf(error: unknown, request: FastifyRequest, reply: FastifyReply): Pick<LoginForm, 'faults' | 'status'> {
   if (error instanceof Unauthorized) {
     request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
