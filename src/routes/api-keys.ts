@@ -10,7 +10,7 @@ import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
 
-/** Routes with which a customer's admins manage API keys. */
+/** Routes on which a customer's admins manage API keys. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
   const findVersion = batchLookups(

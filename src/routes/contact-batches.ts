@@ -14,7 +14,7 @@ import { ErrorBody } from '../schemas/wire.ts';
 
 const tags = ['contacts'];
 
-/** The routes that write batches of contacts: their descriptions, and the permissions they need. */
+/** The routes that write batches of contacts: for each operation, a description and the required scopes. */
 const writes = {
   create: {
     summary: 'Create many contacts',

@@ -9,7 +9,7 @@ import { User } from '../schemas/users.ts';
 const config = { access: { scope: 'customer:read' } } as const;
 const tags = ['customer'];
 
-/** Routes for the customer account to which an API key belongs: summary, users, credits. */
+/** Routes for the customer account of an API key: a summary, the users and the credits. */
 const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',

@@ -38,7 +38,7 @@ const Readiness = Type.Object(
 
 const config = { access: { public: true }, isProbe: true } as const;
 
-/** Routes for operators: whether the process is alive, and whether it can serve requests. */
+/** Routes for health checks: whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',

@@ -232,12 +232,14 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
 
 export default imports;
 
-/** Returns the kinds of imports that a caller may see: those that the scopes of its API key allow to start. */
+/**
+ * Returns the kinds of imports that a caller may see. An API key may see the imports that its scopes allow it to start.
+ */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
 /**
- * Checks that the caller's API key has all scopes that this kind of import needs.
- * @throws forbidden if a scope is missing
+ * Checks that the caller's API key has all scopes that an import requires.
+ * @throws DomainError `forbidden` if a scope is missing.
  */
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];

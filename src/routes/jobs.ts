@@ -210,7 +210,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** Returns the types of jobs that a caller may see: those that the scopes of its API key allow to start. */
+/** Returns the types of jobs that a caller may see. An API key may see the jobs that its scopes allow it to start. */
 function visibleTo(caller: Caller): JobType[] {
   const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
   return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));

@@ -15,8 +15,8 @@ const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
 /**
- * Routes to search the prospect catalog: people whose contact data customers can unlock. The API contract requires
- * status 201 for all of these routes.
+ * Routes to search the catalog of prospects: people whose contact data customers can buy with credits ("unlock").
+ * Successful responses have the status 201.
  */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
