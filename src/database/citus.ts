@@ -4,29 +4,32 @@ import { distributionColumn, placementOf } from './placement.ts';
 /** A connection, or an open transaction. */
 type Session = postgres.Sql | postgres.TransactionSql;
 
-/** The distributed table whose shards decide where those of all others are: on the same worker, by customer. */
+/**
+ * The distributed table that determines on which Citus worker the rows of each customer are stored. The rows of all
+ * other distributed tables are stored on the same worker.
+ */
 const firstTable = 'contacts';
 
-/** Returns whether the database has the extension Citus. It can have it without being distributed. */
+/** Returns true if the extension Citus is installed in the database, even if no table is distributed. */
 export async function hasCitus(sql: Session): Promise<boolean> {
   const [extension] = await sql`select from pg_extension where extname = 'citus'`;
   return extension !== undefined;
 }
 
-/** Returns whether the tables of this database are spread over several machines with Citus. */
+/** Returns true if Citus has distributed the tables of this database over several machines. */
 export async function isDistributed(sql: Session): Promise<boolean> {
   if (!(await hasCitus(sql))) return false;
   const [table] = await sql`select from pg_dist_partition where logicalrelid = to_regclass(${firstTable})`;
   return table !== undefined;
 }
 
-/** Sorts tables in the order in which they can be placed. */
+/** Returns the names of tables in the order in which the tables must be distributed with Citus. */
 export const inOrderOfPlacing = (tables: readonly string[]): string[] =>
   tables.toSorted((a, b) => Number(b === firstTable) - Number(a === firstTable));
 
 /**
- * Moves a table of a database with Citus to where it belongs, with its rows. The table must not have foreign keys to
- * distributed tables, or from other tables; they are added afterwards.
+ * Distributes a table and its rows over the machines of a Citus cluster, in the way that `placementOf` returns. Foreign
+ * keys between this table and distributed tables must be dropped before, and added again afterwards.
  */
 export async function placeTable(tx: postgres.TransactionSql, table: string): Promise<void> {
   switch (placementOf(table)) {
@@ -44,8 +47,8 @@ export async function placeTable(tx: postgres.TransactionSql, table: string): Pr
 }
 
 /**
- * Prepares a transaction that changes several tables of a database with Citus. Citus then changes one shard after
- * another, through one connection to each worker, so that each change sees those before it.
+ * Makes Citus change the shards one after another during a transaction, over one connection to each worker. In a
+ * transaction that changes several tables, each change then sees the previous changes.
  */
 export async function changeShardsInSequence(tx: postgres.TransactionSql): Promise<void> {
   await tx`set local citus.multi_shard_modify_mode = 'sequential'`;

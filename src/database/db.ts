@@ -11,27 +11,25 @@ import { scramPassword } from './scram-password.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
- * The PostgreSQL driver with one or more connections. Its queries return timestamps as ISO strings and decimals as
- * numbers, as in the JSON of the API.
+ * An instance of the PostgreSQL driver, with one or more connections. Queries return timestamps as ISO strings and
+ * decimals as numbers, like the JSON of the API.
  */
 export type Sql = postgres.Sql<WireTypes>;
 
-/** An open database transaction. The queries of the transaction must run through it. */
+/** An open database transaction. Queries that are part of the transaction must use this object. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
 /**
- * The database. Look-ups, searches and transactions have separate connections, so that slow searches do not delay other
- * work. A temporary failure (a timeout, a deadlock, a lost connection) is thrown as DomainError `unavailable`.
+ * Access to the database. Look-ups, searches and transactions use separate connections, so that slow searches do not
+ * delay other work. A temporary failure (such as a timeout, a deadlock or a lost connection) throws the DomainError
+ * `unavailable`.
  */
 export interface Database {
-  /**
-   * Runs short reads whose SQL does not depend on the request. They share a few connections and use prepared
-   * statements.
-   */
+  /** Runs short queries whose SQL text is constant. The queries use prepared statements on a few shared connections. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs reads, such as searches, whose SQL and cost depend on the request. Each call has its own connection, and
-   * PostgreSQL makes a plan for the actual values of each query.
+   * Runs queries whose SQL text or cost depends on the request, such as searches. Each call has its own connection.
+   * PostgreSQL plans each query for its actual parameter values.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Runs `work` in a transaction. Rolls the transaction back if `work` throws. */
@@ -39,37 +37,37 @@ export interface Database {
 }
 
 /**
- * The database for the whole service. Use its own methods for the work of the service itself. For the work of a
- * customer, use the methods that `for` returns.
+ * The database connections of the whole process. The methods of `Database` run the service's own work. For the work of
+ * a customer, use the object that `for` returns.
  */
 export interface SharedDatabase extends Database {
   /**
-   * Returns the database for the work of one customer. If the signal of `requester` aborts, the running call rejects,
-   * and its search or transaction is cancelled. There is one exception: if the caller has only closed the HTTP
-   * connection, a transaction continues.
+   * Returns the database access for the work of one customer. If the abort signal of `requester` fires, a running call
+   * rejects, and its search or transaction is cancelled. Exception: if the caller has only closed the HTTP connection,
+   * a transaction continues.
    */
   for(requester: Requester): Database;
   /**
-   * Runs reads of API keys and sessions, to authenticate callers. These reads have their own connections, so that the
-   * work of customers cannot delay them.
+   * Runs queries that read API keys and sessions to authenticate callers. The queries use separate connections, so that
+   * the work of customers cannot delay them.
    */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /**
-   * For each group of connections, the object that limits how many operations use it at the same time. Used by the
-   * metrics.
-   */
+  /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
   readonly gates: readonly Gate[];
-  /** True if the last transaction failed because the disk of the database is full. */
+  /** True if the disk of the database is full, according to the last transaction that wrote data. */
   readonly isDiskFull: boolean;
-  /** Starts to log outages: one line when the database becomes unavailable, and one when it is available again. */
+  /**
+   * Starts to log outages of the database: one line when the database becomes unavailable, and one line when it is
+   * available again.
+   */
   logOutages(log: FastifyBaseLogger): void;
-  /** Rejects new calls, waits until running calls have ended, then closes all connections. */
+  /** Rejects new calls, waits until the running calls have ended, and closes all connections. */
   close(): Promise<void>;
 }
 
 /**
- * The database to which a URL points. If the URL contains several hosts, `host` and `port` are lists, separated by
- * commas.
+ * The host, port and database name in a database URL. If the URL contains several hosts, `host` and `port` are
+ * comma-separated lists.
  */
 export interface DatabaseAddress {
   host: string;
@@ -78,8 +76,8 @@ export interface DatabaseAddress {
 }
 
 /**
- * Parses the address of a database from its URL, which may contain several hosts. The result contains no user and no
- * password.
+ * Returns the host, port and database name in a database URL, without the user and the password. The URL may contain
+ * several hosts.
  */
 export function addressOf(url: string): DatabaseAddress {
   const { host, port, database } = postgres(url).options;
@@ -87,32 +85,32 @@ export function addressOf(url: string): DatabaseAddress {
 }
 
 /**
- * The PostgreSQL role with which the service runs all its statements. It does not depend on the user who logs in.
- * Migration 0001 creates the role.
+ * The PostgreSQL role that runs all statements of the service, independent of the user in the database URL. Migration
+ * 0001 creates this role.
  */
 const serviceRole = 'sales_data_api';
 
 /** Maximum time to open a database connection (seconds). */
 const connectTimeout = 5;
 /**
- * Seconds that are added to the statement timeout. If the server has not answered by then, the connection counts as
- * lost.
+ * Time that is added to the statement timeout (seconds). If the server has not responded after the statement timeout
+ * plus this time, the connection is closed as lost.
  */
 const silenceMargin = 2;
 /**
- * Maximum number of queries that can run at the same time on one shared connection. The server executes them one after
- * the other.
+ * Maximum number of queries that are sent at the same time on one shared connection. The server executes them one after
+ * another.
  */
 const pipelineDepth = 64;
 /**
- * How often the PostgreSQL server checks whether the client of a running statement is still connected. The server ends
- * the statement of a lost client.
+ * Interval at which the PostgreSQL server checks that the client of a running statement is still connected. If the
+ * client is gone, the server cancels the statement.
  */
 const clientCheckInterval = '250ms';
 
 /**
- * Opens the service's database. Connections are opened when they are first used.
- * @param distributed whether the tables of the database are spread over several machines with Citus
+ * Creates the database access of this process. Connections are opened at their first use.
+ * @param distributed True if the tables of the database are distributed over several machines with Citus.
  */
 export function openDatabase(config: Config, url: string, { distributed = false } = {}): SharedDatabase {
   const { plannedOnce, plannedAnew } = distributed ? plansOfCitus : plansOfPostgres;
@@ -135,10 +133,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
   const lanes = [credentials, lookup, search, transaction];
   let isDiskFull = false;
-  /**
-   * Runs a transaction. Updates `isDiskFull`, which is true if the last transaction that wrote data failed because the
-   * database's disk is full.
-   */
+  /** Runs a transaction. Updates `isDiskFull`, which is true if the disk of the database is full. */
   const writeToDisk = async <T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> => {
     let hasWritten = false;
     // Asked only while the disk is full, because it costs a round trip. Reading proves nothing about the disk.
@@ -178,9 +173,8 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   };
 }
 
-/**
- * Returns true if a transaction has written data. PostgreSQL assigns an id to a transaction only at its first write.
- */
+// PostgreSQL assigns an id to a transaction only at its first write.
+/** Returns true if a transaction has written data. */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
   return row.changed;
@@ -199,22 +193,23 @@ async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Prom
 }
 
 /**
- * Returns true if an abort must cancel the running transaction. Returns false if the caller has only closed the HTTP
- * connection, because the transaction then continues.
- * @param reason the reason of the abort
+ * Returns true if an abort must cancel the running transaction. Returns false if the caller has closed the HTTP
+ * connection: in this case the transaction continues.
+ * @param reason The reason of the abort signal.
  */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);
 
 /**
- * The options of a group of database connections. Our patch of the database driver adds the option `describe_first`.
+ * The options for the connections of a lane (a group of database connections). The option `describe_first` exists only
+ * in our patched version of the database driver.
  */
 interface LaneOptions {
   max: number;
-  /** Settings for the query planner of PostgreSQL: name and value. */
+  /** Settings of PostgreSQL's query planner, by name. */
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
-  /** Called when a connection was closed, by either side. */
+  /** Called when a connection has closed. */
   onclose?: () => void;
 }
 
@@ -222,15 +217,14 @@ interface LaneOptions {
 // may choose a plan that scans a whole table for each look-up, even for foreign key checks. No statement with these
 // settings needs a full scan.
 /**
- * Settings of the query planner for prepared statements: PostgreSQL makes one plan for all parameter values, without
+ * Settings of PostgreSQL's query planner for prepared statements: one plan is used for all parameter values, without
  * sequential scans.
  */
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Settings of the query planner for searches: PostgreSQL makes a plan for the actual values of each search. A search
- * uses one processor, because parallel workers are off. `work_mem` is large enough for index scans of a million
- * records.
+ * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values and runs
+ * without parallel workers.
  */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
@@ -242,22 +236,25 @@ const plannedAnew = {
 const plansOfPostgres = { plannedOnce, plannedAnew };
 
 /**
- * Name of a setting of connections to a distributed database: the `plan_cache_mode` for statements whose plan must not
- * depend on the customer. It is absent on one server, where that is `force_generic_plan`.
+ * Name of a connection setting that exists only in a database distributed with Citus. Its value is the
+ * `plan_cache_mode` for statements whose plan must not depend on the customer.
  */
 export const anyCustomerSetting = 'sales_data_api.plan_for_any_customer';
 
 // A statement of one customer goes to the worker that has this customer's rows. Citus cannot choose the worker in a plan
 // for all parameter values, and then refuses to plan most statements. The workers plan each statement anew.
-/** Settings of the query planner in a distributed database: Citus decides which plans it uses again. */
+/**
+ * Settings of PostgreSQL's query planner in a database that is distributed with Citus. PostgreSQL and Citus decide when
+ * a plan is reused.
+ */
 const plansOfCitus = {
   plannedOnce: { planner: { plan_cache_mode: 'auto', enable_seqscan: 'off', [anyCustomerSetting]: 'auto' } },
   plannedAnew: { ...plannedAnew, planner: { ...plannedAnew.planner, [anyCustomerSetting]: 'force_custom_plan' } },
 };
 
 /**
- * Options of the database driver, including some that its type declarations do not contain. Our patch of the driver
- * adds `silence_timeout`, and `saslprep`, which normalises passwords for SCRAM.
+ * Options of the database driver, including options that are missing in its type declarations. `silence_timeout` and
+ * `saslprep` exist only in our patched version of the driver.
  */
 type Options = postgres.Options<typeof wireTypes> &
   Omit<LaneOptions, 'planner'> & { silence_timeout: number; saslprep: typeof scramPassword };
@@ -293,8 +290,7 @@ function connect(config: Config, url: string, { planner, ...lane }: LaneOptions)
 }
 
 /**
- * Returns the delay before the next attempt to connect (seconds). It is short, so that the service reconnects soon
- * after the server is available again.
- * @param failures the number of failed attempts
+ * Returns the delay before the next connection attempt (seconds).
+ * @param failures The number of failed attempts.
  */
 const reconnectDelay = (failures: number): number => (failures < 2 ? 0 : 0.25);

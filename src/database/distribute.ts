@@ -3,16 +3,18 @@ import { changeShardsInSequence, hasCitus, inOrderOfPlacing, isDistributed, plac
 import { asMigrator, MigrationError, patiently, requireCurrentSchema, requireSession } from './migrate.ts';
 import { placementOf } from './placement.ts';
 
-/** The result of `distribute`: the names of the tables that it moved. None if the database was distributed before. */
+/**
+ * The result of `distribute`: the names of the tables that were distributed. Empty if they were already distributed.
+ */
 export interface Distributed {
   tables: string[];
 }
 
 /**
- * Spreads the tables of a database over the machines of its Citus cluster: the rows of each customer go to one worker.
- * Does nothing if the database is distributed already. All tables move in one transaction, so a call that fails or is
- * killed changes nothing. Requests of the service wait meanwhile.
- * @throws MigrationError if the database has no cluster, or not the schema of this program
+ * Distributes the tables of a database over the machines of its Citus cluster, so that all rows of a customer are on
+ * the same worker. Does nothing if the tables are already distributed. Everything happens in one transaction, so a
+ * failed call changes nothing. Requests to the service wait until the transaction has ended.
+ * @throws MigrationError if the database is not part of a Citus cluster, or if its schema does not match this program.
  */
 export const distribute = (ownerUrl: string): Promise<Distributed> =>
   asMigrator(ownerUrl, async (sql, session) => {
@@ -23,7 +25,10 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     return { tables };
   });
 
-/** @throws MigrationError if this is not the coordinator of a Citus cluster that can hold the tables */
+/**
+ * Checks that the database is the coordinator of a Citus cluster which can store the tables.
+ * @throws MigrationError if the check fails.
+ */
 async function requireCluster(sql: postgres.Sql): Promise<void> {
   if (!(await hasCitus(sql)))
     throw new MigrationError(
@@ -45,8 +50,8 @@ async function requireCluster(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Checks the role as which the service works. Citus connects to the workers as this role.
- * @throws MigrationError if the role cannot log in, or Citus has not created it on the workers
+ * Checks the PostgreSQL role of the service, which Citus also uses to connect to the workers.
+ * @throws MigrationError if the role cannot log in, or if Citus has not created the role on the workers.
  */
 async function requireRole(sql: postgres.Sql): Promise<void> {
   const [role] = await sql<{ login: boolean; known: boolean }[]>`
@@ -69,7 +74,7 @@ async function requireRole(sql: postgres.Sql): Promise<void> {
     );
 }
 
-/** A foreign key of a table, as SQL. */
+/** A foreign key of a table. `definition` is its SQL. */
 interface ForeignKey {
   table: string;
   name: string;
@@ -113,10 +118,7 @@ const readForeignKeys = (tx: postgres.TransactionSql): Promise<ForeignKey[]> =>
     where contype = 'f' and connamespace = 'public'::regnamespace
     order by conrelid::regclass::text, conname`;
 
-/**
- * Removes the rows that the coordinator still has in its own files, though they are on the workers now. Nothing reads
- * them.
- */
+/** Deletes the old rows that the coordinator still stores for tables which are now on the workers. */
 async function removeLocalCopies(sql: postgres.Sql): Promise<void> {
   const tables = await sql<{ name: string }[]>`
     select logicalrelid::text as name

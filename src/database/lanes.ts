@@ -4,19 +4,20 @@ import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../requester.ts';
 import { inLane } from '../tracing/tracing.ts';
 
-/** An instance of the database driver, with one or more connections. */
+/** An instance of the database driver, which has one or more connections. */
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
 
-/** How long `close` waits for running operations (seconds). */
+/** Maximum time that `close` waits for running operations (seconds). */
 const closeTimeout = 10;
 /** Maximum time to wait until the server has closed the connection of a cancelled operation (seconds). */
 const cutTimeout = 15;
 
+// A cancel request could hit a statement of another operation on the same connection.
 /**
- * A group of database connections that many operations use at the same time. A running statement is never cancelled,
- * because the cancel request could hit a statement of another operation.
+ * A group of database connections on which several operations run at the same time. A running statement is never
+ * cancelled.
  */
 export class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
@@ -32,8 +33,8 @@ export class SharedLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for one customer (the requester) on the shared connections. If too many operations are running, waits
-   * first.
+   * Runs `work` for one customer on the shared connections. If too many operations are running, waits first.
+   * @param requester The customer, with an abort signal and a maximum waiting time.
    */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
@@ -54,16 +55,17 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** One database connection: a driver instance that may open only one connection. */
+/** A database connection: an instance of the database driver that has only one connection. */
 interface Line<Sql> {
   sql: Sql;
   /** Called when the database connection has closed. */
   closed: () => void;
 }
 
+// Each connection is a separate driver instance, because the driver's pool can give one connection to two
+// transactions.
 /**
- * A group of database connections in which each operation has its own connection. Each connection is a separate driver
- * instance, because the driver's pool can give one connection to two transactions.
+ * A group of database connections in which each operation has a connection for itself.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -82,10 +84,11 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for one customer (the requester) on its own connection. If too many operations are running, waits
-   * first.
-   * @param isToEnd is called with the reason when the requester's signal aborts. If it returns true, `work` is
-   *   cancelled at once; if false, `work` continues until the requester's time is up.
+   * Runs `work` for one customer on a connection that no other operation uses. If too many operations are running,
+   * waits first.
+   * @param requester The customer, with abort signals and a maximum waiting time.
+   * @param isToEnd Decides what happens when the requester's signal aborts. If the function returns true, `work` is
+   *   cancelled at once. If it returns false, `work` continues until the time of the request is up.
    */
   run<T>(
     requester: Requester,
@@ -130,7 +133,7 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Cancels an operation by closing its connection. Resolves when the server has also closed the connection, or after
+   * Cancels an operation by closing its connection. Resolves when the server has closed the connection too, or after
    * `cutTimeout`.
    */
   async #cut(line: Line<Sql>): Promise<void> {
@@ -145,15 +148,15 @@ export class ExclusiveLane<Sql extends Connections> {
 }
 
 /**
- * Makes a `Gate` (a limiter of concurrent operations) reject new operations. Resolves when all running operations have
- * ended, or after `closeTimeout`.
+ * Closes a `Gate`, so that it rejects new operations. Resolves when all running operations have ended, or after
+ * `closeTimeout`.
  */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
 /**
- * Runs a database operation. If the connection or the server fails, throws `unavailable`. All other errors are thrown
- * unchanged.
+ * Runs a database operation. Converts connection errors and temporary server errors to the DomainError `unavailable`.
+ * Throws other errors unchanged.
  */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
@@ -164,7 +167,8 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Error codes of the database driver and the operating system for a connection that was lost or could not be opened.
+ * Error codes of the database driver and the operating system which mean that a connection was lost or could not be
+ * opened.
  */
 const connectionCodes = new Set(
   (
@@ -176,15 +180,15 @@ const connectionCodes = new Set(
 // Connection errors (08), insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled
 // statements, timeouts of locks, statements and transactions, serialisation failures, deadlocks.
 /**
- * Matches the PostgreSQL error codes (SQLSTATE) of temporary failures, after which a retry can succeed, e.g. a
- * deadlock, a timeout or a restart of the server.
+ * Pattern for the PostgreSQL error codes (SQLSTATE) of temporary failures, such as a deadlock, a timeout or a server
+ * restart. A retry can succeed.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
 /**
- * Matches the PostgreSQL error codes (SQLSTATE) for a lost or rejected connection: the server stops, starts or has
- * crashed.
+ * Pattern for the PostgreSQL error codes (SQLSTATE) of lost and rejected connections, for example because the server is
+ * stopping or starting.
  */
 const lostStates = /^(08...|57P0[1-3])$/;
 
@@ -194,8 +198,8 @@ const isConnectionFailure = (error: unknown): boolean => {
 };
 
 /**
- * Returns true if an error, or its cause, means that a connection to the database was lost or could not be opened.
- * Returns false for errors that the server itself returns while it is running, such as a deadlock.
+ * Returns true if an error, or the cause of a DomainError, means that a database connection was lost or could not be
+ * opened. Returns false for all other errors, such as a deadlock.
  */
 export function isConnectionLost(error: unknown): boolean {
   const code = codeOf(error instanceof DomainError ? error.cause : error);

@@ -6,15 +6,15 @@ import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
 
 /**
- * The result of `migrate`: the names of the migrations that it applied, and the name of the newest migration in the
- * database.
+ * The result of `migrate`: the names of the applied migrations (`applied`), and the name of the newest migration in the
+ * database (`version`).
  */
 export interface Migrated {
   applied: string[];
   version: string;
 }
 
-/** Thrown when the database cannot be migrated to the schema of this program. The message tells the user why. */
+/** Thrown if a database cannot be migrated. The message is shown to the user of the command line. */
 export class MigrationError extends Error {
   constructor(message: string) {
     super(message);
@@ -23,28 +23,29 @@ export class MigrationError extends Error {
 }
 
 /**
- * Key of the PostgreSQL advisory lock that lets only one process at a time migrate a database. Its bytes are the
- * letters `sales-da`.
+ * Key of the PostgreSQL advisory lock that prevents two processes from migrating a database at the same time. Its bytes
+ * are the letters `sales-da`.
  */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 /**
- * Maximum time for which a statement of a migration waits for a lock on a table or row (ms). It is shorter than
- * `DATABASE_QUEUE_MS`, because requests that need the same table wait behind the statement.
+ * Maximum time that a statement of a migration waits for a table or row lock (ms). Shorter than `DATABASE_QUEUE_MS`,
+ * because requests to the same table are blocked meanwhile.
  */
 const lockTimeoutMs = 500;
-/** Pause before a statement that did not get its lock is tried again (ms). The requests behind it run meanwhile. */
+/** Pause before a statement that did not get its lock is retried (ms). Blocked requests can run during the pause. */
 const lockPauseMs = 500;
-/** How long a migration tries to get a lock before it fails (ms). */
+/** Maximum time that a migration retries to get a lock before it fails (ms). */
 const lockPatienceMs = 300_000;
 
 /**
- * Applies all missing migrations to the database, in order. Each SQL file runs in its own transaction. Several
- * processes may call this at the same time, also while the service runs; each waits for the others. If a newer release
- * has already migrated the database, and this release can run on the result, nothing changes.
- * @throws MigrationError if an applied file was edited, the database is too new for this program, its encoding is not
- *   UTF8, a table stayed locked for minutes, or the server is older than PostgreSQL 18
+ * Applies all missing migrations to the database, in order. Each SQL file runs in its own transaction. The service may
+ * be running. If several processes call this function, they run one after another. If a newer release has already
+ * migrated the database and this release supports the new schema, nothing changes.
+ * @throws MigrationError if a file was changed after it was applied, if the database is too new for this program, if a
+ *   table stayed locked for minutes, if the encoding of the database is not UTF8, or if the server is older than
+ *   PostgreSQL 18.
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -60,8 +61,9 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
 }
 
 /**
- * Runs `work` with the only connection that may change the schema of the database at this time, and the id of its
- * session. Waits for other processes that change it.
+ * Runs `work` while this process holds the migration lock, so that no other process changes the schema of the database.
+ * Waits first if another process holds the lock.
+ * @param work Gets the connection that holds the lock, and the id of its database session.
  */
 export async function asMigrator<T>(
   ownerUrl: string,
@@ -84,7 +86,10 @@ export async function asMigrator<T>(
   }
 }
 
-/** @throws MigrationError if the database does not have exactly the migrations of this program */
+/**
+ * Checks that exactly the migrations of this program have been applied to the database.
+ * @throws MigrationError if the database is older or newer.
+ */
 export async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
   const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
   if (pending.length > 0)
@@ -108,8 +113,8 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Waits for the lock that lets only one process migrate the database. Returns the id of the database session that holds
- * the lock.
+ * Acquires the lock that prevents two processes from migrating a database at the same time. Returns the id of the
+ * database session that holds the lock.
  */
 async function lock(sql: postgres.Sql): Promise<number> {
   // A session that waits in `pg_advisory_lock()` holds a snapshot. A `create index concurrently` in another process would
@@ -136,10 +141,8 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
   return new Map(rows.map((row) => [row.name, row]));
 }
 
-/**
- * Adds the column `oldest_release` to the table `schema_migrations`, if it is missing. Older releases created the table
- * without this column.
- */
+// Older releases created the table without this column.
+/** Adds the column `oldest_release` to the table `schema_migrations`, if the column is missing. */
 async function addOldestRelease(sql: postgres.Sql): Promise<void> {
   const [column] = await sql`
     select from pg_attribute
@@ -156,10 +159,10 @@ interface Applied extends AppliedMigration {
 }
 
 /**
- * Compares the migrations of this program with the applied ones. Returns the migrations that must still be applied, and
- * the name of the newest applied migration that this program does not know, if any.
- * @param applied the applied migrations, by name
- * @throws MigrationError if an applied file was edited, or the database is too new for this program
+ * Compares the migrations of this program with the applied migrations. Returns the migrations that must still be
+ * applied (`pending`). Also returns the newest applied migration that this program does not know (`newest`), if any.
+ * @param applied The applied migrations, by name.
+ * @throws MigrationError if a file was changed after it was applied, or if the database is too new for this program.
  */
 function compare(
   migrations: Migration[],
@@ -187,7 +190,10 @@ function compare(
   };
 }
 
-/** The database that is migrated: the session that holds the migration lock, and whether Citus distributes the tables. */
+/**
+ * The database that is being migrated: the id of the session that holds the migration lock, and whether Citus
+ * distributes the tables.
+ */
 interface Target {
   session: number;
   distributed: boolean;
@@ -211,8 +217,8 @@ async function apply(sql: postgres.Sql, migration: Migration, { session, distrib
 }
 
 /**
- * Runs the text of a migration. In a distributed database, a line `-- place: notes` moves the new table `notes` to where
- * it belongs, before the statement below it runs.
+ * Runs the SQL text of a migration. In a database that is distributed with Citus, the comment `-- place: notes`
+ * distributes the new table `notes` before the next statement runs.
  */
 async function run(tx: postgres.TransactionSql, text: string, distributed: boolean): Promise<void> {
   if (!distributed) return void (await tx.unsafe(text));
@@ -225,7 +231,9 @@ async function run(tx: postgres.TransactionSql, text: string, distributed: boole
   }
 }
 
-/** Splits the text of a migration. Each of its statements must end with a semicolon at the end of a line. */
+/**
+ * Splits the SQL text of a migration into statements. Each statement must end with a semicolon at the end of a line.
+ */
 const statementsOf = (text: string): string[] => text.split(/;[^\S\n]*\n/);
 
 async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
@@ -237,15 +245,15 @@ async function applyStatement(sql: postgres.Sql, statement: string): Promise<voi
 }
 
 /**
- * Limits how long each statement of a connection waits for a lock.
- * @param limit the limit (ms); 0 means no limit
+ * Sets the maximum time that statements of a connection wait for a lock.
+ * @param limit The maximum time (ms). 0 means no limit.
  */
 const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
   sql`select set_config('lock_timeout', ${String(limit)}, false)`;
 
 /**
- * Runs a statement or transaction. If it does not get its locks, runs it again.
- * @throws MigrationError if it does not get its locks within `lockPatienceMs`
+ * Runs a statement or transaction, with retries if a lock is not acquired in time.
+ * @throws MigrationError if the locks are not acquired within `lockPatienceMs`.
  */
 export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
@@ -264,13 +272,17 @@ export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
 }
 
 /**
- * Returns true if a statement failed because it did not get a lock in time (SQLSTATE 55P03) or was part of a deadlock
- * (40P01).
+ * Returns true if an error means that a statement did not get a lock in time (SQLSTATE 55P03) or that there was a
+ * deadlock (40P01).
  */
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
-/** @throws MigrationError if a transaction does not run in the session with this id, which holds the migration lock */
+/**
+ * Checks that a transaction runs in the database session that holds the migration lock.
+ * @param session The id of this database session.
+ * @throws MigrationError if the transaction runs in another session.
+ */
 export async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
   const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
   if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
@@ -278,11 +290,11 @@ export async function requireSession(tx: postgres.TransactionSql, session: numbe
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
+// After a lost connection, the new session does not hold the migration lock.
 /**
- * Saves that a migration was applied. Only the session that holds the migration lock may save this; after a lost
- * connection there is a new session without the lock.
- * @param session id of the database session that holds the migration lock
- * @throws MigrationError if the session has changed
+ * Records in the table `schema_migrations` that a migration was applied.
+ * @param session The id of the database session that holds the migration lock.
+ * @throws MigrationError if the transaction runs in another session.
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`

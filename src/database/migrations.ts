@@ -5,25 +5,28 @@ import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
 /**
- * How the schema of a database compares with this program: `current` if they are equal, `behind` if the database is
- * older, `ahead` if it is newer.
+ * The schema of a database compared with the migrations of this program: `current` means equal, `behind` means that the
+ * database is older, and `ahead` means that the database is newer.
  */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** The state of a database's schema, and whether this release of the program can run on it. */
+/**
+ * The result of `checkSchema`: how the database schema compares with this program, and whether this release of the
+ * program can use the database.
+ */
 export interface SchemaCheck {
   state: SchemaState;
   isSupported: boolean;
 }
 
-/** A migration: an SQL file of the folder `sql/migrations`. `sha256` is the hash of its text. */
+/** A migration, which is an SQL file in the folder `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
   /**
-   * The oldest release of this program that can run on the schema after this migration, such as `1.4.0`. Null for old
-   * migrations, which do not state it.
+   * The oldest release of this program that can use the database after this migration, such as `1.4.0`. Null for the
+   * first migrations, which do not contain this information.
    */
   oldestRelease: string | null;
 }
@@ -34,19 +37,17 @@ export interface AppliedMigration {
   oldestRelease: string | null;
 }
 
-/** Path of the folder with the SQL migrations of this program. */
+/** Path of the folder with the migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 
-/**
- * The name of the last migration that does not state the oldest release that can run on its schema. All later
- * migrations must state it.
- */
+/** The name of the last migration that may omit the oldest supported release. All later migrations must contain it. */
 const lastWithoutRelease = '0021_large_lists.sql';
 
 let ourNames: string[] | undefined;
 
 /**
- * Compares the migrations in a database with the migrations of this program. Needs only the permissions of the service.
+ * Checks whether the schema of the database matches the migrations of this program. Needs only the database permissions
+ * of the service.
  */
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   ourNames ??= await namesIn(ourMigrations);
@@ -58,11 +59,14 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/** Returns true if this release of the program can run on the schema after a migration of a newer release. */
+/**
+ * Returns true if this release of the program can use a database to which a newer release has applied the given
+ * migration.
+ */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
-/** Compares two releases such as `1.9.0` and `1.10.0`. The result is negative if the first one is older. */
+/** Compares two release numbers such as `1.9.0` and `1.10.0`. The result is negative if the first release is older. */
 const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
 
 /** Reads the migrations that were applied to a database. Returns an empty array if the database was never migrated. */
@@ -76,8 +80,8 @@ async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
 }
 
 /**
- * Returns the migrations in a folder, in the order in which they are applied.
- * @throws Error if a migration does not state the oldest release that can run on its schema
+ * Reads the migrations from the SQL files in a folder, sorted in the order in which they must be applied.
+ * @throws Error if a migration does not contain the oldest release that can use the database after it.
  */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   return Promise.all(

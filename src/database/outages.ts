@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { isConnectionLost } from './lanes.ts';
 
-/** Time between two checks whether an unavailable database is available again (ms). */
+/** Interval at which an unavailable database is checked (ms). */
 const retryMs = 500;
 
 /**
- * Logs when the database becomes unavailable and when it is available again. Writes only one line for each, even if
- * many connections break. A broken connection alone proves nothing, so a test statement decides.
+ * Logs one line when the database becomes unavailable, and one line when it is available again. A test statement checks
+ * whether the database is available, because a single connection can also break for other reasons.
  */
 export class Outages {
   readonly #ping: () => Promise<unknown>;
@@ -17,33 +17,33 @@ export class Outages {
 
   /**
    * Creates the logger.
-   * @param ping runs a test statement in the database
+   * @param ping Runs a test statement in the database.
    */
   constructor(ping: () => Promise<unknown>) {
     this.#ping = ping;
   }
 
-  /** Starts to log. Before this call, the database is not checked. */
+  /** Sets the logger and enables the checks. Before this call, nothing is checked or logged. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
   }
 
-  /**
-   * Checks whether the database is available, unless a check is already running. Call this when a connection has
-   * closed.
-   */
+  /** Checks whether the database is available, if no check is running. Must be called when a connection has closed. */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
     void this.#check(this.#log).finally(() => (this.#isChecking = false));
   }
 
-  /** Ends the check that may be running. */
+  /** Stops a running check, and prevents further checks. */
   close(): void {
     this.#isClosed = true;
   }
 
-  /** Checks the database. If it is unavailable, logs this and waits until it is available again. */
+  /**
+   * Checks whether the database is available. If not, logs the outage, waits until the database is available again, and
+   * logs this too.
+   */
   async #check(log: FastifyBaseLogger): Promise<void> {
     let fault = await this.#faultOf();
     if (!fault || this.#isClosed) return;
@@ -58,8 +58,8 @@ export class Outages {
   }
 
   /**
-   * Runs the test statement. Returns the reason if the database cannot be reached. Returns undefined if the database
-   * responds, even with an error.
+   * Runs the test statement. Returns the error code and message if the database cannot be reached. Returns undefined if
+   * the database responds, even if it responds with an error.
    */
   async #faultOf(): Promise<{ code: string | undefined; reason: string } | undefined> {
     try {
@@ -73,7 +73,7 @@ export class Outages {
 }
 
 /**
- * Returns the log level for an error of work that is retried. Errors of a lost database connection get the level
- * `debug`, because `Outages` already logs the outage once.
+ * Returns the log level for an error after which an operation is retried. For a lost database connection, the level is
+ * only `debug`, because `Outages` already logs the outage.
  */
 export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLost(error) ? 'debug' : 'warn');

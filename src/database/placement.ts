@@ -1,21 +1,21 @@
 /**
- * Where the rows of a table live in a database that is distributed over several machines with Citus.
+ * Where the rows of a table are stored in a database that is distributed over several machines with Citus:
  *
- * - `distributed`: each customer's rows are together on one worker.
- * - `reference`: every machine has all rows. Every machine must be up for a write.
- * - `local`: the coordinator has all rows.
+ * - `distributed`: all rows of a customer are stored on the same worker.
+ * - `reference`: each machine stores all rows. A write fails if a machine is down.
+ * - `local`: the coordinator stores all rows.
  */
 export type Placement = 'distributed' | 'reference' | 'local';
 
 /**
- * Tables that seldom change. Rows of distributed tables refer to them, or queries join them with distributed tables.
- * Large catalogs of prospects are in Elasticsearch; the table `prospects` is then empty.
+ * Tables of which each machine stores a full copy in a distributed database. These tables seldom change. Distributed
+ * tables refer to them or are joined with them.
  */
 const referenceTables = new Set(['customers', 'prospects', 'subscription_tiers', 'users']);
 
 // Keys and sessions are read before a request can know which worker has the customer's rows. What is written for every
 // customer, such as the last use of a key, must not depend on all workers.
-/** Tables that only the coordinator has, although some of them belong to customers. */
+/** Tables that are stored only on the coordinator in a distributed database. */
 const localTables = new Set([
   'api_keys',
   'audit_events',
@@ -29,11 +29,11 @@ const localTables = new Set([
   'worker_slots',
 ]);
 
-/** Returns where a table of the schema `public` lives in a distributed database. */
+/** Returns where the rows of a table are stored in a distributed database. The table must be in the schema `public`. */
 export function placementOf(table: string): Placement {
   if (referenceTables.has(table)) return 'reference';
   return localTables.has(table) ? 'local' : 'distributed';
 }
 
-/** The column by which tables are distributed. */
+/** The column whose value determines on which worker a row of a distributed table is stored. */
 export const distributionColumn = 'customer_id';

@@ -7,8 +7,8 @@ import { hasCitus } from './citus.ts';
 export const queueSchema = 'pgboss';
 
 /**
- * Options of queues whose jobs are retried until they succeed, with growing delays. A worker must send heartbeats while
- * it runs a job. If they stop, the job is retried.
+ * Options of queues whose jobs are retried with growing delays until they succeed. While a worker runs a job, it must
+ * send heartbeats. If the heartbeats stop, the job is retried.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -22,8 +22,8 @@ const persistent = {
 // One waiting message per customer gives a fair order. Processing a message takes little time, and finished messages have
 // no use, so both expire soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
 /**
- * Options of queues that hold at most one waiting message for each customer (policy `short`). A message means that this
- * customer has work to do.
+ * Options of queues that hold at most one waiting message for each customer (policy `short`). A message means that the
+ * customer has work to process.
  */
 const turns = {
   ...persistent,
@@ -35,8 +35,8 @@ const turns = {
 } as const;
 
 /**
- * The options of each job queue, by queue name. With `notify: true`, idle workers are notified of a new job at once.
- * Without it, they only poll.
+ * The options of each job queue, by queue name. With `notify: true`, idle workers start a new job at once. Otherwise
+ * they find new jobs only by polling.
  */
 export const queues = {
   unlock: turns,
@@ -52,7 +52,7 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** For each type of job, the name of the queue that processes it. */
+/** For each type of job, the name of the queue that processes jobs of this type. */
 const queueOfType = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -60,18 +60,15 @@ const queueOfType = {
   verify_list: 'verify',
 } as const satisfies Record<JobType, JobKind>;
 
-/** The name of a job queue that processes rows of the table `jobs`. */
+/** The name of a queue that processes rows of the table `jobs`, which contains the jobs that customers have started. */
 export type TurnQueue = (typeof queueOfType)[JobType];
 
-/** Returns the name of the queue that processes jobs of the given type. */
 export const queueOf = (type: JobType): TurnQueue => queueOfType[type];
 
-/** For each job queue, the types of jobs that it processes. */
+/** For each queue, the types of jobs that the queue processes. */
 export const turnQueues = Object.groupBy(jobTypes, queueOf) as Record<TurnQueue, JobType[]>;
 
-/**
- * The cron schedule (UTC) of each job queue, on which pg-boss adds a job. Null means that only the service adds jobs.
- */
+/** For each job queue, the cron schedule (UTC) on which pg-boss adds a job to the queue. Null means no schedule. */
 const schedules: Record<JobKind, string | null> = {
   'fill-lists': null,
   import: null,
@@ -83,9 +80,8 @@ const schedules: Record<JobKind, string | null> = {
 };
 
 /**
- * Creates or updates the job queues in the database: the tables of pg-boss, the queues and their schedules. It is safe
- * to call it again.
- * @param ownerUrl database URL with the login of the owner, because the service itself may not create tables
+ * Creates or updates the tables of the job queue (pg-boss), the queues and their schedules. May be called repeatedly.
+ * @param ownerUrl The database URL with the login of the database owner, who may create tables.
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({
@@ -114,7 +110,10 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   await grantService(sql);
 }
 
-/** Returns the URL for connections whose tables, types and functions Citus does not copy to the workers. */
+/**
+ * Adds an option to a database URL, so that Citus does not copy tables which are created over the connection to the
+ * workers.
+ */
 function withoutPropagation(url: string): string {
   const changed = new URL(url);
   changed.searchParams.set('options', '-c citus.enable_ddl_propagation=off');

@@ -3,13 +3,13 @@ import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
 // An import waits equally long for a search cluster.
-/** Default time for which a database operation is retried while the database is unavailable (ms). */
+/** Default time during which a database operation is retried while the database is unavailable (ms). */
 const defaultPatienceMs = 300_000;
 
 /**
- * Wraps a database, so that each operation is retried while the database is unavailable. Each operation must be safe to
- * repeat, because a transaction may have committed although it seems to have failed.
- * @param patienceMs how long an operation is retried before its error is thrown (ms)
+ * Returns a database object that retries each operation while the database is unavailable. Each operation must be safe
+ * to repeat: a transaction may have been committed although the connection was lost.
+ * @param patienceMs The maximum time for retries before the error is thrown (ms).
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
   const patient = (wrapped: Database): Database => ({

@@ -1,10 +1,8 @@
+// Differs from PostgreSQL for characters that came after Unicode 3.2 and have a compatible older form, such as `ᵃ`:
+// PostgreSQL leaves such a password unchanged.
 /**
- * Returns the form of a password from which SCRAM authentication computes its hash, as PostgreSQL's server and psql do:
- * normalised with SASLprep (RFC 4013), or unchanged if SASLprep does not allow it. Only SCRAM normalises: other methods
- * of authentication need the password as it is.
- *
- * Differs from PostgreSQL for characters that came after Unicode 3.2 and have a compatible older form, such as `ᵃ`:
- * PostgreSQL leaves such a password unchanged.
+ * Normalises a password with SASLprep (RFC 4013) for SCRAM authentication, like PostgreSQL's server and psql. Returns
+ * the password unchanged if SASLprep rejects it. For other authentication methods, the password must not be normalised.
  */
 export async function scramPassword(password: string): Promise<string> {
   if (isAscii.test(password)) return password;

@@ -1,17 +1,15 @@
 import type postgres from 'postgres';
 
-/** The smallest UUID. No record has this id, and every other id is greater. */
+/** The smallest UUID. No record has this id. */
 export const lowestId = '00000000-0000-0000-0000-000000000000';
 
-/**
- * The value types that this project adds to the types of the database driver. `instant` is a timestamp as an ISO text.
- */
+/** The additional value types of this project for the database driver. `instant` is a timestamp as an ISO string. */
 export type WireTypes = { instant: string };
 
-/** The number by which PostgreSQL identifies a type (object id). */
+/** The number (object id, OID) of a data type in PostgreSQL. */
 type Oid = number;
 
-/** PostgreSQL's ids (object ids) of its built-in types. They are the same on every server. */
+/** The numbers (OIDs) of PostgreSQL's built-in data types. They are the same on every server. */
 const oid = {
   boolean: 16,
   bytea: 17,
@@ -31,7 +29,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Pairs of PostgreSQL type ids: a type, and the array type whose elements have this type. */
+/** Pairs of PostgreSQL type numbers (OIDs): an element type and its array type. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -51,12 +49,12 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.jsonb, 3807],
 ];
 
-/** Converts a value to the text that is sent to PostgreSQL. A date becomes ISO text. */
+/** Converts a value to a text that PostgreSQL can parse. A `Date` becomes an ISO string. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
 /**
- * The `types` option of the database driver. It defines how values of PostgreSQL types are parsed and serialised.
- * Decimals and 64-bit integers become JavaScript numbers.
+ * The option `types` of the database driver, which defines how PostgreSQL values are parsed and serialised. Decimals
+ * and 64-bit integers become JavaScript numbers.
  */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
@@ -66,9 +64,8 @@ export const wireTypes = {
 } satisfies Record<string, postgres.PostgresType>;
 
 /**
- * Converts a timestamp from PostgreSQL's text format in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601
- * (`2026-03-14T09:26:53.500Z`). Cuts off digits below a millisecond. Returns other texts unchanged: `infinity`, and
- * years without exactly four digits.
+ * Converts a PostgreSQL timestamp in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601 (`2026-03-14T09:26:53.500Z`). Removes
+ * digits below a millisecond. Returns texts in any other format unchanged, such as `infinity`.
  */
 export function toInstant(text: string): string {
   if (text.charCodeAt(10) !== 32 || !text.endsWith('+00')) return text;
@@ -76,7 +73,7 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The internal parsers and serialisers of the database driver. The key is the id of a PostgreSQL type. */
+/** The internal parsers and serialisers of the database driver, by PostgreSQL type number (OID). */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
@@ -84,8 +81,8 @@ interface Codecs {
 }
 
 /**
- * Adds parsers and serialisers for arrays to a driver instance. It replaces the driver option `fetch_types`, which
- * reads the array types from the server for every new connection.
+ * Adds parsers and serialisers for arrays to an instance of the database driver. Replaces the driver option
+ * `fetch_types`, which costs a query for each new connection.
  */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.
@@ -100,8 +97,8 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
 }
 
 /**
- * Formats values as a PostgreSQL array literal. Every element except null is quoted, so that none is read as `NULL` or
- * as punctuation.
+ * Formats values as a PostgreSQL array literal. All elements except null are quoted, so that PostgreSQL reads them as
+ * plain text.
  */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
@@ -114,12 +111,12 @@ function serializeArray(values: readonly unknown[], serialize: (value: unknown) 
   return `{${values.map(element).join(',')}}`;
 }
 
-/** Matches the next token of a PostgreSQL array literal: a quoted element, an unquoted element or a brace. */
+/** Pattern for the next token of a PostgreSQL array literal: a quoted element, an unquoted element or a brace. */
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
 /**
- * Parses a PostgreSQL array literal. Nested arrays may have any depth.
- * @param parse parses the text of one element
+ * Parses a PostgreSQL array literal, which may contain nested arrays.
+ * @param parse Parses the text of one element.
  * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
  */
 export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
