@@ -1,14 +1,11 @@
-/**
- * For each open transaction, the functions to call after its commit. The key is the connection object of the
- * transaction (`sql`).
- */
+/** The functions that run after the commit of each open transaction. The key is the transaction object (`sql`). */
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
- * Registers a function that is called after a transaction has committed. If the transaction rolls back, it is not
- * called.
- * @param sql the transaction
- * @param action the function; it must not throw
+ * Registers a function that runs after a transaction has been committed. If the transaction is rolled back, the
+ * function does not run.
+ * @param sql The transaction.
+ * @param action The function, which must not throw errors.
  */
 export function afterCommit(sql: object, action: () => void): void {
   const own = actions.get(sql);
@@ -16,7 +13,7 @@ export function afterCommit(sql: object, action: () => void): void {
   else actions.set(sql, [action]);
 }
 
-/** Calls the functions that `afterCommit` registered for a transaction. Call it after the transaction has committed. */
+/** Runs the functions that were registered with `afterCommit` for a transaction. Must be called after the commit. */
 export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }

@@ -43,8 +43,8 @@ import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
 
 /**
- * Builds the HTTP server of the API, with all plugins and routes. It does not listen on a port yet.
- * @param given configuration, database and catalog; closing the server does not close them
+ * Creates the HTTP server of the API, with all plugins and routes. The server does not listen on a port yet.
+ * @param given The configuration, database and prospect catalog. They stay open when the server closes.
  */
 export function buildApp(given: Services): FastifyInstance {
   const app = createServer(given.config);
@@ -95,8 +95,8 @@ export function buildApp(given: Services): FastifyInstance {
 }
 
 /**
- * Builds a second HTTP server, for operators: it serves health checks and metrics of this process. It does not listen
- * on a port yet. It has the same HTTP settings as the API. The metrics do not include its own requests.
+ * Creates a second HTTP server that serves only health checks and metrics of this process, for operators. The server
+ * does not listen on a port yet. Its own requests are not measured.
  */
 export function buildMonitor(given: Services): FastifyInstance {
   const app = createServer(given.config);

@@ -3,12 +3,12 @@ import type { Role } from './schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
 /**
- * The authenticated sender of a request: an API key or a logged-in user. A caller may access only the data of one
- * customer, `customerId`.
+ * The authenticated sender of a request: an API key or a logged-in user. A caller may access only the data of the
+ * customer with the id `customerId`.
  */
 export type Caller = KeyCaller | SessionCaller;
 
-/** A sender of requests that authenticated with an API key. */
+/** A caller that has authenticated with an API key. */
 export interface KeyCaller {
   kind: 'key';
   keyId: string;
@@ -18,7 +18,7 @@ export interface KeyCaller {
   scopes: readonly Scope[];
 }
 
-/** A sender of requests that authenticated with a session token: a logged-in user. */
+/** A caller that has authenticated with a session token: a logged-in user. */
 export interface SessionCaller {
   kind: 'session';
   userId: string;
@@ -30,11 +30,11 @@ export interface SessionCaller {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The authenticated sender of the request. Set on every route that requires authentication. */
+    /** The authenticated sender of the request. Undefined on routes without authentication. */
     caller: Caller;
     /**
-     * The IP address of the request's sender, validated and normalised. Behind a trusted proxy (`TRUST_PROXY`), the
-     * address that the proxy forwarded. Use it instead of Fastify's `request.ip`, which ignores `TRUST_PROXY`.
+     * The validated and normalised IP address of the caller. If the request comes from a trusted proxy (`TRUST_PROXY`),
+     * this is the address that the proxy has forwarded. Do not use Fastify's `request.ip`, which ignores `TRUST_PROXY`.
      */
     address: string;
   }

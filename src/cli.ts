@@ -3,7 +3,10 @@ import { CommanderError } from 'commander';
 import { exitCodeOf } from './commands/command.ts';
 import { buildProgram } from './commands/program.ts';
 
-/** Runs the command line and returns its exit code: 0 success, 1 failure, 2 wrong usage. */
+/**
+ * Runs a command of the command line interface and returns the exit code: 0 for success, 1 for a failure, 2 for wrong
+ * usage.
+ */
 async function main(words: string[]): Promise<0 | 1 | 2> {
   try {
     const program = await buildProgram(words);
@@ -22,8 +25,8 @@ async function report(error: unknown): Promise<void> {
 }
 
 /**
- * The first error that occurred while writing to stdout or stderr. EPIPE is not stored, because it only means that the
- * reader closed the pipe (`… | head`).
+ * The first error that occurred while writing to stdout or stderr, or undefined. Errors with the code EPIPE are not
+ * stored, because they only mean that the reader has closed the pipe (`… | head`).
  */
 let lostOutput: Error | undefined;
 

@@ -24,17 +24,14 @@ const optionalInteger = (description: string, minimum: number, maximum: number) 
   Type.Optional(Type.Integer({ minimum, maximum, description }));
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 /**
- * The schema of a variable with a URL that can contain a password. It is marked as `secret`: a second variable,
- * `NAME_FILE`, can give the path of a file that contains the value.
+ * Returns the schema of an environment variable for a URL that can contain a password. The schema is marked as
+ * `secret`: the value can also come from a file, whose path is in the variable `NAME_FILE`.
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
-/**
- * All environment variables of the service, with type, default and meaning. The table in the README is generated from
- * this schema.
- */
+/** The schema of all environment variables of the service. The table in the README is generated from this schema. */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
@@ -300,12 +297,12 @@ export const ConfigSchema = Type.Object({
   ),
 });
 
-/** The service's configuration, parsed from the environment variables. The object is frozen. */
+/** The service's configuration, parsed from environment variables. The object is read-only. */
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
 /**
- * Thrown if environment variables are invalid. `faults` has one message for each problem; no message contains the value
- * of a variable.
+ * Thrown if environment variables are invalid. `faults` contains one message for each problem. The messages do not
+ * contain values of variables, which can be secret.
  */
 export class ConfigError extends Error {
   readonly faults: string[];
@@ -321,9 +318,9 @@ const properties: TProperties = ConfigSchema.properties;
 const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
 
 /**
- * Parses the environment into a `Config`. Ignores empty variables. Secrets can come from files (see `readSecretFiles`).
- * Passwords with their own variables are inserted into the URLs.
- * @throws ConfigError that lists all invalid variables
+ * Parses environment variables into a `Config`. Ignores variables with an empty value. Reads secrets from files (see
+ * `readSecretFiles`), and inserts passwords into the database and Redis URLs.
+ * @throws ConfigError if a variable is invalid. The error lists all invalid variables.
  */
 export function parseConfig(variables: Record<string, string | undefined>): Config {
   const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
@@ -348,7 +345,8 @@ export function publicUrl({ PUBLIC_URL, HOST, PORT }: Pick<Config, 'PUBLIC_URL' 
 }
 
 /**
- * The variables that contain only a password, each with the variable of the URL into which the password is inserted.
+ * Pairs of environment variables: a variable that contains a password, and the variable of the URL into which the
+ * password is inserted.
  */
 const passwords = [
   ['DATABASE_PASSWORD', 'DATABASE_URL'],
@@ -369,15 +367,15 @@ function insertPasswords(config: Config): Config {
 }
 
 /**
- * Converts the value of an environment variable to a number if its schema expects an integer and the value consists of
- * digits. Other values, such as `1.5`, `1e3` and `0x10`, stay texts, so the schema rejects them.
+ * Converts the value of an environment variable to a number if its schema requires an integer and the value is written
+ * with digits only. Returns other values, such as `1.5` or `1e3`, unchanged, so that the schema rejects them.
  */
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
 /**
- * Additional checks of environment variables that a schema cannot express. Each check returns one message for each
- * problem. A message does not contain the value of the variable.
+ * Checks of environment variables that a schema cannot express. Each check returns one message for each problem,
+ * without the value of the variable.
  */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
@@ -405,16 +403,17 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Checks the elements of a comma-separated list. Returns an error message for each invalid element. The message
- * contains the position of the element, but not its text, because it may be secret.
- * @param expected what an element must be, such as `an IP address`
+ * Checks the elements of a comma-separated list. Returns one error message for each invalid element. The message
+ * contains the position of the element, but not the element itself, which can be secret.
+ * @param isValid Returns true if an element is valid.
+ * @param expected A description of valid elements, such as `an IP address`.
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
 /**
- * Checks a database URL. Returns an array with an error message if the URL is invalid, otherwise an empty array. The
- * URL may contain several hosts, separated by commas.
+ * Checks a database URL, which may contain several hosts, separated by commas. Returns an array with one error message
+ * if the URL is invalid, otherwise an empty array.
  */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
@@ -437,7 +436,7 @@ function isPercentEncoded(url: string): boolean {
 }
 
 /**
- * Returns true if a text is a web origin (such as `https://app.example.com`), written exactly as browsers write it in
+ * Returns true if a text is a web origin (such as `https://app.example.com`) in exactly the form that browsers send in
  * the `Origin` header.
  */
 const isOrigin = (text: string): boolean =>
@@ -451,21 +450,21 @@ const isServerAddress = (text: string): boolean => {
 };
 
 /**
- * Reads the configuration from the environment variables of this process.
- * @throws ConfigError if a variable is invalid
+ * Parses the environment variables of this process into a `Config`.
+ * @throws ConfigError if a variable is invalid.
  */
 export const readConfig = (): Config => parseConfig(process.env);
 
 /**
- * Returns environment variables for a child process: those of this process, without the variables whose names match the
- * pattern.
+ * Returns the environment variables of this process, without those whose names match a pattern. Used for child
+ * processes.
  */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
 /**
- * Returns an error message that says which values an environment variable may have.
- * @param schema the schema of the variable
+ * Returns an error message that describes the allowed values of an environment variable.
+ * @param schema The schema of the variable.
  */
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;

@@ -1,4 +1,6 @@
-/** One invalid value in a request: `path` is a JSON pointer to the value, and `message` says why it is invalid. */
+/**
+ * An invalid value in a request. `path` is a JSON pointer to the value, and `message` says why the value is invalid.
+ */
 export interface Fault {
   path: string;
   message: string;
@@ -21,15 +23,18 @@ export type ErrorCode =
   | 'unavailable';
 
 /**
- * An error whose message may be sent to the caller of the API. For every other error the response says only
- * `internal_error`.
+ * An error whose code and message are sent to the caller of the API. For every other error, the caller gets only the
+ * code `internal_error`.
  */
 export class DomainError extends Error {
   readonly code: ErrorCode;
   readonly faults: Fault[];
-  /** Seconds after which the caller should retry. Set only with `unavailable` and `rate_limited`. */
+  /** Number of seconds after which the caller should retry. Set only for the codes `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
-  /** Ids of the records that a value matches, if it must match one record only. */
+  /**
+   * The ids of the records that a value in the request matches, if the value must match exactly one record but matches
+   * several.
+   */
   readonly matchingIds: string[] | undefined;
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
@@ -50,15 +55,12 @@ interface ErrorDetails {
   cause?: unknown;
 }
 
-/**
- * Maximum number of invalid values that an error response lists. Validation stops after one more, so that the message
- * can say "more than 100".
- */
+/** Maximum number of invalid values in an error response. Validation stops after one more invalid value. */
 export const maxFaults = 100;
 
 /**
  * Creates the error for a request with invalid values.
- * @param faults the invalid values; more than `maxFaults` + 1 are not needed
+ * @param faults The invalid values. At most `maxFaults` + 1 of them are used.
  */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
@@ -71,10 +73,10 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Creates the error for a record that does not exist. Also used for a record of another customer, so that the response
- * does not reveal that it exists.
- * @param noun the kind of record, such as `contact`
- * @param paths JSON pointers to the ids, if they are in the request body
+ * Creates the error for a record that does not exist or that belongs to another customer. The error is the same in both
+ * cases.
+ * @param noun The kind of record, such as `contact`.
+ * @param paths JSON pointers to the ids of the records, if these ids are in the request body.
  */
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
@@ -82,8 +84,8 @@ export const notFound = (noun: string, paths: string[] = []): DomainError =>
     : new DomainError('not_found', `No such ${noun}`);
 
 /**
- * Creates the error for a request body that refers to records which do not exist.
- * @param missing for each reference, the kind of record (e.g. `contact`) and a JSON pointer to the id
+ * Creates the error for a request body that contains ids of records which do not exist.
+ * @param missing The kind of record (such as `contact`) and a JSON pointer to the id, for each missing record.
  */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
@@ -91,43 +93,42 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** Returns a message, and appends the number of invalid values if there are more than an error response can list. */
+/** Returns an error message. Appends the number of invalid values if an error response cannot list all of them. */
 export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
 /**
  * Creates the error for a request that conflicts with the current state of a record.
- * @param faults the values in the request body that conflict, if any
+ * @param faults The values in the request body that cause the conflict, if any.
  */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
-/** Creates the error for a request whose `If-Match` header names an old version of the record. */
+/** Creates the error for a request whose `If-Match` header does not contain the current version of the record. */
 export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
 /**
- * Creates the error for a temporary failure. It tells the caller to repeat the request, so use it only for requests
- * that are safe to repeat.
- * @param retryAfter seconds after which the caller should retry
+ * Creates the error for a temporary failure, after which the caller should retry. Use this error only if a retry is
+ * safe.
+ * @param retryAfter The number of seconds after which the caller should retry.
  */
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
-/** Returns true if an error is temporary (`unavailable`), so the operation may be retried. */
+/** Returns true if an error is a temporary failure (`unavailable`), so that a retry can succeed. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
 /**
  * Creates the error for a request that exceeds a rate limit.
- * @param policy the name of the exceeded limit
- * @param retryAfter seconds until the limit allows requests again, at least 1
+ * @param policy The name of the rate limit.
+ * @param retryAfter The number of seconds until the rate limit allows requests again. At least 1.
  */
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
 /**
- * The error for an operation that needs more credits than are available. The error response contains the fields of
- * `shortage`.
+ * Thrown if an operation needs more credits than are available. The error response contains the fields of `shortage`.
  */
 export class InsufficientCredits extends DomainError {
   readonly shortage: Shortage;
@@ -139,7 +140,7 @@ export class InsufficientCredits extends DomainError {
   }
 }
 
-/** How many credits an operation needs and how many are available, in one pool of credits. */
+/** The numbers of required and available credits in one pool (kind of credits). */
 export interface Shortage {
   required: number;
   available: number;
@@ -147,20 +148,20 @@ export interface Shortage {
 }
 
 /**
- * The reason why an API key, session token or password was refused. It is only logged: the response does not contain
- * it.
+ * The reason why an API key, session token or password was rejected. The reason is logged, but not sent to the caller.
  */
 export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
 /**
- * The kind of credential that a caller uses: an API key, a session token, or e-mail and password. Each kind has its own
- * text in the 401 response.
+ * The kind of credential with which a caller authenticates: an API key, a session token, or an e-mail address and
+ * password.
  */
 export type Credential = 'key' | 'session' | 'login';
 
 /**
- * The error for a failed authentication (401). `credential` selects the text of the response. `reason` is only logged.
+ * Thrown if the authentication of a request fails (401). `credential` determines the text of the response. `reason` is
+ * logged, but not sent to the caller.
  */
 export class Unauthorized extends DomainError {
   readonly credential: Credential;
@@ -179,13 +180,13 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** Creates the error for a caller without the necessary permission (403). */
+/** Creates the error for a caller without the required permission (403). */
 export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
 /**
- * For each database constraint that a request can violate, the error to return. If a request violates another
- * constraint, the service has a bug.
+ * For each database constraint that a request can violate, a function that creates the error for the caller. A
+ * violation of any other constraint is a bug in the service.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),
@@ -198,13 +199,13 @@ const constraintErrors: Record<string, () => DomainError> = {
 };
 
 /**
- * Creates the error for an external id that another record already has.
- * @param noun the kind of record, such as `contact`
+ * Creates the error for a request with an external id that another record already has.
+ * @param noun The kind of record, such as `contact`.
  */
 export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
-/** The fields of a PostgreSQL error that name the violated constraint. */
+/** The fields of a PostgreSQL error that contain the name of the violated constraint. */
 interface ConstraintError {
   code?: string;
   constraint_name?: string;
@@ -212,9 +213,9 @@ interface ConstraintError {
 }
 
 /**
- * Returns the name of the constraint that a statement violated, or undefined if it failed for another reason or the
- * error does not name the constraint. Citus (distributed PostgreSQL) often names it only in the message, and adds a
- * shard number, which is removed: `contacts_company_fkey_102074`.
+ * Returns the name of the database constraint that a statement violated. Returns undefined if the error has another
+ * cause or does not contain the name. Citus (distributed PostgreSQL) appends a shard number to the name, such as
+ * `_102074` in `contacts_company_fkey_102074`. This number is removed.
  */
 export function violatedConstraint(error: unknown): string | undefined {
   const { code, constraint_name, message = '' } = (error ?? {}) as ConstraintError;
@@ -225,8 +226,7 @@ const nameOfConstraint = (name: string | undefined, message: string): string | u
   (name ?? /constraint "(\w+)"/.exec(message)?.[1])?.replace(/_\d+$/, '');
 
 /**
- * Converts a PostgreSQL error to the error that the API returns, if the request caused it. Returns undefined for all
- * other errors.
+ * Converts a PostgreSQL error to an API error, if the request caused the error. Returns undefined for all other errors.
  */
 export function fromDatabase(error: unknown): DomainError | undefined {
   const { code } = (error ?? {}) as { code?: unknown };

@@ -1,8 +1,8 @@
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Lets the event loop handle other requests and responses, then resolves. A long computation must await it regularly,
- * so that it does not block requests.
+ * Returns a promise that resolves after the event loop has handled other events, such as requests. A long computation
+ * must await this function regularly, so that requests are not blocked.
  */
 export function yieldToEventLoop(): Promise<void> {
   // Calls are queued: one computation resumes per round of the loop, so many together delay a request by one time slice.
@@ -15,19 +15,19 @@ export function yieldToEventLoop(): Promise<void> {
   return last;
 }
 
-/** How long a computation may block the event loop before it must let other work run (ms). */
+/** Maximum time that a computation may block the event loop without a pause (ms). */
 const timeSliceMs = 10;
 
-/** Measures how long a computation has run without a pause. During this time it blocks the event loop. */
+/** Measures how long a computation has blocked the event loop since its last pause. */
 export class TimeSlice {
   #since = performance.now();
 
-  /** True if the computation has run for `timeSliceMs` without a pause and must now call `pause`. */
+  /** True if the computation has run for `timeSliceMs` without a pause. The computation must then call `pause`. */
   get isOver(): boolean {
     return performance.now() - this.#since >= timeSliceMs;
   }
 
-  /** Lets the event loop handle waiting requests and responses, then restarts the measurement. */
+  /** Lets the event loop handle other events, such as requests. Then starts a new measurement. */
   async pause(): Promise<void> {
     await yieldToEventLoop();
     this.#since = performance.now();

@@ -4,13 +4,13 @@ import type { Config } from './config.ts';
 type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 
 /**
- * Returns true if log lines are written as JSON. If `LOG_FORMAT` is not set, this depends on stderr: JSON is the
- * default unless stderr is a terminal.
+ * Returns true if log lines are written as JSON, and false if they are written in a readable format. If `LOG_FORMAT` is
+ * not set, the readable format is used only if stderr is a terminal.
  */
 export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
   (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
 
-/** Returns the function that converts a log line from JSON to the configured format. */
+/** Returns a function that converts a log line from JSON to the configured log format. */
 export function logFormat(config: FormatConfig): (line: string) => string {
   if (isJsonLog(config)) return (line) => line;
   const { isTTY } = process.stderr;
@@ -24,8 +24,8 @@ export function logFormat(config: FormatConfig): (line: string) => string {
 }
 
 /**
- * Replaces control characters in a line of JSON, except line breaks and tabs. Also replaces characters that change the
- * direction of text. Such characters in logged data could control the terminal or imitate another log line.
+ * Replaces control characters, except line breaks and tabs, in a log line in JSON. Also replaces characters that change
+ * the direction of text. Otherwise logged data could control the terminal or imitate another log line.
  */
 const withoutControls = (json: string): string =>
   json.replaceAll(/\\u00[01][0-9a-f]|\\.|[\u007f-\u009f\p{Bidi_Control}]/gu, (found) =>
@@ -33,7 +33,7 @@ const withoutControls = (json: string): string =>
   );
 
 /**
- * Matches an escape sequence of JSON that is harmless in a terminal: a line break, a tab, or a character that is not a
- * control character.
+ * Pattern for the escape sequences of JSON that need no replacement: line breaks, tabs, quotes, slashes, backslashes,
+ * and the start of a Unicode escape (`\u`).
  */
 const isHarmless = /^\\["\\/ntu]$/;

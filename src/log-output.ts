@@ -1,14 +1,13 @@
 import { constants, openSync, writeSync } from 'node:fs';
 
-/** Maximum total size of the log lines that wait in memory until stderr accepts them (bytes). */
+/** Maximum total size of the log lines that are buffered in memory while stderr is blocked (bytes). */
 export const maxWaitingBytes = 1024 * 1024;
-/** Delay before the next attempt to write the waiting log lines (ms). */
+/** Delay before writing to stderr is retried (ms). */
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr without blocking, even if nobody reads them or the disk is full. Lines that stderr does
- * not accept wait in memory, up to `maxWaitingBytes`. Further lines are dropped; later, the number of dropped lines is
- * logged.
+ * Writes log lines to stderr without ever blocking the process. Lines that stderr does not accept are buffered in
+ * memory. If the buffer is full, further lines are dropped, and the number of dropped lines is logged later.
  */
 export class LogOutput {
   readonly #fd = nonBlockingStderr();
@@ -19,14 +18,16 @@ export class LogOutput {
   readonly #format: (line: string) => string;
 
   /**
-   * Creates the output.
-   * @param format converts each line to its final form
+   * Creates the log output.
+   * @param format Converts a log line from JSON to the configured log format.
    */
   constructor(format: (line: string) => string) {
     this.#format = format;
   }
 
-  /** Writes a line of JSON now, or later if stderr is blocked. The line must end with a line break. */
+  /**
+   * Writes a log line in JSON. If stderr is blocked, the line is written later. The line must end with a line break.
+   */
   write(line: string): void {
     const bytes = Buffer.from(this.#format(line));
     if (this.#waitingBytes + bytes.length > maxWaitingBytes) this.#lost += 1;
@@ -48,7 +49,7 @@ export class LogOutput {
     this.write(`${JSON.stringify({ level: 40, time, pid: process.pid, count, msg: 'log lines were lost' })}\n`);
   }
 
-  /** Writes as many waiting bytes as stderr accepts. Returns false if it accepts none. */
+  /** Writes as much of the buffered log lines as stderr accepts. Returns false if stderr accepts nothing. */
   #writeSome(): boolean {
     const bytes = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting);
     const written = tryWrite(this.#fd, bytes);
@@ -65,9 +66,9 @@ export class LogOutput {
 let terminal: number | undefined;
 
 /**
- * Returns a file descriptor of stderr that never blocks: a write that would block fails instead. For a pipe or a
- * socket, this is stderr itself. For a terminal, which blocks after Ctrl-S, this is a new file descriptor; only Linux
- * supports this.
+ * Returns a file descriptor for stderr on which a write fails instead of blocking. For a terminal, opens a new
+ * non-blocking file descriptor, which only Linux supports. Otherwise returns stderr's own file descriptor, which does
+ * not block.
  */
 function nonBlockingStderr(): number {
   const { fd, isTTY } = process.stderr;
@@ -80,8 +81,8 @@ function nonBlockingStderr(): number {
 }
 
 /**
- * Writes bytes to a file descriptor without waiting. Returns the number of written bytes. This is 0 if the write fails,
- * for example because the pipe or the disk is full.
+ * Writes bytes to a non-blocking file descriptor. Returns the number of written bytes, or 0 if the write fails, for
+ * example because a pipe or the disk is full.
  */
 function tryWrite(fd: number, bytes: Buffer): number {
   try {

@@ -7,10 +7,7 @@ import { isUnavailable, type DomainError } from './errors.ts';
 import { logFormat } from './log-format.ts';
 import { LogOutput } from './log-output.ts';
 
-/**
- * Creates the service's logger. It writes to stderr. Errors are logged without properties that can contain
- * row values.
- */
+/** Creates the service's logger, which writes to stderr. Logged errors do not contain values from the database. */
 export function logger(config: Config): FastifyBaseLogger {
   const base = {
     pid: process.pid,
@@ -23,8 +20,8 @@ export function logger(config: Config): FastifyBaseLogger {
 }
 
 /**
- * Returns the properties of an error that are safe to log. Leaves out PostgreSQL texts that can contain values from the
- * database. For a temporary failure (`unavailable`) gives the cause instead of the stack trace.
+ * Returns the properties of an error that are safe to log. Leaves out messages from PostgreSQL that can contain values
+ * from the database. For a temporary failure (`unavailable`), includes the cause instead of the stack trace.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   if (isUnavailable(error)) return loggableFailure(error as DomainError);
@@ -43,7 +40,7 @@ const loggableFailure = ({ name, code, message, cause }: DomainError): Record<st
   ...(cause === undefined ? {} : { cause: withoutStack(cause) }),
 });
 
-/** The same as `loggableError`, without the stack trace. */
+/** Returns the properties of an error that are safe to log, like `loggableError`, but without the stack trace. */
 export function withoutStack(error: unknown): Record<string, unknown> {
   const { stack, ...rest } = loggableError(error);
   void stack;

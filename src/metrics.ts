@@ -6,10 +6,10 @@ import packageJson from '../package.json' with { type: 'json' };
  * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
  */
 
-/** The Prometheus registry that holds the metrics of this process: counters, memory, event loop. */
+/** The Prometheus registry for the metrics of this process, such as counters, memory and event loop delay. */
 export const processMetrics = new Registry();
 
-/** Starts measuring memory, garbage collection and event loop delay. Calling it again has no effect. */
+/** Starts to measure memory, garbage collection and event loop delay. Further calls have no effect. */
 export function measureProcess(): void {
   if (processMetrics.getSingleMetric('process_start_time_seconds')) return;
   collectDefaultMetrics({ register: processMetrics });
@@ -18,7 +18,7 @@ export function measureProcess(): void {
 const registers = [processMetrics];
 
 /**
- * Seconds from the arrival of a request's headers to the end of its response.
+ * Duration of HTTP requests, from the arrival of the request headers to the end of the response (seconds).
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
  */
 export const requestDuration = new Histogram({
@@ -30,8 +30,8 @@ export const requestDuration = new Histogram({
 });
 
 /**
- * How long operations waited at a `Gate`, which limits how many operations use a resource at the same time (seconds).
- * The value is 0 for operations that did not wait.
+ * Time that operations waited before they started, because a `Gate` limits how many operations use a resource at the
+ * same time (seconds). 0 for operations that did not wait.
  */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
@@ -42,8 +42,8 @@ export const gateWait = new Histogram({
 });
 
 /**
- * Number of operations that a `Gate` rejected because too many operations were waiting, or because the wait was too
- * long. A `Gate` limits how many operations use a resource at the same time.
+ * Number of operations that were rejected by a `Gate`, which limits how many operations use a resource at the same
+ * time. A `Gate` rejects an operation if too many are waiting or if the wait takes too long.
  */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
@@ -53,8 +53,8 @@ export const gateRefusals = new Counter({
 });
 
 /**
- * Number of requests that were counted under a rate limit, by the name of the limit (`policy`) and outcome (allowed or
- * refused).
+ * Number of requests that a rate limit has counted, by the name of the rate limit (`policy`) and the outcome (`allowed`
+ * or `refused`).
  */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
@@ -63,7 +63,7 @@ export const limitedRequests = new Counter({
   registers,
 });
 
-/** Duration of calls to the search cluster, Elasticsearch (seconds). */
+/** Duration of calls to Elasticsearch, which stores the prospect catalog (seconds). */
 export const catalogCallDuration = new Histogram({
   name: 'sales_data_catalog_call_duration_seconds',
   help: 'Duration of calls to the search cluster, by outcome.',
@@ -72,7 +72,7 @@ export const catalogCallDuration = new Histogram({
   registers,
 });
 
-/** Number of ended jobs, by type and final status. */
+/** Number of jobs that have ended, by type and final status. */
 export const finishedJobs = new Counter({
   name: 'sales_data_jobs_finished_total',
   help: 'Jobs that ended, by type and final status.',
@@ -81,8 +81,8 @@ export const finishedJobs = new Counter({
 });
 
 /**
- * Number of credits in new entries of the credit ledger, by pool and kind of entry. An adjustment that removes credits
- * counts as kind `adjust_down`.
+ * Number of credits that were granted, reserved, spent, released or corrected, by pool (kind of credits) and kind of
+ * change. A correction that removes credits counts as `adjust_down`.
  */
 export const movedCredits = new Counter({
   name: 'sales_data_credits_total',

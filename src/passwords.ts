@@ -6,8 +6,8 @@ import { Gate } from './limits/gate.ts';
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /**
- * Limits how many passwords are hashed at the same time. Further logins wait. If too many logins wait, a login is
- * rejected with `unavailable`.
+ * Limits how many passwords are hashed at the same time. Further logins wait. If too many logins are waiting, a login
+ * is rejected with the error `unavailable`.
  */
 const gate = new Gate({
   name: 'passwords',
@@ -17,13 +17,13 @@ const gate = new Gate({
   maxWaitMs: 2_000,
 });
 
-/** Hashes a new password with argon2id. Returns the hash as a PHC string, which contains a random salt. */
+/** Returns the argon2id hash of a new password as a PHC string, which also contains the random salt. */
 export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * Returns true if a password matches the stored hash. If `stored` is undefined, because the account does not exist,
- * returns false after the same time. The time therefore does not reveal which accounts exist.
+ * Returns true if a password matches a stored hash. If `stored` is undefined because the account does not exist,
+ * returns false after the same computing time, so that attackers cannot find out which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
@@ -31,14 +31,14 @@ export async function verifyPassword(stored: string | undefined, password: strin
 }
 
 /**
- * Converts a password to the Unicode form NFKC (NIST SP 800-63B, 3.1.1.2), because keyboards encode the same letter in
- * different ways.
+ * Normalises a password to the Unicode form NFKC (NIST SP 800-63B, 3.1.1.2), because different keyboards encode the
+ * same character differently.
  */
 const normal = (password: string): string => password.normalize('NFKC');
 
 /**
- * The hash of a random password. A login to an account that does not exist is checked against this hash, so that it
- * takes as long as other logins.
+ * The hash of a random password. It is compared with the password if a login's account does not exist, so that such a
+ * login takes as long as any other login.
  */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

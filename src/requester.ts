@@ -1,38 +1,35 @@
 import { DomainError } from './errors.ts';
 
 /**
- * The customer for whom an operation runs, and how long the operation may take. The customer is needed because limited
- * resources, such as database connections, are shared fairly between customers.
+ * The customer for whom an operation runs, and how long the operation may take. Limited resources, such as database
+ * connections, are shared fairly between customers.
  */
 export interface Requester {
   /** The id of the customer for whom the operation runs, or `serviceItself`. */
   customerId: string;
   /**
-   * Aborts with a DomainError when the result is no longer needed, because the time is up or the caller has closed the
-   * connection.
+   * Aborts when the result of the operation is no longer needed, because the time is up or the caller has closed the
+   * connection. The abort reason is a DomainError.
    */
   signal?: AbortSignal;
-  /**
-   * Aborts only when the time is up, not when the caller closes the connection. Used for writes, which continue after
-   * the connection is closed.
-   */
+  /** Aborts only when the time is up. Used for writes, which continue if the caller closes the connection. */
   timeUp?: AbortSignal;
   /**
-   * The total time that the operation may still wait for limited resources (ms). Each wait reduces it. If undefined,
-   * only the limits of each resource apply.
+   * The total time that the operation may still wait for limited resources (ms). Each wait reduces this time. If
+   * undefined, only the limits of the resources apply.
    */
   patienceMs?: number;
   /**
-   * How long each wait for a limited resource may take (ms), instead of that resource's own limit. It is set for long
-   * work with many operations, which can go on after a wait.
+   * Maximum time of each single wait for a limited resource (ms). Replaces the limit of the resource. Set for long
+   * requests, such as exports.
    */
   waitMs?: number;
 }
 
-/** The id that replaces a customer's id for the service's own work, such as logins, maintenance and commands. */
+/** The customer id for work of the service itself, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/** Thrown when an operation ends early because the caller has closed the connection. */
+/** The abort reason of an operation whose caller has closed the connection. */
 export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');
@@ -40,7 +37,7 @@ export class CallerHungUp extends DomainError {
 }
 
 /**
- * Returns the result of `work`. If the signal aborts first, rejects with the signal's reason; `work` itself continues.
+ * Returns the result of `work`. If the signal aborts first, rejects with the abort reason, but does not stop `work`.
  */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;

@@ -2,12 +2,13 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 type Environment = Record<string, string | undefined>;
 
+// Reading a pipe or a device might never end.
 /**
- * Reads secrets from files, as Docker and Kubernetes provide them. If `NAME_FILE` is set, `NAME` gets the content of
- * this file, without a line break at its end. Ignores empty variables. A file must be a regular file of at most 64 KiB,
- * or a symbolic link to one, because reading a pipe or a device might never end.
- * @param secrets names of the variables that can come from a file
- * @returns the environment with these secrets, and one message for each problem
+ * Replaces environment variables by the contents of secret files, as Docker and Kubernetes provide them. If the
+ * variable `NAME_FILE` contains a path, `NAME` gets the content of the file, without a line break at the end. A secret
+ * file must be a regular file of at most 64 KiB, or a symbolic link to such a file.
+ * @param secrets The names of the variables whose values can come from files.
+ * @returns The environment with the secrets, and one message for each problem.
  */
 export function readSecretFiles(
   environment: Environment,
@@ -55,7 +56,8 @@ function readSecret(path: string): Secret {
 }
 
 /**
- * Returns the first `maxBytes` + 1 bytes of a file. Returns undefined for a pipe, a device or a socket. Never waits.
+ * Reads a regular file, at most `maxBytes` + 1 bytes of it. Returns undefined for a pipe, a device or a socket. Never
+ * blocks.
  */
 function readRegularFile(path: string): Buffer | undefined {
   // O_NONBLOCK: otherwise opening a pipe waits for its writer.
@@ -73,8 +75,8 @@ function readRegularFile(path: string): Buffer | undefined {
 }
 
 /**
- * Inserts a password into a URL, or replaces the password that the URL has. The password can contain any character. The
- * URL may contain several hosts, unlike those that the class `URL` can parse.
+ * Inserts a password into a URL, or replaces the password in the URL. The password may contain any character. The URL
+ * may contain several hosts, which the class `URL` cannot parse.
  */
 export const withPassword = (url: string, password: string): string =>
   url.replace(

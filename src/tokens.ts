@@ -4,15 +4,13 @@ import { crc32 } from 'node:zlib';
 
 declare const hashed: unique symbol;
 
-/**
- * SHA-256 hash of an API key or session token. Only the hash is stored. A fast hash is safe here, because a token has
- * 256 random bits.
- */
+// A fast hash is safe here, because a token has 256 random bits.
+/** The SHA-256 hash of an API key or session token. Only this hash is stored in the database. */
 export type TokenHash = Buffer & { readonly [hashed]: true };
 
 /**
- * An API key or session token in clear text. When it is printed, logged or serialised, it shows as `[redacted]`;
- * `reveal()` returns its text.
+ * An API key or session token in clear text. If the object is printed, logged or serialised, the output is
+ * `[redacted]`. The method `reveal` returns the text.
  */
 export class RawToken {
   readonly #text: string;
@@ -21,19 +19,22 @@ export class RawToken {
     this.#text = text;
   }
 
-  /** Returns the token in clear text. Call it only for the response that shows the new token to its owner. */
+  /** Returns the token in clear text. May be called only for the response that shows a new token to its owner. */
   reveal(): string {
     return this.#text;
   }
 
-  /** Returns the hash of the token, as it is stored in the database. */
+  /** Returns the hash of the token, which is stored in the database. */
   hash(): TokenHash {
     // Converted via a string, because that allocates from Node's shared buffer pool; a separate buffer per request is
     // several times slower.
     return Buffer.from(hash('sha256', this.#text, 'binary'), 'latin1') as TokenHash;
   }
 
-  /** The prefix of the token and its next four characters. Users recognise their tokens by it. It is not secret. */
+  /**
+   * The prefix of the token and the next four characters. This part is not secret, and helps users to identify their
+   * tokens.
+   */
   get start(): string {
     return this.#text.slice(0, this.#text.indexOf('_') + 1 + 4);
   }
@@ -51,12 +52,12 @@ export class RawToken {
   }
 }
 
-/** The prefix of every session token. The prefix of API keys can be configured (`KEY_PREFIX`). */
+/** The prefix of all session tokens. */
 export const sessionPrefix = 'sdsession';
 
 /**
- * Creates a token of 256 random bits. Its form is `<prefix>_<43 base62 characters>_<checksum>`; the checksum is the
- * CRC-32 of the text before it, in 6 base62 characters.
+ * Creates a random token with 256 random bits, in the form `<prefix>_<43 base62 characters>_<checksum>`. The checksum
+ * is the CRC-32 of the preceding text, as 6 base62 characters.
  */
 export function mintToken(prefix: string): RawToken {
   const body = `${prefix}_${base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43)}`;
@@ -64,8 +65,8 @@ export function mintToken(prefix: string): RawToken {
 }
 
 /**
- * Parses an API key or session token. Returns undefined if its form or its checksum is wrong. Any prefix is accepted,
- * so old keys stay valid when `KEY_PREFIX` changes.
+ * Parses an API key or session token. Returns undefined if the format or the checksum is wrong. Accepts any prefix, so
+ * that old API keys stay valid when `KEY_PREFIX` changes.
  */
 export function recogniseToken(text: string): RawToken | undefined {
   if (!shape.test(text)) return undefined;
@@ -79,7 +80,7 @@ const checksum = (text: string): string => base62(BigInt(crc32(text)), 6);
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** Formats a number in base 62, left-padded with `0` to `length` digits. */
+/** Formats a number in base 62. Adds zeros at the front up to the given length. */
 function base62(value: bigint, length: number): string {
   let text = '';
   for (let remaining = value; remaining > 0n; remaining /= 62n) text = digits[Number(remaining % 62n)]! + text;
