@@ -35,7 +35,7 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {
   const program = new Command('sales-data-api')
-    .description('HTTP backend of a sales product. Configured by environment variables; see the README.')
+    .description('HTTP backend of a sales product. Configured by environment variables; see docs/configuration.md.')
     .version(packageJson.version)
     .showHelpAfterError('(use --help for usage)')
     .configureOutput(output)

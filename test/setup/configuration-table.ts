@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import type { TProperties } from '@sinclair/typebox';
 import { ConfigSchema } from '../../src/config.ts';
 
-const file = join(import.meta.dirname, '..', '..', 'README.md');
+const file = join(import.meta.dirname, '..', '..', 'docs', 'configuration.md');
 const [open, close] = ['<!-- configuration -->\n', '<!-- /configuration -->'];
 
-/** Returns the README as it is, and with a newly generated configuration table. */
-export async function readReadme(): Promise<{ is: string; shouldBe: string }> {
+/** Returns docs/configuration.md as it is, and with a newly generated configuration table. */
+export async function readTable(): Promise<{ is: string; shouldBe: string }> {
   const is = await readFile(file, 'utf8');
   const [before, rest] = is.split(open) as [string, string];
   return { is, shouldBe: `${before}${open}${configurationTable()}${close}${rest.split(close)[1]}` };
@@ -23,4 +23,4 @@ function configurationTable(): string {
 }
 
 // `npm run contract` writes the table that the test compares with.
-if (process.argv[1] === import.meta.filename) await writeFile(file, (await readReadme()).shouldBe);
+if (process.argv[1] === import.meta.filename) await writeFile(file, (await readTable()).shouldBe);
