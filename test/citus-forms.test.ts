@@ -77,11 +77,14 @@ const forms: Form[] = [
     ],
   },
   {
-    name: 'an insert that reads what a `with` part has written: make it a `with` part, too',
-    isIn: matching(String.raw`\bas (?:materialized )?\(\s*(?:insert|update|delete)\b.*\)\s*insert into\b`),
-    refused: ['with moved as (update a set b = $1 returning c) insert into d (c) select c from moved'],
-    taken: [
+    name: 'an insert within `with` that reads another `with` part, which Citus copies to all nodes: make the insert the last part',
+    isIn: (text) => /\bwith\b/i.test(text) && insertsInWith(text).some((insert) => readsPart(insert, text)),
+    refused: [
       'with moved as (update a set b = $1 returning c), e as (insert into d (c) select c from moved returning 1) select 1 from e',
+    ],
+    taken: [
+      'with moved as (update a set b = $1 returning c) insert into d (c) select c from moved',
+      'with e as (insert into d (c) select c from given returning c) update f set g = (select count(*) from e)',
     ],
   },
   {
@@ -123,6 +126,18 @@ const forms: Form[] = [
     taken: [`with recursive found as (select id from contacts where customer_id = ${hole}) select id from found`],
   },
 ];
+
+/** Returns the inserts that are parts of a `with`. */
+const insertsInWith = (text: string): string[] =>
+  [...text.matchAll(/\bas (?:materialized )?\(\s*(insert into\b(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)/gi)].map(
+    (match) => match[1]!,
+  );
+
+/** Returns whether a part of a statement reads a `with` part of the statement. */
+const readsPart = (part: string, text: string): boolean =>
+  [...text.matchAll(/(?:\bwith|,)\s+(\w+) as (?:materialized )?\(/gi)].some((match) =>
+    new RegExp(String.raw`\b(?:from|join) ${match[1]}\b`, 'i').test(part),
+  );
 
 const referencesIn = (text: string): string[] => [...text.matchAll(/\breferences (\w+)/gi)].map((match) => match[1]!);
 

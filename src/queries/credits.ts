@@ -124,15 +124,10 @@ async function move(sql: Transaction, customerId: string, given: Move): Promise<
         and pool = ${pool}
         and available + ${given.available}::bigint >= 0
       returning pool, entries, available, reserved
-    ),
-    entered as (
-      insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
-      select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
-      from moved
-      returning 1
     )
-    select 1
-    from entered`;
+    insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
+    select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
+    from moved`;
   if (count === 1) afterCommit(sql, () => countMove(given));
   return count === 1;
 }

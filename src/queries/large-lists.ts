@@ -160,19 +160,15 @@ export async function writeParts(
         and list_id = ${listId}
         and first_id = any(${parts.map((part) => part.first_id)}::uuid[])
       returning contact_ids
-    ),
-    written as (
-      insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-      select ${customerId}::uuid, ${listId}::uuid, contact_id, true, false
-      from taken
-      cross join unnest(taken.contact_ids) contact_id
-      where contact_id = any(${locked}::uuid[])
-      on conflict (customer_id, list_id, contact_id) do update
-      set by_hand = true
-      returning old.list_id is null as is_new
     )
-    select is_new
-    from written`;
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customerId}::uuid, ${listId}::uuid, contact_id, true, false
+    from taken
+    cross join unnest(taken.contact_ids) contact_id
+    where contact_id = any(${locked}::uuid[])
+    on conflict (customer_id, list_id, contact_id) do update
+    set by_hand = true
+    returning old.list_id is null as is_new`;
   const added = written.filter(({ is_new }) => is_new).length;
   await saveCounts(sql, customerId, new CountChanges().add(listId, added));
 }
@@ -212,18 +208,14 @@ export async function writeCopied(
       where p.customer_id = ${customerId}
         and (p.list_id, p.first_id) in (select list_id, first_id from wanted)
       returning p.list_id, old.contact_ids
-    ),
-    written as (
-      insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-      select ${customerId}::uuid, taken.list_id, contact_id, true, false
-      from taken
-      cross join unnest(taken.contact_ids) contact_id
-      where contact_id = any(${contactIds as string[]}::uuid[])
-      on conflict (customer_id, list_id, contact_id) do update
-      set by_hand = true
-      returning new.list_id, old.list_id is null as is_new
     )
-    select list_id, is_new
-    from written`;
+    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+    select ${customerId}::uuid, taken.list_id, contact_id, true, false
+    from taken
+    cross join unnest(taken.contact_ids) contact_id
+    where contact_id = any(${contactIds as string[]}::uuid[])
+    on conflict (customer_id, list_id, contact_id) do update
+    set by_hand = true
+    returning new.list_id, old.list_id is null as is_new`;
   for (const { list_id, is_new } of written) counts.add(list_id, is_new ? 1 : 0);
 }

@@ -32,10 +32,7 @@ export async function insertListInputs(
       and id = ${listId}
       and deleted_at is null`;
   if (!list) throw notFound('list');
-  const counted = await insertMembers(sql, customerId, jobId, list);
-  if (counted.members > maxMembers)
-    throw conflict(`The list has more than ${maxMembers} members: verify smaller lists`);
-  return counted.addresses;
+  return insertMembers(sql, customerId, jobId, list);
 }
 
 /** A list, and two reasons why its stored members may be out of date. */
@@ -49,30 +46,31 @@ interface Row extends UnsettledList {
   looks_at_companies: boolean;
 }
 
-interface Counted {
-  members: number;
-  addresses: number;
-}
-
 /**
  * Inserts the e-mails of a list's members as a job's inputs. Evaluates the list's rules for contacts whose stored
  * memberships may be out of date.
+ * @returns the number of inputs
  */
-async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<Counted> {
-  const insert = (unsettled: Partial<Unsettled>, guard: Fragment) => {
-    const members = memberOf([list.id], { customerId, filling: [], changing: [], ...unsettled });
-    return insertMatching(sql, customerId, jobId, members, guard);
-  };
+async function insertMembers(sql: Transaction, customerId: string, jobId: string, list: Row): Promise<number> {
+  const membersWith = (unsettled: Partial<Unsettled>) =>
+    memberOf([list.id], { customerId, filling: [], changing: [], ...unsettled });
   const always = recorder`true`;
-  if (list.is_filling) return insert({ filling: [list] }, always);
-  if (!list.looks_at_companies) return insert({}, always);
-  const { is_exact, ...counted } = await insert({}, noneSettling(recorder, customerId));
-  return is_exact ? counted : insert({ changing: [list] }, always);
+  let members = membersWith(list.is_filling ? { filling: [list] } : {});
+  const mayBeInexact = !list.is_filling && list.looks_at_companies;
+  const guard = mayBeInexact ? noneSettling(recorder, customerId) : always;
+  let inputs = await insertMatching(sql, customerId, jobId, members, guard);
+  if (inputs === 0 && mayBeInexact) {
+    members = membersWith({ changing: [list] });
+    inputs = await insertMatching(sql, customerId, jobId, members, always);
+  }
+  if (inputs === 0) await requireFewMembers(sql, customerId, members);
+  return inputs;
 }
 
 /**
- * Inserts the e-mails of the contacts that match the filter `members` as inputs of a job. Does nothing if the SQL
- * condition `guard` is false. Returns the value of `guard` as `is_exact`.
+ * Inserts the e-mails of the contacts that match the filter `members` as inputs of a job. Inserts nothing if the SQL
+ * condition `guard` is false, or if more than `maxMembers` contacts match.
+ * @returns the number of inputs
  */
 async function insertMatching(
   sql: Transaction,
@@ -80,30 +78,36 @@ async function insertMatching(
   jobId: string,
   members: Filter,
   guard: Fragment,
-): Promise<Counted & { is_exact: boolean }> {
+): Promise<number> {
   const { text, parameters } = record(recorder`
-    with members as materialized (
-      select c.id, c.work_email
-      from ${recorder.unsafe(exactContactSource.from)}
-      where c.customer_id = ${customerId}::uuid
-        and ${toSql(recorder, exactContactSource, customerId, members)}
-        and ${guard}
-      limit ${maxMembers + 1}::bigint
-    ),
+    with members as materialized (${selectMembers(customerId, members, guard)}),
     addresses as (
       select (array_agg(work_email order by id))[1] as item, array_agg(id order by id) as contact_ids
       from members
       where work_email <> ''
         and (select count(*) from members) <= ${maxMembers}::bigint
       group by lower(btrim(work_email))
-    ),
-    inputs as (
-      insert into job_inputs (customer_id, job_id, position, item, contact_ids)
-      select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, contact_ids
-      from addresses
-      returning position
     )
-    select (select count(*) from members) as members, (select count(*) from inputs) as addresses, (${guard}) as is_exact`);
-  const [counted] = await sql.unsafe<(Counted & { is_exact: boolean })[]>(text, parameters as string[]);
-  return counted!;
+    insert into job_inputs (customer_id, job_id, position, item, contact_ids)
+    select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, contact_ids
+    from addresses`);
+  return (await sql.unsafe(text, parameters as string[])).count;
 }
+
+/** @throws DomainError `conflict` if more than `maxMembers` contacts match the filter */
+async function requireFewMembers(sql: Transaction, customerId: string, members: Filter): Promise<void> {
+  const { text, parameters } = record(recorder`
+    select count(*)::integer as members
+    from (${selectMembers(customerId, members, recorder`true`)}) found`);
+  const [found] = await sql.unsafe<{ members: number }[]>(text, parameters as string[]);
+  if (found!.members > maxMembers) throw conflict(`The list has more than ${maxMembers} members: verify smaller lists`);
+}
+
+/** Returns SQL for the contacts that match a filter: one more than `maxMembers` at most, none if `guard` is false. */
+const selectMembers = (customerId: string, members: Filter, guard: Fragment): Fragment => recorder`
+  select c.id, c.work_email
+  from ${recorder.unsafe(exactContactSource.from)}
+  where c.customer_id = ${customerId}::uuid
+    and ${toSql(recorder, exactContactSource, customerId, members)}
+    and ${guard}
+  limit ${maxMembers + 1}::bigint`;
