@@ -31,7 +31,7 @@ const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
-/** The schema of all environment variables of the service. The table in the README is generated from this schema. */
+/** The schema of all environment variables of the service. The table in docs/configuration.md is generated from this schema. */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
@@ -80,6 +80,10 @@ export const ConfigSchema = Type.Object({
     10_000,
   ),
   STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
+  DATABASE_NODE_SILENCE_MS: milliseconds(
+    'time without a response after which a node of a distributed database counts as down, so that its customers get 503 at once',
+    1_200,
+  ),
   OVERLOAD_MS: Type.Integer({
     minimum: 0,
     maximum: 60_000,

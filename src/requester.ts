@@ -5,7 +5,7 @@ import { DomainError } from './errors.ts';
  * connections, are shared fairly between customers.
  */
 export interface Requester {
-  /** The id of the customer for whom the operation runs, or `serviceItself`. */
+  /** The id of the customer for whom the operation runs, `serviceItself` or `allCustomers`. */
   customerId: string;
   /**
    * Aborts when the result of the operation is no longer needed, because the time is up or the caller has closed the
@@ -29,7 +29,13 @@ export interface Requester {
 /** The customer id for work of the service itself, such as logins, maintenance and commands. */
 export const serviceItself = 'service';
 
-/** The abort reason of an operation whose caller has closed the connection. */
+/**
+ * The id that replaces a customer's id for work with the rows of many customers, such as the search for waiting jobs. In
+ * a distributed database it needs all nodes.
+ */
+export const allCustomers = 'all customers';
+
+/** Thrown when an operation ends early because the caller has closed the connection. */
 export class CallerHungUp extends DomainError {
   constructor() {
     super('unavailable', 'The caller has hung up');

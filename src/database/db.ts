@@ -5,7 +5,10 @@ import type { Config } from '../config.ts';
 import type { Gate } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
+import { CustomerNodes } from './customer-nodes.ts';
+import { DistributedLanes } from './distributed-lanes.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
+import type { Probe } from './node-monitor.ts';
 import { Outages } from './outages.ts';
 import { scramPassword } from './scram-password.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
@@ -54,7 +57,9 @@ export interface SharedDatabase extends Database {
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
   readonly gates: readonly Gate[];
-  /** True if the disk of the database is full, according to the last transaction that wrote data. */
+  /** For each node of a distributed database, whether it responds. Empty for a database on one server. */
+  readonly nodes: readonly { node: string; isUp: boolean }[];
+  /** True if the last transaction failed because the disk of the database is full. */
   readonly isDiskFull: boolean;
   /**
    * Starts to log outages of the database: one line when the database becomes unavailable, and one line when it is
@@ -108,6 +113,31 @@ const pipelineDepth = 64;
  */
 const clientCheckInterval = '250ms';
 
+/** The connections to one server: separate groups for look-ups, searches and transactions. */
+class Lanes {
+  readonly lookup: SharedLane<Sql>;
+  readonly search: ExclusiveLane<Sql>;
+  readonly transaction: ExclusiveLane<Sql>;
+  readonly all: readonly (SharedLane<Sql> | ExclusiveLane<Sql>)[];
+
+  constructor(lookup: SharedLane<Sql>, search: ExclusiveLane<Sql>, transaction: ExclusiveLane<Sql>) {
+    this.lookup = lookup;
+    this.search = search;
+    this.transaction = transaction;
+    this.all = [lookup, search, transaction];
+  }
+
+  /** Waits for running operations, then closes all connections. */
+  close(): Promise<unknown> {
+    return Promise.all(this.all.map((lane) => lane.close()));
+  }
+
+  /** Closes all connections at once, so that running operations fail. */
+  abandon(): void {
+    for (const lane of this.all) lane.abandon();
+  }
+}
+
 /**
  * Creates the database access of this process. Connections are opened at their first use.
  * @param distributed True if the tables of the database are distributed over several machines with Citus.
@@ -121,17 +151,34 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     new SharedLane(sql, { name, limit: sql.options.max * pipelineDepth, ...limits });
   const exclusive = (name: string, limit: number, options: Omit<LaneOptions, 'max'>) =>
     new ExclusiveLane((onclose) => connectAll({ max: 1, onclose, ...options }), { name, limit, ...limits });
-  const lookups = connectAll({ max: config.DATABASE_LOOKUP_CONNECTIONS, ...plannedOnce });
+  const open = (suffix: string, lookups: Sql) =>
+    new Lanes(
+      pipelined(`lookup${suffix}`, lookups),
+      exclusive(`search${suffix}`, config.DATABASE_SEARCH_CONNECTIONS, plannedAnew),
+      exclusive(`transaction${suffix}`, config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce),
+    );
+  const connectLookups = () => connectAll({ max: config.DATABASE_LOOKUP_CONNECTIONS, ...plannedOnce });
+  const lookups = connectLookups();
   // Not through the gate of the lane, which refuses work when it is full.
   const outages = new Outages(() => lookups`select 1`);
-  const lookup = pipelined('lookup', lookups);
+  const server = open('', lookups);
   const credentials = pipelined(
     'credentials',
     connectAll({ max: config.DATABASE_CREDENTIAL_CONNECTIONS, ...plannedOnce }),
   );
-  const search = exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, plannedAnew);
-  const transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plannedOnce);
-  const lanes = [credentials, lookup, search, transaction];
+  const nodes = distributed ? openNodes() : undefined;
+  function openNodes(): DistributedLanes<Lanes> {
+    const customers = new CustomerNodes((work) => server.lookup.runAlone(work));
+    return new DistributedLanes(server, {
+      customers,
+      open: (suffix) => open(suffix, connectLookups()),
+      openProbe: (node) => probe(connect(config, url, { max: 1, ...plannedOnce }), () => customers.sampleOn(node)),
+      silenceMs: config.DATABASE_NODE_SILENCE_MS,
+    });
+  }
+  const run = <T>({ customerId }: Requester, work: (lanes: Lanes) => Promise<T>): Promise<T> =>
+    nodes ? nodes.run(customerId, work) : work(server);
+  const lanes = () => [credentials, ...(nodes?.sets ?? [server]).flatMap(({ all }) => all)];
   let isDiskFull = false;
   /** Runs a transaction. Updates `isDiskFull`, which is true if the disk of the database is full. */
   const writeToDisk = async <T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> => {
@@ -152,29 +199,53 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     }
   };
   const use = (requester: Requester): Database => ({
-    lookup: (work) => lookup.run(requester, work),
-    search: (work) => search.run(requester, work),
+    lookup: (work) => run(requester, ({ lookup }) => lookup.run(requester, work)),
+    search: (work) => run(requester, ({ search }) => search.run(requester, work)),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      transaction.run(requester, (sql) => writeToDisk(sql, work), isTimeUp),
+      run(requester, ({ transaction }) => transaction.run(requester, (sql) => writeToDisk(sql, work), isTimeUp)),
   });
   return {
     ...use({ customerId: serviceItself }),
     for: use,
     credentials: (work) => credentials.runAlone(work),
+    get nodes() {
+      return nodes?.states ?? [];
+    },
     get isDiskFull() {
       return isDiskFull;
     },
-    gates: lanes.map(({ gate }) => gate),
-    logOutages: (log) => outages.logTo(log),
+    get gates() {
+      return lanes().map(({ gate }) => gate);
+    },
+    logOutages: (log) => {
+      outages.logTo(log);
+      nodes?.logTo(log);
+    },
     close: async () => {
       outages.close();
-      await Promise.all(lanes.map((lane) => lane.close()));
+      await Promise.all([credentials.close(), (nodes ?? server).close()]);
     },
   };
 }
 
-// PostgreSQL assigns an id to a transaction only at its first write.
-/** Returns true if a transaction has written data. */
+/**
+ * Creates the test query for a node of a distributed database.
+ * @param sql a connection of its own, because the query may wait for a long time
+ * @param sample returns a customer id whose rows are on the node, or undefined if the node has none
+ */
+function probe(sql: Sql, sample: () => string | undefined): Probe {
+  return {
+    send: async () => {
+      const id = sample();
+      if (id !== undefined) await sql`select from contacts where customer_id = ${id}::uuid limit 1`;
+    },
+    close: () => void sql.end({ timeout: 0 }),
+  };
+}
+
+/**
+ * Returns true if a transaction has written data. PostgreSQL assigns an id to a transaction only at its first write.
+ */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
   return row.changed;

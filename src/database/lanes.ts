@@ -50,6 +50,12 @@ export class SharedLane<Sql extends Connections> {
     await this.#sql.end({ timeout: 1 });
   }
 
+  /** Closes the connections at once. Running operations fail with `unavailable`. */
+  abandon(): void {
+    void this.#gate.close();
+    void this.#sql.end({ timeout: 0 });
+  }
+
   #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return inLane(this.#gate.name, () => work(this.#sql));
   }
@@ -73,6 +79,7 @@ export class ExclusiveLane<Sql extends Connections> {
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
   readonly #free: Line<Sql>[] = [];
+  #isAbandoned = false;
 
   constructor(connect: (onclose: () => void) => Sql, limits: GateLimits) {
     this.#gate = new Gate(limits);
@@ -103,11 +110,19 @@ export class ExclusiveLane<Sql extends Connections> {
     await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
   }
 
+  /** Closes the connections at once. Running and waiting operations fail with `unavailable`. */
+  abandon(): void {
+    void this.#gate.close();
+    this.#isAbandoned = true;
+    for (const { sql } of this.#all) void sql.end({ timeout: 0 });
+  }
+
   async #admitted<T>(
     work: (sql: Sql) => Promise<T>,
     { signal, timeUp }: Requester,
     isToEnd: (reason: unknown) => boolean,
   ): Promise<T> {
+    if (this.#isAbandoned) throw databaseUnavailable();
     const line = this.#free.pop() ?? this.#open();
     let cut: Promise<void> | undefined;
     const cancel = () => void (cut ??= this.#cut(line));
@@ -162,13 +177,19 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (error) {
-    throw isConnectionFailure(error) ? unavailable('The database does not answer at the moment', 1, error) : error;
+    throw isConnectionFailure(error) ? databaseUnavailable(error) : error;
   }
 }
 
 /**
- * Error codes of the database driver and the operating system which mean that a connection was lost or could not be
- * opened.
+ * Creates the error for an operation that failed because the database, or a node of it, is temporarily unavailable.
+ * @param cause the error of the database driver, if there is one
+ */
+export const databaseUnavailable = (cause?: unknown): DomainError =>
+  unavailable('The database does not answer at the moment', 1, cause);
+
+/**
+ * Error codes of the database driver and the operating system for a connection that was lost or could not be opened.
  */
 const connectionCodes = new Set(
   (
@@ -192,8 +213,14 @@ const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])
  */
 const lostStates = /^(08...|57P0[1-3])$/;
 
+// Citus reports some lost connections to a node as an internal error (XX000).
+/** Matches the messages of Citus for a lost connection to a node, which have no error code of their own. */
+const lostNodeMessages =
+  /^(server closed the connection unexpectedly|failure on connection marked as essential|connection not open|could not commit transaction for shard)/;
+
 const isConnectionFailure = (error: unknown): boolean => {
   const code = codeOf(error);
+  if (code === 'XX000') return lostNodeMessages.test((error as Error).message);
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 

@@ -21,7 +21,12 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
     ...patient(db),
     for: (requester) => patient(db.for(requester)),
     credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
-    gates: db.gates,
+    get gates() {
+      return db.gates;
+    },
+    get nodes() {
+      return db.nodes;
+    },
     get isDiskFull() {
       return db.isDiskFull;
     },

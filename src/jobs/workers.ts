@@ -4,6 +4,7 @@ import type { SharedDatabase } from '../database/db.ts';
 import { isConnectionLost } from '../database/lanes.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
+import { allCustomers } from '../requester.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan, traceFields } from '../tracing/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
@@ -131,7 +132,7 @@ interface SharedContext extends JobContext {
  * share of the capacity.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
-  if (!isTurn(data)) return { ...context, log };
+  if (!isTurn(data)) return { ...context, log, db: context.db.for({ customerId: allCustomers }) };
   const requester = { customerId: data.customerId };
   return {
     ...context,

@@ -3,11 +3,11 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 import { processMetrics } from '../metrics.ts';
 import { readBacklog, type Backlog } from '../queries/backlog.ts';
-import { serviceItself } from '../requester.ts';
+import { allCustomers } from '../requester.ts';
 
 /** The services whose state is reported in the metrics. */
 export interface Observed {
-  db: Pick<SharedDatabase, 'for' | 'gates'>;
+  db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
 }
 
@@ -28,6 +28,7 @@ export class ServiceMetrics {
     const state = new Registry();
     this.#backlog = new RecentBacklog(observed.db);
     addGates(state, observed);
+    addNodes(state, observed);
     addCatalog(state, observed);
     addBacklog(state, this.#backlog);
     // With the PostgreSQL engine there is no index that could lag behind.
@@ -72,6 +73,13 @@ function addGates(state: Registry, { db, catalog }: Observed): void {
   add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
   add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
   add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
+}
+
+function addNodes(state: Registry, { db }: Observed): void {
+  const help = '1 if this node of a distributed database responds, else 0. Its customers then get 503.';
+  addGauge(state, 'sales_data_database_node_up', help, ['node'], () =>
+    db.nodes.map(({ node, isUp }): Value => [{ node }, isUp ? 1 : 0]),
+  );
 }
 
 function addCatalog(state: Registry, { catalog }: Observed): void {
@@ -121,7 +129,7 @@ class RecentBacklog {
   last: Backlog | undefined;
 
   constructor(db: Observed['db']) {
-    this.#db = db.for({ customerId: serviceItself });
+    this.#db = db.for({ customerId: allCustomers });
   }
 
   /** Reads the backlog from the database if the cached backlog is older than `maxAgeMs`. */

@@ -1,6 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { checkSchema } from '../database/migrations.ts';
 import { hasWorkersForJobs } from '../queries/backlog.ts';
+import { allCustomers } from '../requester.ts';
 import { Enum } from '../schemas/wire.ts';
 
 const Readiness = Type.Object(
@@ -74,7 +75,10 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const [schema, hasWorkers, catalog, rateLimits] = await Promise.all([
         request.db.lookup(checkSchema).catch(() => undefined),
-        request.db.lookup(hasWorkersForJobs).catch(() => true),
+        app.db
+          .for({ ...request.requester, customerId: allCustomers })
+          .lookup(hasWorkersForJobs)
+          .catch(() => true),
         app.catalog.isUp(),
         app.rateLimits.isUp(),
       ]);

@@ -39,6 +39,7 @@ const noDatabase: SharedDatabase = {
   credentials: unreachable,
   for: () => noDatabase,
   gates: [],
+  nodes: [],
   isDiskFull: false,
   logOutages: () => undefined,
   close: async () => {},

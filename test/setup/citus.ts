@@ -30,6 +30,12 @@ export interface CitusCluster {
   kill: (node: string) => Promise<void>;
   /** Starts a killed node again, with its data. */
   restart: (node: string) => Promise<void>;
+  /** Stops the processes of a node: it keeps its connections and does not respond. */
+  freeze: (node: string) => Promise<void>;
+  /** Lets the processes of a frozen node continue. */
+  thaw: (node: string) => Promise<void>;
+  /** URL of the superuser on one more node, which Citus does not know yet; only if it was asked for. */
+  spare: string | undefined;
   stop: () => Promise<void>;
 }
 
@@ -38,6 +44,8 @@ const namePrefix = 'test-';
 /** Few shards, because each test file creates all of them. */
 const settings = {
   'citus.shard_count': '4',
+  // How long the transactions of a node that crashed stay prepared, and keep their locks, after its return.
+  'citus.recover_2pc_interval': '2s',
   fsync: 'off',
   synchronous_commit: 'off',
   full_page_writes: 'off',
@@ -46,29 +54,50 @@ const settings = {
   max_worker_processes: '64',
 };
 
-/** Starts a cluster. Removes the clusters that killed test processes left behind. */
-export async function startCitus(): Promise<CitusCluster> {
+/**
+ * Starts a cluster. Removes the clusters that killed test processes left behind.
+ * @param withSpare whether to start one more node, for a test that adds a node to the cluster
+ */
+export async function startCitus({ withSpare = false } = {}): Promise<CitusCluster> {
   await sweep();
   const name = `${namePrefix}${process.pid}`;
-  const cluster = (...words: string[]) => run(citusProgram, [...words, '--name', name]);
-  const port = await freePorts(workers + 1);
-  await cluster('start', '--workers', `${workers}`, '--port', `${port}`);
-  const nodes = Array.from({ length: workers + 1 }, (_, n) => `postgres://postgres@127.0.0.1:${port + n}/`);
-  const stop = async () => void (await cluster('remove'));
-  const kill = async (node: string) => void (await cluster('kill', node));
-  const restart = async (node: string) => void (await cluster('node', node));
+  const cluster = (...words: string[]) => repeat(() => run(citusProgram, [...words, '--name', name]));
+  const count = workers + (withSpare ? 1 : 0);
+  const port = await freePorts(count + 1);
+  await cluster('start', '--workers', `${count}`, '--port', `${port}`);
+  const urls = Array.from({ length: count + 1 }, (_, n) => `postgres://postgres@127.0.0.1:${port + n}/`);
+  const nodes = urls.slice(0, workers + 1);
+  const stop = () => cluster('remove');
+  const kill = (node: string) => cluster('kill', node);
+  const restart = (node: string) => cluster('node', node);
+  const freeze = (node: string) => cluster('pause', node);
+  const thaw = (node: string) => cluster('resume', node);
   try {
-    await onNodes(nodes, 'postgres', async (sql) => {
+    await onNodes(urls, 'postgres', async (sql) => {
       for (const [setting, value] of Object.entries(settings))
         await sql.unsafe(`alter system set ${setting} = '${value}'`);
     });
     await cluster('stop');
     await cluster('start');
     await createBlankDatabase(nodes);
-    return { nodes, kill, restart, stop };
+    return { nodes, kill, restart, freeze, thaw, spare: urls[workers + 1], stop };
   } catch (error) {
     await stop();
     throw error;
+  }
+}
+
+/**
+ * Runs a command of the cluster's program again if the program did not find the coordinator. It looks for the name in a
+ * pipe whose writer sometimes fails, because the reader ends at the first line.
+ */
+async function repeat(command: () => Promise<unknown>): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return void (await command());
+    } catch (error) {
+      if (attempt === 10 || !String(error).includes('no coordinator in cluster')) throw error;
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Config } from '../../config.ts';
-import type { Database } from '../../database/db.ts';
+import type { SharedDatabase } from '../../database/db.ts';
 import { unavailable } from '../../errors.ts';
-import { serviceItself } from '../../requester.ts';
+import { allCustomers, serviceItself } from '../../requester.ts';
 import type { Catalog } from '../catalog.ts';
 import { SearchNodes } from './cluster.ts';
 import { refresh, refreshEvery, countAll } from './index-calls.ts';
@@ -19,10 +19,10 @@ import { encode, erasePeople, writePeople } from './write.ts';
  * Returns the prospect catalog that is stored in an Elasticsearch cluster, for many millions of people. It connects at
  * the first read or write.
  */
-export function elasticsearchCatalog(config: Config, db: Database): Catalog {
+export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
-  const indexes: Indexes = { nodes, db, names, config };
+  const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }), names, config };
   // Kept, because later writes must fail if the index is lost, instead of going to another index.
   /** The index to which people are written. It stays the same until the next call of `prepare` or `reindex`. */
   let target: WriteTarget | undefined;

@@ -13,6 +13,8 @@ import { isNamedFor, type Names } from './index-definitions.ts';
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
+  /** The database for reads and writes of the unlocks of all customers. */
+  unlocks: Database;
   names: Names;
   config: Config;
 }

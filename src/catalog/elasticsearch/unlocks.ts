@@ -19,8 +19,8 @@ export const syncPatienceMs = 10_000;
  * Returns a map from person id to the ids of the customers who have unlocked the person (paid to see them), from
  * Postgres. People without unlocks are missing in the map.
  */
-export const unlocksOf = ({ db }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
-  db.search((sql) => findUnlockingCustomers(sql, ids));
+export const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
+  unlocks.search((sql) => findUnlockingCustomers(sql, ids));
 
 const attempts = 20;
 const batchSize = 500;
@@ -64,7 +64,7 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
   if (indexes.length === 0) return [];
   const read = await Promise.all(indexes.map((index) => readPeople(catalog, index, ids)));
   // Read before the unlocks: every unlock that is unindexed now is among those read below.
-  const unindexed = await catalog.db.search((sql) => findUnindexedUnlocks(sql, ids));
+  const unindexed = await catalog.unlocks.search((sql) => findUnindexedUnlocks(sql, ids));
   const customers = await unlocksOf(catalog, ids);
   const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
   // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
@@ -151,6 +151,6 @@ const allLeft = (ids: string[]) => (error: unknown) => {
   throw error;
 };
 
-async function noteIndexed({ db }: Indexes, unlocks: UnlockKey[]): Promise<void> {
-  if (unlocks.length > 0) await db.transaction((sql) => markIndexed(sql, unlocks));
+async function noteIndexed(catalog: Indexes, indexed: UnlockKey[]): Promise<void> {
+  if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
 }

@@ -1,0 +1,121 @@
+import type { FastifyBaseLogger } from 'fastify';
+
+/** A connection that sends test queries to one node of a distributed database. */
+export interface Probe {
+  /** Sends a test query. Rejects if it fails. */
+  send(): Promise<unknown>;
+  /** Closes the connection. Its running test query rejects. */
+  close(): void;
+}
+
+/** What a `NodeMonitor` needs. */
+export interface NodeMonitorOptions {
+  /** Name of the node in the log: host and port. */
+  node: string;
+  /** Opens a connection for test queries. */
+  openProbe: () => Probe;
+  /** Time without a response after which the node counts as down (ms). */
+  silenceMs: number;
+  /** Called when the node goes down, and when it is up again. */
+  onChange: (isUp: boolean) => void;
+}
+
+/** Time between a response and the next test query, and between two checks for silence (ms). */
+const tickMs = 250;
+/** Time without a response after which the probe opens a new connection (ms). */
+const renewMs = 10_000;
+
+/**
+ * Checks all the time whether one node of a distributed database responds. A node is down if it refuses connections, or
+ * if neither a test query nor any other query got a response for a given time.
+ */
+export class NodeMonitor {
+  readonly #options: NodeMonitorOptions;
+  readonly #timer: NodeJS.Timeout;
+  #probe: Probe;
+  #log: FastifyBaseLogger | undefined;
+  #isUp = true;
+  #downSince = 0;
+  #isWaiting = false;
+  /** Ticks of the timer since the test query was sent or the node last responded. */
+  #silentTicks = 0;
+
+  constructor(options: NodeMonitorOptions) {
+    this.#options = options;
+    this.#probe = options.openProbe();
+    this.#timer = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  /** False while the node does not respond. */
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
+  /** Starts to log when the node goes down, and when it is up again. */
+  logTo(log: FastifyBaseLogger): void {
+    this.#log = log;
+  }
+
+  /** Tells the monitor that a query of somebody else got its response from the node. */
+  responded(): void {
+    this.#silentTicks = 0;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#probe.close();
+  }
+
+  // Counts ticks instead of milliseconds: after the event loop was blocked, there is one tick, and then the response is
+  // read.
+  #tick(): void {
+    if (!this.#isWaiting) return void this.#ask();
+    this.#silentTicks += 1;
+    if (this.#silentTicks * tickMs >= this.#options.silenceMs) this.#set(false, 'no response');
+    if (this.#silentTicks * tickMs >= renewMs) this.#renew();
+  }
+
+  async #ask(): Promise<void> {
+    this.#isWaiting = true;
+    this.#silentTicks = 0;
+    const probe = this.#probe;
+    try {
+      await probe.send();
+      this.#set(true);
+    } catch (error) {
+      if (isNodeFailure(error)) this.#set(false, (error as Error).message);
+    } finally {
+      if (probe === this.#probe) this.#isWaiting = false;
+    }
+  }
+
+  /** Opens another connection: if the machine of the node is gone, the old one waits until the kernel gives up. */
+  #renew(): void {
+    this.#probe.close();
+    this.#probe = this.#options.openProbe();
+    this.#isWaiting = false;
+  }
+
+  #set(isUp: boolean, reason?: string): void {
+    if (isUp === this.#isUp) return;
+    this.#isUp = isUp;
+    const { node } = this.#options;
+    if (isUp) {
+      const seconds = Math.round((performance.now() - this.#downSince) / 1000);
+      this.#log?.info({ node, seconds }, 'a database node responds again');
+    } else {
+      this.#downSince = performance.now();
+      this.#log?.error({ node, reason }, 'a database node does not respond');
+    }
+    this.#options.onChange(isUp);
+  }
+}
+
+/**
+ * Returns true if the coordinator could not use its connection to the node: SQLSTATE class 08, or its time limit. Errors
+ * that the coordinator did not send, such as a lost connection to the coordinator itself, say nothing about the node.
+ */
+function isNodeFailure(error: unknown): boolean {
+  const { code, severity } = Object(error) as { code?: string; severity?: string };
+  return severity !== undefined && /^(08...|57014)$/.test(code ?? '');
+}
