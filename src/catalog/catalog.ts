@@ -11,15 +11,14 @@ export interface Search {
   criteria: Criterion[];
   order: ProspectOrder;
   /**
-   * The id of a customer. The search leaves out prospects that this customer has unlocked (paid to see). If undefined,
-   * it leaves out none.
+   * The id of a customer. If set, the search leaves out the prospects that this customer has unlocked (paid to see).
    */
   netNewFor?: string | undefined;
 }
 
 /**
- * The page of a search's result to return: at most `limit` prospects. The page starts after the first `skip` prospects,
- * or after the position `after`. Set at most one of the two.
+ * The part of a search's result to return: at most `limit` prospects, after the first `skip` prospects or after the
+ * prospect at the sort position `after`. Do not set both `skip` and `after`.
  */
 export interface PageWindow {
   limit: number;
@@ -28,8 +27,8 @@ export interface PageWindow {
 }
 
 /**
- * A person as UTF-8 bytes, in the form that is sent to Postgres or Elasticsearch. An import holds many people in
- * memory, and bytes take less heap than JavaScript objects.
+ * A person, encoded as the UTF-8 bytes that are sent to Postgres or Elasticsearch. Imports use bytes, because many
+ * JavaScript objects would take more memory.
  */
 export interface EncodedPerson {
   id: string;
@@ -37,7 +36,8 @@ export interface EncodedPerson {
 }
 
 /**
- * The maximum of page number × page size in a request for prospects. To read later pages, clients must use a cursor.
+ * The maximum product of page number and page size in a request for prospects. Clients must use a cursor to read later
+ * pages.
  */
 export const maxPageDepth = 10_000;
 
@@ -85,16 +85,16 @@ export interface Catalog extends CatalogReads {
 
   /**
    * Returns the read methods for one request. The number of concurrent reads is limited and shared fairly between
-   * customers, so each read counts for the customer of the request. If the signal of `requester` aborts, the reads are
-   * cancelled.
+   * customers. The reads of this request use the share of the customer who sent it. If the signal of `requester`
+   * aborts, the reads are cancelled.
    */
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies unlocks of prospects from Postgres into the catalog. An unlock means that a customer has paid to see a
-   * prospect; the catalog stores the ids of these customers with each prospect. All unlocks that are committed before
-   * the call are copied. Searches see them after `refresh`.
-   * @param ids ids of the prospects
+   * Copies the unlocks of prospects from Postgres into the catalog. An unlock means that a customer has paid to see a
+   * prospect. The catalog stores, with each prospect, the ids of the customers who have unlocked the prospect. Copies
+   * all unlocks that were committed before the call. Searches see the copied unlocks after `refresh`.
+   * @param ids the ids of the prospects
    */
   syncUnlocks(ids: string[]): Promise<void>;
   /** Makes all earlier writes visible to later searches. */
@@ -105,17 +105,17 @@ export interface Catalog extends CatalogReads {
   /**
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
    * @param notify receives a message for each repair
-   * @returns the id of the Elasticsearch index or Postgres table file that writes go to. If a later call returns
-   *   another id, the catalog was replaced, and people written before may be missing
+   * @returns the id of the Elasticsearch index, or of the Postgres table file, to which people are written. If a later
+   *   call returns another id, the catalog was replaced in between, and people who were written earlier may be missing
    */
   prepare(notify?: (text: string) => unknown): Promise<string>;
   /** Encodes a person as text for `write`: a row as JSON for Postgres, a bulk operation for Elasticsearch. */
   encode(document: CatalogDocument): string;
   /**
-   * Writes people to the catalog. A person with an existing id replaces the stored person; the ids of the customers who
-   * have unlocked the person are kept. When the promise resolves, all people are stored, and the caller may reuse the
-   * bytes.
-   * @param people with distinct ids
+   * Writes people to the catalog. If the catalog already has a person with the same id, the new data replaces the
+   * stored data, except the ids of the customers who have unlocked the person. When the promise resolves, all people
+   * are stored, and the caller may reuse the bytes.
+   * @param people the people to write; their ids must be distinct
    */
   write(people: EncodedPerson[]): Promise<void>;
   /**
@@ -124,8 +124,8 @@ export interface Catalog extends CatalogReads {
    */
   remove(ids: string[]): Promise<number>;
   /**
-   * Ends an import: makes all written people visible to searches, and updates the number of people with each suggested
-   * value.
+   * Ends an import: makes all written people visible to searches, and recomputes the suggested values, each with the
+   * number of people who have it.
    * @returns the number of people in the catalog
    * @throws DomainError `unavailable` if the database or cluster does not respond in time, or if the catalog was
    *   replaced during the import

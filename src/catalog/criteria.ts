@@ -67,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns false if a condition matches all prospects: a range without ends, or a `words` condition in which one of the
- * alternatives has no words. Otherwise returns true.
+ * Returns true if the condition can exclude prospects. Returns false for a condition that all prospects meet: a range
+ * without ends, or a `words` condition with an alternative that has no words.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'

@@ -3,7 +3,8 @@ import type { Prospect } from '../schemas/prospects.ts';
 const dot = '•';
 
 /**
- * Returns a copy of a prospect with masked e-mail addresses and phone number, for a customer who has not unlocked it.
+ * Returns a copy of a prospect with masked e-mail addresses and phone number. Such a copy is sent to a customer who has
+ * not unlocked (paid to see) the prospect.
  */
 export const mask = (prospect: Prospect): Prospect => ({
   ...prospect,

@@ -62,8 +62,8 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
 /**
- * Describes the fields of a sort order: their types, and whether they can be null. The descriptions are used to check
- * the values in a client's cursor.
+ * Returns a description of each field in a sort order: its type, and whether it can be null. The descriptions are used
+ * to check the values in a client's cursor.
  */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({

@@ -102,8 +102,8 @@ function refuseTooDeep(page = 1, limit: number): void {
 }
 
 /**
- * Returns a hash of a customer's search: of the customer's id, the conditions and the sort order. A cursor contains
- * this hash and is only valid for the same search.
+ * Returns a hash of the customer's id, the conditions and the sort order of a search. A cursor contains the hash of its
+ * search, and is rejected for any other search.
  */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')

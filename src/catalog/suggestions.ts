@@ -31,8 +31,8 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Combines spellings that differ only in case or accents into suggested values. Keeps only one value in memory at a
- * time.
+ * Yields the suggested values of a text field. Each combines the spellings that differ only in case or accents. Keeps
+ * only one value in memory at a time.
  * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(

@@ -23,7 +23,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** Sends reads to the search cluster, for one customer or for the service itself. */
+/** An object that sends reads to the search cluster, either for one customer or for the service itself. */
 export interface Reader {
   /**
    * Sends a read to the cluster. If too many reads are running, first waits until one of them ends.
@@ -39,7 +39,7 @@ export interface Reader {
  */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
-/** Search parameters that direct a search to nodes that respond. Empty if all nodes respond. */
+/** Search parameters that make the cluster prefer nodes that respond. The object is empty if all nodes respond. */
 export interface Route {
   preference?: string;
 }
@@ -61,15 +61,15 @@ interface Node {
 }
 
 /**
- * How long the calls of an import are retried while the cluster is unavailable (ms). Longer than the cluster needs to
- * detect a lost node.
+ * How long the calls of an import are retried while the cluster is unavailable (ms). This time is longer than the
+ * cluster needs to detect a lost node.
  */
 export const importPatienceMs = 300_000;
 /** The timeout of a health probe of a node, and the pause between two probes (ms). */
 const probeMs = 1_000;
 /**
- * The limits of the queue of reads that wait because too many reads are running: the number of waiting reads, and how
- * long each can wait (ms).
+ * The limits for reads that must wait because too many other reads are running: the maximum number of waiting reads,
+ * and the maximum time that one read waits (ms).
  */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 /** The number of consecutive failed reads after which the health of all nodes is probed. */
@@ -127,8 +127,8 @@ export class SearchNodes {
 
   /**
    * Returns an object that reads from the cluster for one request. The number of concurrent reads is limited and shared
-   * fairly between customers, so each read counts for the customer of the request. If the signal of `requester` aborts,
-   * the reads are cancelled.
+   * fairly between customers. The reads of this request use the share of the customer who sent it. If the signal of
+   * `requester` aborts, the reads are cancelled.
    */
   for(requester: Requester): Reader {
     return {
@@ -174,8 +174,8 @@ export class SearchNodes {
 
   /**
    * Sends a call about the state of the cluster. The call has a timeout of at most one second, and is not retried.
-   * @throws DomainError `unavailable` if the cluster does not respond, or without a call if earlier reads have shown
-   *   that the cluster is down
+   * @throws DomainError `unavailable` if the cluster does not respond. If earlier reads have shown that the cluster is
+   *   down, throws this error without sending the call
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -252,7 +252,10 @@ export class SearchNodes {
     return among[this.#next % among.length]!;
   }
 
-  /** Returns search parameters that prefer healthy nodes. Empty if all nodes respond. */
+  /**
+   * Returns the search parameters that make the cluster prefer nodes that respond. The returned object is empty if all
+   * nodes respond.
+   */
   #route(): Route {
     const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
     if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};

@@ -80,8 +80,8 @@ const silent: Notify = () => undefined;
 
 /**
  * Ends an import into an index: makes the written people visible to searches, and computes the suggested values. If the
- * index replaces a lost catalog, searches use the index from now on. Returns the number of people.
- * @throws DomainError `unavailable` if searches use another index at the end, because the index was replaced meanwhile
+ * index replaces a lost index, makes searches use the new index. Returns the number of people.
+ * @throws DomainError `unavailable` if the index was replaced during the import, so that searches use another index
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;

@@ -12,9 +12,8 @@ import { DomainError, unavailable } from '../../errors.ts';
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * What to do after an error of Elasticsearch, by its error type: `wait` and try again, or give up because the request was
- * `refused`. It has only the types whose HTTP status is misleading. For all others the status decides: 401, 429, and 500
- * and above mean `wait`; all others mean `refused`.
+ * The meaning of those Elasticsearch error types whose HTTP status is misleading (see `Meaning`). For all other error
+ * types, the HTTP status decides: 401, 429, and 500 or above mean `wait`; any other status means `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)

@@ -45,13 +45,13 @@ export const writeAlias = (index: string): string => `${index}-writes`;
 type Properties = Record<string, estypes.MappingProperty>;
 
 /**
- * The mapping of an index field that holds a text to search and sort by. Elasticsearch compares its bytes, because the
- * service stores the text in lower case and without accents.
+ * The mapping of an index field that holds a text for searching and sorting. Elasticsearch compares the bytes of the
+ * text, because the service stores the text in lower case and without accents.
  */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
-/** The mapping of an index field that holds a text to search by, but not to sort or count by. */
+/** The mapping of an index field that holds a text for searching, but not for sorting or counting. */
 const term: estypes.MappingProperty = { type: 'keyword', doc_values: false };
-/** The mapping of an index field that holds a text to sort or count by, but not to search by. */
+/** The mapping of an index field that holds a text for sorting and counting, but not for searching. */
 const column: estypes.MappingProperty = { type: 'keyword', index: false };
 /**
  * The mapping of an index field that holds one half of a UUID, as a 64-bit number. It is for sorting, not for

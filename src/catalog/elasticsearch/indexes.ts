@@ -7,8 +7,8 @@ import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
 /**
- * What every function on the catalog's indexes needs: the search cluster, the database, the aliases of the indexes, and
- * the configuration.
+ * The objects that every function on the catalog's indexes needs: the search cluster, the database, the aliases of the
+ * indexes, and the configuration.
  */
 export interface Indexes {
   nodes: SearchNodes;
@@ -20,8 +20,8 @@ export interface Indexes {
 }
 
 /**
- * An Elasticsearch index that was found by a search for an alias of the catalog. Its name is the alias or begins with
- * it, or the index has this alias.
+ * An Elasticsearch index that may belong to the catalog: its name is equal to an alias of the catalog or begins with
+ * this alias, or the index has this alias.
  */
 export interface FoundIndex {
   name: string;
@@ -39,8 +39,8 @@ export interface FoundIndex {
 }
 
 /**
- * The result of resolving an alias of the catalog: an index, `missing` if there is none, or `foreign` if the service
- * did not create the index or the alias belongs to several indexes.
+ * What an alias of the catalog points to: an index, `missing` if no index has the alias, or `foreign` if several
+ * indexes have the alias or the service did not create the index.
  */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 

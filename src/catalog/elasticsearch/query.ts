@@ -44,8 +44,8 @@ const fieldOf = (member: SortField | TextField): string => (isText(member) ? fol
 const isText = (member: string): member is TextField => member in fieldCodes;
 
 /**
- * Returns the Elasticsearch query for people whose field equals one of the values. The value `""` also matches people
- * without this field; of the fields, only the postal code can be missing.
+ * Returns the Elasticsearch query for people whose field `member` has one of the values. If the field is the postal
+ * code, the value `""` also matches people without a postal code.
  */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };

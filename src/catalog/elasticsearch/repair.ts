@@ -7,7 +7,8 @@ import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } 
 /** The index to which people are written. It is open and not blocked, and it has an alias for writes. */
 export interface WriteTarget extends FoundIndex {
   /**
-   * Whether searches use this index. If the index replaces a lost catalog, they use it only from the end of its import.
+   * True if searches use this index. If the index replaces a lost index, searches use it only after the import into it
+   * has ended.
    */
   isSearched: boolean;
 }
@@ -45,9 +46,9 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Returns the catalog's index of people, or undefined if it is not among the `found` indexes. The first match counts:
- * the index that Postgres has saved for searches, then the index with the alias for searches, then the index of an
- * unfinished import.
+ * Chooses the catalog's index of people from the `found` indexes. The first choice is the index that Postgres has saved
+ * for searches, the second choice the index with the alias for searches, and the third choice the index of an
+ * unfinished import. Returns undefined if none of these indexes was found.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -64,7 +65,8 @@ function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | un
 const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
 
 /**
- * Removes the catalog's aliases from other indexes, which do not belong to the catalog. These indexes are not deleted.
+ * Removes the catalog's aliases from the indexes in `from`, which do not belong to the catalog. Does not delete these
+ * indexes.
  */
 async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], notify: Notify): Promise<void> {
   const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
@@ -96,8 +98,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Tells the cluster to start the failed shards of an index again, because the cluster stops trying after five attempts.
- * If this request fails, only notifies the operator.
+ * Asks the cluster to start the failed shards of an index again. (The cluster itself stops trying after five attempts.)
+ * If this request fails, sends a message to the operator, but does not throw.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -163,7 +165,10 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/** Creates an empty index of people with the given aliases. Also adds its own alias for writes. */
+/**
+ * Creates an empty index of people with the given aliases and a further alias, through which only this index is
+ * written.
+ */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
@@ -182,8 +187,8 @@ export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<Wr
 
 // Elasticsearch cannot rename an index: it is cloned under a new name, then deleted.
 /**
- * Renames an index that has the same name as one of the catalog's aliases, so that searches do not use it. The service
- * did not create this index. Its documents are kept, because they may be needed.
+ * Renames an index that the service did not create, but that has the same name as one of the catalog's aliases. The
+ * documents of the index are kept under the new name.
  */
 async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): Promise<void> {
   const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);

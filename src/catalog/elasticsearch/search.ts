@@ -64,8 +64,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * A sort order by id. Used as a check: an index that the service did not create lacks the id fields, so the cluster
- * rejects a search with this order.
+ * A sort order by the id fields. The cluster rejects a search with this sort order if the index lacks these fields,
+ * which means that the service did not create the index.
  */
 const indexGuardOrder = sortBy([]);
 

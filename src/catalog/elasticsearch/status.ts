@@ -63,8 +63,8 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
 }
 
 /**
- * The index that belongs to an alias: its name (`none` if there is no index), its number of documents, and its size in
- * bytes.
+ * The state of the index behind an alias: whether the index was found (`standing`), its name (`none` if it was not
+ * found), its number of documents, and its size in bytes.
  */
 interface Counted {
   standing: Standing;

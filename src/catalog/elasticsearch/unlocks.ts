@@ -26,9 +26,9 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * A requirement for copying unlocks to the cluster. `searched`: if the catalog was imported before, the index for
- * searches must exist, otherwise the copy fails. `any`: this index may be missing, as during an import that replaces a
- * lost catalog.
+ * Says which index must exist when unlocks are copied to the cluster. `searched`: the copy fails if people were
+ * imported earlier, but the index that searches use is missing. `any`: the index that searches use may be missing, as
+ * during an import that replaces a lost index.
  */
 type Demand = 'searched' | 'any';
 
@@ -38,8 +38,9 @@ type Demand = 'searched' | 'any';
  * Copies unlocks from Postgres into every index of people, and marks the unlocks as indexed. An unlock means that a
  * customer has paid to see a person. Concurrent calls cannot replace newer unlocks by older ones.
  * @param ids ids of the people whose unlocks are copied
- * @param demand `any` during an import that replaces a lost catalog, when searches have no index
- * @throws DomainError `unavailable` if some unlocks could not be written in time; these are not marked as indexed
+ * @param demand `any` during an import that replaces a lost index, because the index for searches is then missing
+ * @throws DomainError `unavailable` if some unlocks could not be written in time; the unwritten unlocks are not marked
+ *   as indexed
  */
 export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
@@ -56,8 +57,8 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Copies unlocks of people from Postgres into the indexes, with one attempt. Returns the ids of the people for whom
- * this failed, because their document could not be read or another process changed it at the same time.
+ * Tries once to copy the unlocks of people from Postgres into the indexes. Returns the ids of the people whose document
+ * could not be read, or was changed by another process at the same time.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -78,8 +79,9 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 /**
  * Returns the indexes to which unlocks must be written. Asks the cluster in each call, because a reindex may have
  * created another index.
- * @throws DomainError `unavailable` if the alias for searches belongs to an index that the service did not create; also
- *   if `demand` is `searched` and the index of an imported catalog is missing
+ * @throws DomainError `unavailable` if the service did not create the index behind the alias for searches
+ * @throws DomainError `unavailable` if `demand` is `searched`, people were imported earlier, and the index that
+ *   searches use is missing
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;

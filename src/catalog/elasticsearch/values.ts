@@ -111,8 +111,8 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
 /**
- * Yields every spelling of a text field, with the number of people who have it. Sorted by the text in lower case and
- * without accents.
+ * Yields every spelling of a text field, with the number of people who have it. The spellings are sorted by their form
+ * in lower case and without accents.
  */
 async function* spellings(
   nodes: SearchNodes,

@@ -13,9 +13,9 @@ export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index. Also writes the ids of the customers who have unlocked them, from Postgres. If these ids
- * change during the write, writes them again.
- * @throws DomainError `unavailable`, also if the index no longer exists
+ * Writes people into an index, together with the ids of the customers who have unlocked them (from Postgres). If the
+ * unlocks of a person change during the write, writes the unlocks of this person again.
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
   const ids = people.map(({ id }) => id);
@@ -40,7 +40,7 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
 
 /**
  * Deletes people from an index. Returns the number of people deleted.
- * @throws DomainError `unavailable`, also if the index no longer exists
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 export async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {
   const operations = ids.map((id) => toOperation(id, { delete: { _id: id } }));

@@ -1,6 +1,6 @@
 /**
- * A reusable buffer for the encoded people of one batch. `clear` empties it. One large buffer needs less memory than
- * many small ones, because V8 frees them late.
+ * A reusable buffer for the encoded people of one batch. `clear` empties the buffer. One large buffer needs less memory
+ * than many small buffers, because V8 frees small buffers late.
  */
 export class Arena {
   readonly #bytes: Buffer;

@@ -3,7 +3,9 @@ import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
-/** A position in the input of an import, with the numbers of imported and rejected lines before it. */
+/**
+ * A position in the input of an import, with the numbers of lines that were imported and rejected before this position.
+ */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /** The number of people that are written to the catalog in one call. */
@@ -22,7 +24,7 @@ const saveEveryMs = 500;
 interface Batch {
   /** The ids of the people in the batch. */
   ids: ReadonlySet<string>;
-  /** Resolves when the batch is written or has failed. */
+  /** A promise that resolves when the write of the batch has succeeded or failed. */
   ended: Promise<void>;
 }
 
@@ -35,7 +37,7 @@ interface Batch {
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
-  /** Buffers that are not in use now. The next batches use them. */
+  /** Buffers that no batch uses at the moment. Later batches use them again. */
   readonly #arenas: Arena[] = [];
   #arena = new Arena(arenaSize);
   #reached: Reached;
@@ -43,8 +45,8 @@ export class BatchWriter {
   /** The batches that are being written. The key is the position in the input at the end of the batch. */
   readonly #inFlight = new Map<Reached, Batch>();
   /**
-   * The end positions of batches, in the order of the input. The first one belongs to the first batch that is not
-   * written yet; all later batches follow, even if they are already written.
+   * The end positions of batches, in the order of the input, from the first batch that is not written yet. Later
+   * batches are included even if they are already written.
    */
   readonly #ahead: Reached[] = [];
   /**
@@ -61,8 +63,8 @@ export class BatchWriter {
   }
 
   /**
-   * Adds one record of the input. With a `document`, the person is written to the catalog. Without one, the record is
-   * invalid and is only counted. Waits while too many batches are being written.
+   * Adds one record of the input. With a `document`, the person is written to the catalog. Without a `document`, the
+   * record is invalid and is only counted. Waits while too many batches are being written.
    * @throws the error of an earlier failed write
    */
   async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
@@ -129,8 +131,8 @@ export class BatchWriter {
   }
 
   /**
-   * Saves the position up to which all people are stored, at most once in `saveEveryMs`. After a failed write, waits
-   * for all running writes, saves the position, and throws the error of the failed write.
+   * Saves the position up to which all people are stored, at most once every `saveEveryMs` milliseconds. After a failed
+   * write, waits for all running writes, saves the position, and throws the error of the failed write.
    */
   async #note(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));

@@ -13,14 +13,14 @@ const heartbeatMs = 1_000;
  */
 const maxIdleMs = 600_000;
 /**
- * After the database connection of the import lock broke: how long to try to take the lock again (ms). Postgres may
- * notice a lost connection late, and releases the lock only then.
+ * How long the process tries to take the import lock again after the database connection of the lock broke (ms).
+ * Postgres may notice late that the connection is lost, and releases the old lock only then.
  */
 const regainMs = 60_000;
 
 /**
- * A function that resolves while this process holds the import lock. If the database connection of the lock is lost,
- * the function waits until the lock is taken again, and rejects if this fails.
+ * A function that resolves while this process holds the import lock. If this process has lost the lock, the function
+ * waits until the process holds the lock again, and rejects if the lock cannot be taken again.
  */
 export type StillHeld = () => Promise<void>;
 
@@ -91,9 +91,9 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock until the end of this transaction, and resolves the promise of `held`. If another process
-   * holds the lock, throws; but if this process had the lock before and lost it, tries again for a while. Returns the
-   * promise of `held`, with its functions.
+   * Takes the import lock until the end of this transaction, and resolves the promise that `held` returns. If this
+   * process has lost the lock before, retries for at most `regainMs` (ms). Returns the promise of `held`, together with
+   * its functions `resolve` and `reject`.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -110,17 +110,17 @@ class ImportLock {
     return holding;
   }
 
-  /**
-   * Reports an error of the import lock to all callers of `held`: its promise rejects with this error, now and in later
-   * calls.
-   */
+  /** Makes the promise that `held` returns reject with this error, for current and for later callers of `held`. */
   #fail(error: unknown): void {
     this.#held.reject(error);
     this.#held = pending();
     this.#held.reject(error);
   }
 
-  /** Marks the import lock as lost, so that callers of `held` wait. Returns the new promise for which they wait. */
+  /**
+   * Marks the import lock as lost, so that callers of `held` wait. Returns the new promise that these callers wait for,
+   * with its functions `resolve` and `reject`.
+   */
   #await(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
@@ -130,9 +130,9 @@ class ImportLock {
   // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
   // `holding`.
   /**
-   * Sends a statement now and then in the transaction that holds the lock of an import, until the lock is released.
-   * Otherwise the idle connection could be closed. If the connection breaks, it throws, and marks the lock as lost, except
-   * if another transaction of this process has taken the lock meanwhile.
+   * Sends a statement every `heartbeatMs` (ms) in the transaction that holds the import lock, so that the connection is
+   * not closed as idle. Ends when the lock is released. If the connection breaks, marks the lock as lost and throws.
+   * Does not mark the lock as lost if another transaction of this process has already taken the lock again.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -153,8 +153,8 @@ class ImportLock {
 type Holding = PromiseWithResolvers<void>;
 
 /**
- * Returns a new promise with its functions `resolve` and `reject`. If it rejects and nobody has awaited it, Node does
- * not report the rejection.
+ * Returns a new promise, together with its functions `resolve` and `reject`. Node does not report a rejection of this
+ * promise as unhandled.
  */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();

@@ -17,17 +17,17 @@ import { endOfLine, splitRecords } from './split-records.ts';
 
 /** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
-  /** The bytes of the file, already unpacked. */
+  /** The uncompressed bytes of the file. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * An id of the input, which must be different for another input. If an import with the same id was interrupted, it is
-   * resumed. Without an id, the import always starts at the beginning of the input.
+   * An id of the input; different inputs must have different ids. If an import with the same id was interrupted, the
+   * new import resumes it. Without an id, the import always starts at the beginning of the input.
    */
   source?: string | undefined;
   /** Called for each invalid line, with the line number and the reason. The import waits for the returned promise. */
   onBad: (line: number, fault: string) => unknown;
-  /** Called with the new progress when the catalog has stored more people. */
+  /** Called with the new progress each time the catalog has stored more people. */
   onProgress: (reached: ImportProgress) => void;
   /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
@@ -85,12 +85,14 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/** A position in the input of an import, with the numbers of imported and rejected lines before it. */
+/**
+ * A position in the input of an import, with the numbers of lines that were imported and rejected before this position.
+ */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
- * Saves in the database that an import has begun, and returns its progress: zero, or the saved progress of an earlier
- * import of the same input that was interrupted.
+ * Records in the database that an import has started. Returns the progress of the import: the saved progress if an
+ * earlier import of the same input was interrupted, otherwise zero.
  * @param source the id of the input; undefined if the import cannot be resumed
  * @param incarnation the id of the index or table to which the import writes
  * @param onNote receives a message if an interrupted import cannot be resumed

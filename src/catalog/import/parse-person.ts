@@ -122,8 +122,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the id of a record. This is its `_id` if it has one; otherwise a UUID that is computed from `profnet_url`, or
- * from `work_email` if it has no `profnet_url`. A repeated import thus gives a person the same id.
+ * Returns the id of a record: the `_id` of the record if it has one, otherwise a UUID computed from `profnet_url`,
+ * otherwise a UUID computed from `work_email`. A person who is imported again thus gets the same id.
  */
 function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';

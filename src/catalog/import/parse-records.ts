@@ -10,8 +10,8 @@ import type { RawRecord } from './split-records.ts';
 export type Format = 'ndjson' | 'csv';
 
 /**
- * A parser for the records of one imported file. Pass the records to `read` in the order of the file. A CSV file's
- * header must be among them.
+ * A parser for the records of one imported file. Pass the records to `read` in the order of the file, and begin with
+ * the header if the file is a CSV file.
  */
 export interface RecordReader {
   /**

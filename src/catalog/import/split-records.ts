@@ -9,7 +9,7 @@ export interface RawRecord {
   end: number;
   /** The record without its line break. */
   bytes?: Buffer;
-  /** Why the record cannot be read. */
+  /** The reason why the record cannot be read. */
   fault?: string;
 }
 
@@ -108,8 +108,8 @@ class Splitter {
 
   /**
    * Removes the first `length` bytes from the buffer and returns them as a record.
-   * @param found `{}` for a valid record, or `{ fault }` for an invalid one. If undefined, the function returns
-   *   undefined, and the bytes are lost.
+   * @param found `{}` for a valid record, `{ fault }` for an invalid record, undefined for bytes that belong to no
+   *   record. In the last case, the method returns undefined
    */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);

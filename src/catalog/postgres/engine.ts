@@ -67,8 +67,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the disk file that stores the table `prospects`. If the table is truncated, the number changes.
- * An import uses this to notice that the people it wrote before are gone.
+ * Returns the number of the disk file that stores the table `prospects`. The number changes if the table is truncated.
+ * An import compares the number to notice that people whom it wrote earlier are gone.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;

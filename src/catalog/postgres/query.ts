@@ -72,7 +72,7 @@ const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
 interface Printed {
   /** The SQL expression to sort by. */
   column: Fragment;
-  /** Returns the SQL for a value that is compared with `column`. */
+  /** Converts a value to SQL, so that the statement can compare the value with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -138,7 +138,10 @@ function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: Prospec
   return sql`(${columns}) > (${bounds})`;
 }
 
-/** Returns SQL conditions for the first `before` sort fields: each field equals its value in `values`. */
+/**
+ * Returns one SQL condition for each of the first `before` sort fields: the field equals the value of this field in
+ * `values`.
+ */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
     .slice(0, before)
@@ -146,7 +149,10 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/** Returns the SQL condition: a prospect's value in one sort field comes after the given value. Nulls come last. */
+/**
+ * Returns the SQL condition for prospects whose value in one sort field comes after the given value in the sort order.
+ * Null comes last.
+ */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
@@ -155,8 +161,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 
 // Postgres does not derive this condition from the whole condition, because that contains `or`.
 /**
- * Returns the SQL condition: the first sort field equals the given value or comes after it in the sort order. With this
- * condition, an index scan can start at the given value.
+ * Returns the SQL condition for prospects whose first sort field equals the given value or comes after it in the sort
+ * order. An index scan with this condition can start at the given value.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;
