@@ -125,8 +125,8 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
 /**
- * The changes to an API key that its rotation can make (a rotation replaces the secret). A field that is undefined
- * stays as it is.
+ * The changes to an API key that are made together with its rotation (the replacement of its secret). A field that is
+ * undefined stays as it is.
  */
 export interface KeyChanges {
   name: string | undefined;
@@ -135,10 +135,10 @@ export interface KeyChanges {
 }
 
 /**
- * Rotates an API key: replaces its secret. The new secret is valid for `changes.expiration` days. If
- * `changes.expiration` is undefined, the new secret is valid for as many days as the old secret was.
- * @returns undefined, with nothing changed, if the key is no longer active or its secret is no longer the secret in
- *   `before`
+ * Rotates an API key: replaces its secret, and makes the given `changes`. The new secret is valid for
+ * `changes.expiration` days, or, if this is undefined, for as many days as the old secret was.
+ * @returns the changed key. Returns undefined, and changes nothing, if the key is no longer active, or if its secret
+ *   was replaced after `before` was read
  */
 export async function rotateApiKey(
   sql: Transaction,

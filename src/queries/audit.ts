@@ -13,21 +13,24 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/** Placeholder ids of a customer and a user, stored with a failed login if no user has the email that was entered. */
+/**
+ * Ids that are stored instead of the ids of a customer and a user when a login fails because no user has the given
+ * email.
+ */
 export const nobody = {
   customerId: lowestId,
   userId: lowestId,
 };
 
 /**
- * Maximum number of rows for the failed logins of one account on one day with one reason. Each of these rows has its
- * own network address. Failed logins from further addresses are counted in one common row.
+ * Maximum number of network addresses that are counted separately for the failed logins of one account on one day with
+ * one reason. Failed logins from further addresses are counted together in one row.
  */
 export const maxAddresses = 100;
 
 /**
  * Counts a failed login. One row counts all failed logins with the same account, day, reason and network address. The
- * email is not stored, because people sometimes type their password there.
+ * email that was entered is not stored, because people sometimes type their password into the email field.
  */
 export async function recordFailedLogin(
   sql: Transaction,

@@ -45,7 +45,10 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/** Returns false if a job or an import has waited for a minute and no worker process has been seen for a minute; otherwise true. */
+/**
+ * Returns false if work is waiting but no worker is running: a job or an import has waited for a minute, and no worker
+ * process has sent a heartbeat for a minute. Otherwise returns true.
+ */
 export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select

@@ -5,14 +5,14 @@ import type { RecordTable } from './batch-matches.ts';
 import { alive, fail, type Item } from './batches.ts';
 import type { LockedValue } from './value-locks.ts';
 
-/** The columns that this file uses. */
+/** The columns of a record that the functions in this file use. */
 interface Row {
   external_id: string | null;
 }
 
 /**
- * Returns the external ids in a batch, in the form that `lockValues` takes. Locking them prevents other transactions
- * from writing the same external ids.
+ * Returns the external ids of a batch, as parameters for `lockValues`. While a transaction has locked these external
+ * ids, other transactions cannot write them.
  */
 export const externalIdsOf = (items: readonly Item<unknown>[]): LockedValue[] =>
   alive(items).flatMap(({ body: { external_id: value } }) =>
@@ -20,11 +20,11 @@ export const externalIdsOf = (items: readonly Item<unknown>[]): LockedValue[] =>
   );
 
 /**
- * Assigns the external ids that the items of a batch contain. The result is the same as if the items were sent one by
- * one: an item fails if another record has its external id at that moment. Before an external id moves from one record
- * to another, it is removed from the first record, so that it stays unique.
- * @param faulty errors of items that are invalid for another reason. These items fail with this error, unless their
- *   external id is already used. Their external ids are not assigned.
+ * Checks the external ids of the items in a batch. An item fails if another record has the same external id. The result
+ * is the same as if the items were sent one by one, so an item can take an external id that an earlier item has removed
+ * from its record. The stored external id of that earlier record is cleared first, so that external ids stay unique.
+ * @param faulty errors of items that are invalid for another reason. Such an item fails with this error, unless another
+ *   record already has the same external id
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
@@ -57,8 +57,8 @@ export async function assignExternalIds<T extends Row>(
 }
 
 /**
- * Returns the external id of an item in an array. The array is empty if the item has no external id, or if the stored
- * record already has the same external id.
+ * Returns an array with the external id that an item sets. The array is empty if the item sets no external id, or if
+ * the stored record already has the same external id.
  */
 const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   const wanted = columns?.external_id ?? null;

@@ -19,7 +19,8 @@ interface Comparison {
   /** SQL type of `column`. */
   type: 'uuid' | 'text';
   /**
-   * The kind of lock that protects these values. Undefined for `id`: the database creates ids, so they need no lock.
+   * The kind of lock that protects values of this field. Undefined for `id`: ids need no lock, because the database
+   * creates them.
    */
   lock?: LockedValue['kind'];
 }
@@ -39,8 +40,8 @@ const comparisons: Record<MatchField, Comparison> = {
 export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
 
 /**
- * Returns the values that identify the records of a batch, in the form that `lockValues` takes. Locking them prevents
- * other transactions from creating records with these values.
+ * Returns the values that identify the records of a batch, as parameters for `lockValues`. While a transaction has
+ * locked these values, other transactions cannot create records with these values.
  */
 export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[]): LockedValue[] {
   const { lock } = comparisons[match];
@@ -49,18 +50,18 @@ export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[
     : alive(items).flatMap(({ value }) => (value === undefined ? [] : [{ kind: lock, value }]));
 }
 
-/** Where the records of a kind are stored. */
+/** The table in which the records of one kind are stored. */
 export interface RecordTable {
   kind: BatchKind;
   table: 'contacts' | 'companies';
-  /** SQL condition: the API shows the record `r`. */
+  /** SQL condition: the record `r` is visible in the API, which means that it is not deleted. */
   visible: string;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
 export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: 'r.deleted_at is null' };
 
-/** If a value in a batch matches several records, the error contains at most this number of record ids. */
+/** Maximum number of record ids in the error for a value that matches several records. */
 const maxMatchingIds = 10;
 
 /**

@@ -3,13 +3,16 @@ import type { Transaction } from '../database/db.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { constant } from '../filters/sql.ts';
 
-/** A record as columns to write. */
+/** The columns to write for a record, by column name. */
 type Row = Record<string, unknown>;
 
-/** A table that batches write. */
+/** The name of a table to which batches write. */
 type Table = 'contacts' | 'companies';
 
-/** SQL expression: converts records to rows of the table. A column that a record does not have becomes null. */
+/**
+ * SQL expression that converts records to rows of the table. If a record has no value for a column, the column becomes
+ * null.
+ */
 const rowsOf = (sql: Transaction, table: Table, rows: readonly Row[]) =>
   sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
 
@@ -17,10 +20,10 @@ const rowsOf = (sql: Transaction, table: Table, rows: readonly Row[]) =>
 const rowsAtOnce = 250;
 
 /**
- * Writes records, some at a time. Prepares the next ones while the database writes, because both take about the same
- * time, and lets the event loop handle other work in between.
- * @param rowOf returns the columns to write for a record, in a new object
- * @returns the results of all calls of `write`
+ * Writes records in parts. While the database writes one part, prepares the rows of the next part. Other work of the
+ * event loop can run in between.
+ * @param rowOf returns a new object with the columns to write for a record
+ * @returns the results of all calls of `write`, in the order of the records
  */
 async function writeInParts<T, Result>(
   records: readonly T[],
@@ -46,15 +49,15 @@ async function writeInParts<T, Result>(
   return [...results, ...(await writing)];
 }
 
-/** Sets null members to undefined, so that JSON leaves them out. Changes the object. */
+/** Replaces null by undefined in the properties of the given object. JSON then leaves out these properties. */
 function withoutNulls(row: Row): Row {
   for (const name in row) if (row[name] === null) row[name] = undefined;
   return row;
 }
 
 /**
- * Inserts records, which must all have the same columns. Returns their ids in the order of `records`.
- * @param rowOf returns the columns of a record, in a new object
+ * Inserts records, which must all have the same columns. Returns the new ids, in the order of `records`.
+ * @param rowOf returns a new object with the columns of a record
  */
 export async function insertRows<T>(
   sql: Transaction,
@@ -77,9 +80,9 @@ export async function insertRows<T>(
 }
 
 /**
- * Updates records, which must all have the same columns, and sets their `updated_at`. The caller must have locked the
- * records.
- * @param rowOf returns the id of a record and the columns to write, in a new object
+ * Updates records, and sets their `updated_at`. All records must have the same columns, and the caller must have locked
+ * them.
+ * @param rowOf returns a new object with the id of a record and the columns to write
  */
 export async function updateRows<T>(
   sql: Transaction,

@@ -45,7 +45,7 @@ export interface Item<Row> {
   outcome?: Outcome;
 }
 
-/** Returns the items that do not have a result yet. Items that have failed are left out. */
+/** Returns the items that do not have a result yet. An item that has failed already has a result, so it is left out. */
 export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
 /** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
@@ -96,7 +96,7 @@ const maxAttempts = 5;
 /**
  * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
  * back and calls `attempt` again, at most 5 times in all.
- * @throws unavailable if the last attempt fails for this reason too
+ * @throws DomainError `unavailable` if other transactions also changed the records during the last attempt
  */
 export async function withRepeats<T>(sql: Transaction, attempt: (sql: Transaction) => Promise<T>): Promise<T> {
   for (let attempts = 1; ; attempts += 1) {
@@ -131,8 +131,8 @@ export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingI
   });
 
 /**
- * Converts the items of a request to `Item` objects. Invalid items get the result `failed`. So does an item with the
- * same match value (such as the same id) as an earlier valid item.
+ * Converts the items of a request to `Item` objects. An item gets the result `failed` if it is invalid, or if an
+ * earlier valid item has the same match value (such as the same id).
  * @param canonical converts a match value to its comparable form, such as lower case
  */
 export function openItems<Row>(

@@ -67,9 +67,9 @@ export async function endImport(sql: Sql | Transaction, source: string): Promise
 }
 
 /**
- * Deletes the saved progress of imports of earlier versions of a file. They cannot resume, because the file has
- * changed.
- * @param source path, size and change time of the current version, whose progress stays
+ * Deletes the saved progress of imports of earlier versions of a file. These imports cannot resume, because the file
+ * has changed.
+ * @param source path, size and change time of the current version of the file; the progress of this version is kept
  */
 export async function dropStaleImports(sql: Sql | Transaction, path: string, source: string): Promise<void> {
   await sql`
@@ -77,11 +77,14 @@ export async function dropStaleImports(sql: Sql | Transaction, path: string, sou
     where starts_with(source, ${`${path}:`}) and source <> ${source}`;
 }
 
-/** The saved state of a catalog of prospects. */
+/**
+ * The saved state of a prospect catalog: which table or search index stores the people, and when the last import
+ * finished.
+ */
 export interface CatalogState {
   /**
-   * Id of the table or search index that imports write to. A re-created one has a new id; `''` means that no id was
-   * saved.
+   * Id of the table or search index that imports write to. A table or index that was created again has a new id. The
+   * value `''` means that no id was saved.
    */
   incarnation: string;
   /** True if searches use the table or search index with the id `incarnation`. */
@@ -91,8 +94,8 @@ export interface CatalogState {
 }
 
 /**
- * The name under which the state of some old catalogs is stored: those imported into a search cluster before catalogs
- * had names (see migration 0019).
+ * The name under which the state of old catalogs is stored. These catalogs were imported into a search cluster before
+ * catalogs had names (see migration 0019).
  */
 const unnamed = '';
 

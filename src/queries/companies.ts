@@ -118,7 +118,7 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
  * the company.
  * @param path JSON pointer to the company id in the request, for the error
  * @returns the company's id
- * @throws not_found if the customer has no such company
+ * @throws DomainError `not_found` if the customer has no such company
  */
 export async function lockCompanyForContact(
   sql: Transaction,
@@ -141,7 +141,8 @@ export async function lockCompanyForContact(
  * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
  * @returns true if list memberships of the company's contacts must be updated in the background; the caller must then
  *   call `enqueueSettling`, which enqueues this work, in the same transaction
- * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 export async function updateCompany(
   sql: Transaction,
@@ -166,7 +167,8 @@ export async function updateCompany(
  * Deletes a company. Its contacts and opportunities stay, without a company.
  * @returns true if these contacts and opportunities must be updated in the background; the caller must then call
  *   `enqueueSettling`, which enqueues this work, in the same transaction
- * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 export async function deleteCompany(
   sql: Transaction,
@@ -191,7 +193,8 @@ export function patchedCompany(current: CompanyColumns, { custom_fields, ...fiel
 /**
  * Locks a company until the transaction ends, and returns its columns. With `strength = 'update'`, other transactions
  * also cannot add contacts or opportunities to the company.
- * @throws not_found; precondition_failed if the company has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 async function lockCompany(
   sql: Transaction,

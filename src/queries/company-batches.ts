@@ -49,8 +49,8 @@ export interface CompanyOutcomes {
  * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
- * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the
- *   same companies
+ * @throws the error of the first failed item if the batch is atomic
+ * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
 export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<CompanyOutcomes> =>
   withRepeats(sql, async (attempt) => {
@@ -118,8 +118,8 @@ function noteDeleted(items: readonly CompanyItem[]): string[] {
 }
 
 /**
- * Inserts or updates the company of each item that has not failed. Returns the updated companies, and the change of the
- * number of companies.
+ * Inserts or updates the company of each item that has not failed. Returns the updated companies, and the change to the
+ * counter of companies.
  */
 async function write(sql: Transaction, customerId: string, items: readonly CompanyItem[]) {
   for (const item of alive(items))

@@ -18,9 +18,9 @@ export interface ChangedCompany {
 }
 
 /**
- * Updates list memberships after changes of companies, because list rules can use the company of a contact. Also writes
- * all changes in `counts`. Call it last in the transaction that changed the companies. The caller must have locked the
- * companies.
+ * Updates the list memberships of contacts after changes of their companies, because list rules can test the company of
+ * a contact. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that changed the
+ * companies. The caller must have locked the companies.
  * @returns true if some contacts must be updated in the background; the caller must then call `enqueueSettling`, which
  *   enqueues this work, in the same transaction
  */

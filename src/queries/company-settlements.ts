@@ -25,15 +25,17 @@ import { detachOpportunities } from './opportunities.ts';
  */
 const maxAtOnce = 500;
 
-/** The fields of a contact that change when its company gets another name or industry, or is deleted. */
+/**
+ * The name of a contact's field that changes when the contact's company gets another name or industry, or is deleted.
+ */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
 
-/** All fields of a contact that can change when its company changes or is deleted. */
+/** The names of all fields of a contact that can change when the contact's company changes or is deleted. */
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
 
 /**
- * SQL condition for a row of the table `lists`: at least one rule of the list uses one of these fields. By default,
- * these are the fields of a contact that can change with its company.
+ * SQL condition for a row of the table `lists`: at least one rule of the list uses one of the given `fields`. By
+ * default, `fields` are the contact's fields that can change when its company changes.
  */
 export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
@@ -51,10 +53,10 @@ export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'de
   )`;
 
 /**
- * Returns the ids of large companies: those with so many contacts or opportunities that they must be updated in the
- * background. A company is large if its contacts and opportunities, added to those of the companies before it, exceed
- * the limit for one transaction. A company with an unfinished background update is also large. The caller must have
- * locked the companies.
+ * Returns the ids of large companies, whose contacts and opportunities must be updated in the background. A company is
+ * large if one transaction cannot update its contacts and opportunities in addition to those of the small companies
+ * before it in `companyIds`. A company with an unfinished background update is also large. The caller must have locked
+ * the companies.
  */
 export async function findLarge(
   sql: Transaction,
@@ -200,8 +202,8 @@ async function lockNextContacts(
 }
 
 /**
- * Removes deleted companies from their contacts, which the caller must have locked. The `updated_at` of a contact
- * becomes the time of the deletion, unless the contact was updated later.
+ * Removes deleted companies from their contacts. The caller must have locked these contacts. The `updated_at` of a
+ * contact becomes the time of the deletion, unless the contact was updated later.
  */
 export async function detachContacts(
   sql: Transaction,

@@ -42,8 +42,8 @@ type ContactItem = Item<ContactColumns>;
  * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
  * @returns the result of each item, in the order of the items
- * @throws the error of the first failed item if the batch is atomic; unavailable if other requests keep changing the
- *   same contacts
+ * @throws the error of the first failed item if the batch is atomic
+ * @throws DomainError `unavailable` if other requests keep changing the same contacts
  */
 export const writeContactBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> =>
   withRepeats(sql, (attempt) =>
@@ -161,7 +161,7 @@ function companyIdOf(
   return company.name === undefined ? (company.id?.toLowerCase() ?? null) : (byName.get(fold(company.name)) ?? null);
 }
 
-/** Returns an error for each item in which `assigned_to` is the id of an unknown user. */
+/** Returns the items in which `assigned_to` is the id of an unknown user, each with its error. */
 async function withUnknownUsers(
   sql: Transaction,
   customerId: string,
@@ -176,7 +176,7 @@ async function withUnknownUsers(
   return alive(items).flatMap((item) => (isFaulty(item) ? [[item, notFound('user', ['/assigned_to'])]] : []));
 }
 
-/** Returns an error for each item in which `list_ids` contains the id of an unknown list. */
+/** Returns the items in which `list_ids` contains the id of an unknown list, each with its error. */
 async function withUnknownLists(
   sql: Transaction,
   customerId: string,
@@ -235,7 +235,7 @@ async function write(
 
 const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
 
-/** Sets the result of items to `unchanged` if they would change nothing in their contacts. */
+/** Sets the result of an item to `unchanged` if the item changes nothing in its contact. */
 async function setUnchanged(
   sql: Transaction,
   customerId: string,

@@ -161,7 +161,8 @@ export const findContacts = (
 /**
  * Creates a contact with its company and list memberships.
  * @returns the id of the new contact
- * @throws not_found if a company or list in `body` does not belong to the customer; nothing is written then
+ * @throws DomainError `not_found` if a company or list in `body` does not belong to the customer; nothing is written in
+ *   this case
  */
 export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
   const { company, list_ids, ...fields } = body;
@@ -176,8 +177,8 @@ export async function createContact(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Inserts a contact and returns its id. If the customer has list rules, also returns the contact's values that list
- * rules use.
+ * Inserts a contact and returns its id. If the customer has list rules, also returns the fields of the contact that
+ * list rules can test.
  */
 async function insertContact(
   sql: Transaction,
@@ -194,7 +195,8 @@ async function insertContact(
 
 /**
  * Updates the fields of a contact that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
 export async function updateContact(
   sql: Transaction,
@@ -251,7 +253,7 @@ async function setLists(
 
 /**
  * Updates the row of a contact, which the caller must have locked, and returns its id. If the customer has list rules,
- * also returns the contact's values that list rules use.
+ * also returns the fields of the contact that list rules can test.
  */
 async function updateContactRow(
   sql: Transaction,
@@ -273,7 +275,8 @@ async function updateContactRow(
 
 /**
  * Deletes a contact and removes it from its lists and opportunities.
- * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
@@ -283,8 +286,8 @@ export async function deleteContact(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Deletes contacts and removes them from lists and opportunities. Also writes all changes in `counts`. The caller must
- * have locked the contacts.
+ * Deletes contacts and removes them from lists and opportunities. Also adds the changes in `counts` to the stored
+ * counters. The caller must have locked the contacts.
  */
 export async function removeContacts(
   sql: Transaction,
@@ -305,7 +308,8 @@ export async function removeContacts(
 /**
  * Locks a contact until the transaction ends, and returns its columns. Other transactions cannot add the contact to a
  * list until then.
- * @throws not_found; precondition_failed if the contact has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
 async function lockContact(
   sql: Transaction,
@@ -337,8 +341,8 @@ export const lockContactRows = (
   for update`;
 
 /**
- * Returns the company id for the `company` field of a contact; null means no company. A company given by name is
- * created if it does not exist. The company stays locked until the transaction ends.
+ * Returns the company id for the `company` field of a contact, or null for a contact without a company. If the company
+ * is given by name and does not exist, creates it. The company stays locked until the transaction ends.
  */
 async function resolveCompany(
   sql: Transaction,

@@ -21,8 +21,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 
 /**
  * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant.
- * Checks that the numbers of ledger entries have no gaps, that each balance equals the sum of its entries, that each
- * job's numbers equal those of its entries and results, and that an ended job has no reserved credits left.
+ * Checks that the numbers of ledger entries have no gaps, that each balance equals the sum of its entries, that the
+ * credits of each job agree with its ledger entries and results, and that no credits are reserved for an ended job.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

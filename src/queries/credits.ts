@@ -108,7 +108,7 @@ async function requireMove(sql: Transaction, customerId: string, given: Move): P
 
 /**
  * Changes a credit balance and inserts the ledger entry, in one statement.
- * @returns false when fewer credits are available than needed; nothing is written then
+ * @returns false, and writes nothing, if fewer credits are available than needed
  */
 async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
   const { pool, kind, amount, jobId = null, note = null } = given;

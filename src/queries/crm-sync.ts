@@ -134,8 +134,9 @@ function findContacts(sql: Transaction, customerId: string, given: readonly Sync
 }
 
 /**
- * Finds or creates the companies of the prospects. Returns one company id for each prospect. The id is undefined if the
- * prospect has no company name, or if its contact already has a company or gets it from an earlier prospect.
+ * Finds or creates the companies of the prospects. Returns one company id for each prospect. The id is undefined for a
+ * prospect without a company name. The id is also undefined if the contact of the prospect already has a company, or
+ * gets a company from an earlier prospect.
  */
 async function companiesOf(
   sql: Transaction,

@@ -5,7 +5,7 @@ type CustomFields = Record<string, string | number | boolean>;
 
 /**
  * Merges a patch into the custom fields of a record, key by key. A null removes the key.
- * @throws validation_failed when the result exceeds the limits of custom fields
+ * @throws DomainError `validation_failed` when the result exceeds the limits of custom fields
  */
 export function mergeCustomFields(
   current: CustomFields,

@@ -53,7 +53,7 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
 
 /**
  * Returns the customer with this id.
- * @throws not_found if there is no such customer
+ * @throws DomainError `not_found` if there is no such customer
  */
 export async function requireCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
@@ -107,7 +107,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns true if there is a customer that does not have a user with this email address. */
+/** Returns true if at least one customer has no user with this email address. */
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

@@ -56,8 +56,8 @@ const compress = promisify<string, Buffer>(deflateRaw);
 const decompress = promisify<Buffer, Buffer>(inflateRaw);
 
 /**
- * Stores the response to the request with this Idempotency-Key, and replaces an older record. The caller must have
- * locked the key.
+ * Stores the response to the request with this Idempotency-Key. Replaces an older response with the same key. The
+ * caller must have locked the key.
  */
 export async function storeAnswer(
   sql: Transaction,

@@ -11,8 +11,8 @@ export interface StoredFile {
 }
 
 /**
- * Starts a new upload of an import's file, and deletes everything that earlier uploads have stored. Earlier uploads can
- * then store nothing more. The caller must have locked the import.
+ * Starts a new upload of an import's file, and deletes everything that earlier uploads have stored. From then on, an
+ * earlier upload cannot store chunks any more. The caller must have locked the import.
  * @returns the id of the new upload
  */
 export async function beginUpload(sql: Transaction, customerId: string, importId: string): Promise<string> {

@@ -12,8 +12,8 @@ import { lockRulesShared } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
 
 /**
- * Takes all locks that an import needs to write several batches in one transaction. Taking them at once, in the order
- * that value-locks.ts describes, prevents deadlocks with other transactions.
+ * Takes all locks that an import needs to write several batches in one transaction. All locks are taken at once, in the
+ * order that value-locks.ts describes, to avoid deadlocks with other transactions.
  * @param items the valid items of all these batches
  */
 export async function lockForBatches(

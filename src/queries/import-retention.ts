@@ -12,7 +12,7 @@ const patience = '24 hours';
  */
 const batchSize = 50;
 
-/** An import of some customer. */
+/** The id of an import, with the id of its customer. */
 export interface OwnedImport {
   customer_id: string;
   id: string;

@@ -19,12 +19,15 @@ import { deleteFile } from './import-files.ts';
 import { limitAndOffset } from './paging.ts';
 
 /**
- * The kinds of imports that a caller may see. Each kind is a text of object and mode, such as `contacts upsert`.
- * Imports of other kinds are hidden from this caller.
+ * The kinds of imports that a caller may see. A kind is the object and the mode of an import in one text, such as
+ * `contacts upsert`. Imports of other kinds are hidden from this caller.
  */
 export type VisibleImports = readonly string[];
 
-/** Returns the kinds of imports that a caller with these scopes may see: those that these scopes allow to start. */
+/**
+ * Returns the kinds of imports that a caller with these scopes may see. These are the kinds that the caller may also
+ * start.
+ */
 export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
   importObjects.flatMap((object) =>
     importModes
@@ -32,7 +35,7 @@ export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
       .map((mode) => `${object} ${mode}`),
   );
 
-/** Every kind of import, for operators. */
+/** All kinds of imports, for operators, who may see every import. */
 export const allImports: VisibleImports = importObjects.flatMap((object) =>
   importModes.map((mode) => `${object} ${mode}`),
 );
@@ -70,8 +73,8 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
 /**
  * Creates an import, which then waits for its file.
  * @returns the id of the new import
- * @throws not_found with the JSON pointer of every unknown list; conflict if the customer has too many unfinished
- *   imports
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
+ * @throws DomainError `conflict` if the customer has too many unfinished imports
  */
 export async function createImport(sql: Transaction, customerId: string, given: NewImport): Promise<string> {
   const { object, mode, match, format, name = '', start = true, fingerprint = null } = given;
@@ -136,7 +139,7 @@ export async function setReported(sql: Transaction, customerId: string, id: stri
 /**
  * Checks that the customer may create another import. Other transactions that create an import for this customer wait
  * until this transaction ends.
- * @throws conflict if the customer has `maxUnfinishedImports` unfinished imports
+ * @throws DomainError `conflict` if the customer has `maxUnfinishedImports` unfinished imports
  */
 async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
   await lockNewImports(sql, customerId);
@@ -151,7 +154,7 @@ async function refuseTooMany(sql: Transaction, customerId: string): Promise<void
 
 /**
  * Checks list ids of a request. Returns them in lower case and without duplicates.
- * @throws not_found with the JSON pointer of every unknown list
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
   const ids = given.map((id) => id.toLowerCase());
@@ -180,7 +183,7 @@ export async function findExistingLists(
 
 /**
  * Returns an import as the API shows it.
- * @throws not_found if the customer has no such import, or if its kind is not in `visible`
+ * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
  */
 export async function requireImport(
   sql: Sql | Transaction,
@@ -241,7 +244,7 @@ const stateColumns = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns the settings and the state of an import.
- * @throws not_found if the customer has no such import, or if its kind is not in `visible`
+ * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
  */
 export async function requireImportState(
   sql: Sql | Transaction,
@@ -262,7 +265,7 @@ export async function requireImportState(
 /**
  * Locks an import until the transaction ends, and returns its settings and state. Workers cannot write its records
  * until then.
- * @throws not_found if the customer has no such import, or if its kind is not in `visible`
+ * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
  */
 export async function lockImport(
   sql: Transaction,
@@ -283,7 +286,7 @@ export async function lockImport(
 
 /**
  * Changes the settings of an import. The caller must have locked the import.
- * @throws not_found with the JSON pointer of every unknown list
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function updateImport(
   sql: Transaction,

@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
 
-/** One input of a job: a prospect id or an email. */
+/** One input of a job: a prospect id or an email address. */
 export interface JobInput {
   position: number;
   item: string;

@@ -106,7 +106,7 @@ export async function releaseLease(sql: Transaction, customerId: string, job: Le
  * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
  * claim on the job (its lease).
  * @param seconds time until a worker can take the job again
- * @param failed true if the error counts in the job's `failures`
+ * @param failed true if the job's count of `failures` must be increased
  */
 export async function backOff(
   sql: Transaction,

@@ -4,8 +4,8 @@ import type { Transaction } from '../database/db.ts';
 const retention = '30 days';
 
 /**
- * Returns true if all inputs and results of an ended job are still stored. They are deleted 30 days after the end of
- * the job. The caller must have locked the job, so that they are not deleted meanwhile.
+ * Returns true if all inputs and results of an ended job are still stored. The inputs and results are deleted 30 days
+ * after the end of the job. The caller must have locked the job, to prevent this deletion.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -16,7 +16,7 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
   return job!.is_retained;
 }
 
-/** Maximum number of job inputs that one transaction deletes, and maximum number of job results. */
+/** Maximum number of job inputs that one transaction deletes. The same limit applies to job results. */
 const batchSize = 5_000;
 
 /**

@@ -1,8 +1,8 @@
 import type { Transaction } from '../database/db.ts';
 
 /**
- * Copies the unprocessed inputs of job `from` to job `to`, in the same order: inputs that have no result, or whose
- * result is `cancelled`.
+ * Copies the unprocessed inputs of job `from` to job `to`, in the same order. An input is unprocessed if it has no
+ * result, or the result `cancelled`.
  * @returns the number of copied inputs (`total`), and their prospect ids or emails without duplicates (`items`)
  */
 export async function copyOpenInputs(

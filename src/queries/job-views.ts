@@ -28,7 +28,7 @@ const projection = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns a job as the API shows it.
- * @throws not_found if the customer has no such job, or if its type is not in `visible`
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
  */
 export async function requireJobView(
   sql: Sql | Transaction,
@@ -66,8 +66,8 @@ const position: Column = { type: 'integer', value: 'position', raw: 'position', 
 
 /**
  * Returns a page of a job's results, in the order of the job's inputs.
- * @throws not_found if the customer has no such job, or if its type is not in `visible`; DomainError
- *   `validation_failed` if the cursor belongs to another list
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ * @throws DomainError `validation_failed` if the cursor belongs to another list
  */
 export async function listItems(
   db: Database,
@@ -95,7 +95,7 @@ export async function listItems(
 
 /**
  * Locks a job until the transaction ends, and returns its status. Workers cannot save results of the job until then.
- * @throws not_found if the customer has no such job, or if its type is not in `visible`
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
  */
 export async function lockJob(
   sql: Transaction,
@@ -151,7 +151,7 @@ export const listLatestJobs = (
 
 /**
  * Returns the id of the customer that owns a job. Only operators look up jobs across customers.
- * @throws not_found when the job does not exist
+ * @throws DomainError `not_found` when the job does not exist
  */
 export async function findOwnerOfJob(sql: Sql | Transaction, id: string): Promise<string> {
   const [job] = await sql<{ customer_id: string }[]>`

@@ -29,8 +29,8 @@ export interface JobRow {
   reserved: number;
   charged: number;
   /**
-   * The point where the job continues after an interruption; null at the start. For a job with inputs, it is `{
-   * position }`: all inputs up to this position have a result. Later inputs may have a result too.
+   * The point from which the job resumes after an interruption; null at the start. For a job with inputs, this object
+   * has a field `position`: all inputs up to this position have a result. Later inputs may have a result too.
    */
   progress: unknown;
   /** Number of unexpected errors in a row. */
@@ -45,7 +45,7 @@ export const jobColumns = (sql: Sql | Transaction) => sql`
   j.customer_id, j.id, j.type, j.sync_crm, j.request, j.pool, j.total, j.cost, j.succeeded, j.failed, j.skipped,
   j.reserved, j.charged, j.progress, j.failures`;
 
-/** The initial values of a job. */
+/** The properties of a job to create. */
 export interface NewJob {
   type: JobType;
   sync_crm: boolean;
@@ -75,7 +75,7 @@ export async function insertJob(
 
 /**
  * Returns the job with this id.
- * @throws not_found if the customer has no such job
+ * @throws DomainError `not_found` if the customer has no such job
  */
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<JobRow[]>`
@@ -116,7 +116,7 @@ export interface NewResult {
 /**
  * Saves results of a job and updates the job's counts. A result is ignored if its input already has one. The caller
  * must have locked the job.
- * @param progress the point where the job continues after an interruption; if undefined, the stored value stays
+ * @param progress the point from which the job resumes after an interruption; if undefined, the stored point is kept
  * @returns the updated job. `charge` is the number of credits to charge for the new results.
  */
 export async function saveResults(

@@ -56,14 +56,14 @@ async function countByHand(sql: Sql | Transaction, customerId: string, listId: s
 }
 
 /**
- * Maximum size of a group of lists whose members one SQL statement counts: a group with this many rules gets no further
- * lists. A statement can have at most 65,535 parameters, and planning many rules takes long.
+ * Number of rules at which a group of lists is full, so that no further list is added to the group. One SQL statement
+ * counts the members of one group. A statement can have at most 65,535 parameters, and many rules take long to plan.
  */
 const rulesTogether = 500;
 
 /**
- * Counts the members of lists while their members are still being written to the database. For contacts that are not
- * processed yet, evaluates the lists' rules. Call it in a transaction.
+ * Counts the members of lists whose members are still being written to the database. Evaluates the lists' rules for
+ * contacts that are not processed yet. Call it in a transaction.
  * @returns a map from list id to number of members
  */
 export async function countFilling(

@@ -16,7 +16,8 @@ const maxMembers = 100_000;
  * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
  * white space become one input, with the ids of all members that have the address.
  * @returns the number of inputs
- * @throws not_found when the list does not exist; conflict when it has more than `maxMembers` members
+ * @throws DomainError `not_found` when the list does not exist
+ * @throws DomainError `conflict` when the list has more than `maxMembers` members
  */
 export async function insertListInputs(
   sql: Transaction,
@@ -35,7 +36,7 @@ export async function insertListInputs(
   return insertMembers(sql, customerId, jobId, list);
 }
 
-/** A list, and two reasons why its stored members may be out of date. */
+/** A list, with two columns that say whether its stored members may be out of date. */
 interface Row extends UnsettledList {
   /** Whether the list's members are still being written. */
   is_filling: boolean;

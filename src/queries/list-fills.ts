@@ -173,7 +173,7 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): 
 
 /** The result of checking a batch of contacts: which stored memberships do not agree with the list's rules. */
 interface Batch {
-  /** Number of contacts checked. */
+  /** Number of contacts that were checked. */
   looked: number;
   /** Id of the last contact checked. */
   last: string | null;

@@ -18,8 +18,8 @@ import { MemberChanges } from './member-changes.ts';
 
 /**
  * Updates the list memberships of contacts after a change: evaluates `rules` for these contacts, and saves the
- * differences. Also writes all changes in `counts`. Call it last in the transaction that wrote the contacts. The caller
- * must have locked the contacts.
+ * differences. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that wrote the
+ * contacts. The caller must have locked the contacts.
  */
 export async function refreshMembers(
   sql: Transaction,
@@ -43,9 +43,10 @@ export async function refreshMembers(
 
 /**
  * Updates the list memberships of one contact after a change: evaluates `rules` for this contact, and saves the
- * differences. Also writes all changes in `counts`. Call it last in the transaction that wrote the contact.
- * @param contact the contact, as returned by the statement that wrote it, which must end with the SQL of `newContact`
- *   or `changedContact`
+ * differences. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that wrote the
+ * contact.
+ * @param contact the result row of the statement that wrote the contact. This statement must end with the SQL of
+ *   `newContact` or `changedContact`
  */
 export async function refreshMember(
   sql: Transaction,
@@ -77,9 +78,9 @@ export const newContact = `
   from ${exactContactSource.from}`;
 
 /**
- * SQL `select` that returns each updated contact with the fields that list rules can test and the ids of the lists in
- * which it is stored as a member because of their rules. Put this SQL after `with contacts as (update … returning *)`.
- * Lock the contacts in an earlier statement, so that all committed list memberships are visible.
+ * SQL `select` that returns each updated contact: the fields that list rules can test, and the ids of the lists that
+ * contain the contact because of their rules. Put this SQL after `with contacts as (update … returning *)`. Lock the
+ * contacts in an earlier statement, so that all committed list memberships are visible.
  */
 export const changedContact = (sql: Transaction, customerId: string) => sql`
   select
@@ -103,8 +104,8 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
       and c.id = any(${ids as string[]}::uuid[])`;
 
 /**
- * Evaluates the rules of lists for contacts. Adds a change to `changes` if the result differs from the stored
- * membership.
+ * Evaluates the rules of lists for contacts. If the result for a contact and a list differs from the stored membership,
+ * adds the difference to `changes`.
  */
 async function compareMembers(
   contacts: readonly RuleContact[],
@@ -187,7 +188,7 @@ export async function setManualLists(
 /**
  * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
  * memberships of these contacts that are not written yet. The caller must have locked the contacts.
- * @param counts collects the changes of the lists' member counts
+ * @param counts collected changes to counters, to which this function adds the changes of the lists' member counts
  */
 export async function findManualLists(
   sql: Transaction,
@@ -225,8 +226,8 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
 }
 
 /**
- * Creates the error `not_found` for unknown list ids in the field `list_ids` of a request. It contains the JSON pointer
- * of each unknown id.
+ * Creates the error `not_found` for unknown list ids in the field `list_ids` of a request. The error contains the JSON
+ * pointer of each unknown id.
  * @param given the ids in the request
  * @param known the ids of existing lists, in lower case
  * @returns undefined if all ids are known
@@ -238,7 +239,7 @@ export function unknownLists(given: readonly string[], known: ReadonlySet<string
 
 /**
  * Deletes all list memberships of contacts. Call it before the contacts are deleted.
- * @param counts collects the changes of the lists' member counts
+ * @param counts collected changes to counters, to which this function adds the changes of the lists' member counts
  */
 export async function removeFromAllLists(
   sql: Transaction,

@@ -12,7 +12,7 @@ interface RuleChange {
  * Checks that a change of a list's rules does not exceed the limits of the customer: the number of rules, and the
  * number of lists with rules. Call it before the change is written. The caller must have locked the customer's rules.
  * @param path JSON pointer to the rules in the request, for the error
- * @throws conflict if a limit would be exceeded
+ * @throws DomainError `conflict` if a limit would be exceeded
  */
 export async function requireWithinRuleLimits(
   sql: Transaction,

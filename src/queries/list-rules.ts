@@ -108,8 +108,8 @@ const maxCachedBytes = 64 * 2 ** 20;
 const cache = new LRUCache<string, CompiledRules>({ maxSize: 2 * maxCachedBytes, sizeCalculation: ({ size }) => size });
 
 /**
- * Compilations of list rules that run now, by the version of the rules. Transactions that need the same version share
- * one compilation.
+ * The compilations of list rules that are running now, by the version of the rules. If two transactions need the same
+ * version, they share one compilation.
  */
 const compiling = new Map<string, Promise<CompiledRules>>();
 

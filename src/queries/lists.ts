@@ -100,8 +100,7 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
 }
 
 /**
- * Returns a list as the API shows it. The member count is `evaluated`; if `evaluated` is undefined, it is the stored
- * count.
+ * Returns a list as the API shows it. The member count is `evaluated`, or the stored count if `evaluated` is undefined.
  */
 function shown(row: Row, evaluated?: number): List {
   const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
@@ -121,7 +120,7 @@ export interface WrittenList {
 
 /**
  * Creates a list.
- * @throws conflict when the customer would have too many rules or lists with rules
+ * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
 export async function createList(
   sql: Transaction,
@@ -157,8 +156,9 @@ async function insertList(
 
 /**
  * Updates the fields of a list that `patch` contains.
- * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`; conflict when the
- *   customer would have too many rules or lists with rules
+ * @throws DomainError `not_found` if the customer has no such list
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
+ * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
 export async function updateList(
   sql: Transaction,
@@ -186,7 +186,8 @@ const isSame = (some: Rule[], others: Rule[]): boolean =>
 
 /**
  * Locks a list until the transaction ends and returns its name, description and rules.
- * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such list
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 async function lockList(
   sql: Transaction,
@@ -211,9 +212,10 @@ async function lockList(
 
 /**
  * Deletes a list. The members of a large list are removed later by a worker.
- * @returns the background work that removes the members, to be enqueued in the same transaction; undefined if they are
- *   already removed
- * @throws not_found; precondition_failed if the list has changed since the ETag in `ifMatch`
+ * @returns the background work that removes the members, which the caller must enqueue in the same transaction;
+ *   undefined if all members are already removed
+ * @throws DomainError `not_found` if the customer has no such list
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 export async function deleteList(
   sql: Transaction,
@@ -239,7 +241,8 @@ interface Original {
 /**
  * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
  * written later by a worker.
- * @throws not_found; conflict when the customer would have too many rules or lists with rules
+ * @throws DomainError `not_found` if the customer has no such list
+ * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
 export async function duplicateList(
   sql: Transaction,

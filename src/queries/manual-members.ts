@@ -18,7 +18,7 @@ export interface ManualMembers {
  * Adds contacts to a list manually. They stay members even if they do not match the list's rules.
  * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
  *   before
- * @throws not_found with the JSON pointer of every unknown id; then nothing is written
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
 export async function addMembers(
   sql: Transaction,
@@ -43,7 +43,7 @@ export async function addMembers(
 /**
  * Removes manually added contacts from a list. Contacts that match the list's rules stay members because of the rules.
  * @returns `removed`: number of contacts that had been added manually
- * @throws not_found with the JSON pointer of every unknown id; then nothing is written
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
 export async function removeMembers(
   sql: Transaction,
@@ -71,10 +71,10 @@ export async function removeMembers(
 }
 
 /**
- * Locks contacts to add to a list or to remove from it. If their stored membership may be out of date, updates it
- * first.
+ * Locks contacts that will be added to a list or removed from it. If the stored memberships of the contacts may be out
+ * of date, first updates them.
  * @returns the contacts' ids in lower case, without duplicates
- * @throws not_found with the JSON pointer of every unknown id
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 async function lockListAndContacts(
   sql: Transaction,
@@ -102,7 +102,7 @@ async function lockListAndContacts(
   return wanted;
 }
 
-/** Returns the ids in `given` that are not in `found`, as JSON pointers for the error `not_found`. */
+/** Returns a JSON pointer, for the error `not_found`, to each id in `given` that is not in `found`. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
   return given.flatMap((id, i) =>

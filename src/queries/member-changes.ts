@@ -96,7 +96,7 @@ const endedRows = `
 
 /**
  * SQL that writes changes of memberships. Parameters: `$1` is the customer; `$4` and `$5` are the lists and contacts
- * that now match; `$6` and `$7` are those that no longer match.
+ * that now match; `$6` and `$7` are the lists and contacts that no longer match.
  */
 const changeMembers = `
   begun as (

@@ -29,8 +29,8 @@ import { lockReferences, requireReferences, type Reference } from './references.
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /**
- * SQL columns of an opportunity as the API returns it. A line shows its product's name, even if the product is deleted.
- * A deleted company is shown as null.
+ * SQL columns of an opportunity as the API returns it. A line (a product with price and quantity) has the name of its
+ * product, even if the product is deleted. A deleted company is shown as null.
  */
 const projection = (sql: Sql | Transaction, customerId: string) => sql`
   o.id,
@@ -104,9 +104,10 @@ export const findOpportunities = (sql: Sql | Transaction, customerId: string, id
     ) as found`;
 
 /**
- * Creates an opportunity with its contacts and lines.
+ * Creates an opportunity with its contacts and lines (products with price and quantity).
  * @returns the opportunity's id
- * @throws not_found with every id in `body` that does not belong to a record of the customer; then nothing is written
+ * @throws DomainError `not_found` with the JSON pointer of every id in `body` that does not belong to a record of the
+ *   customer; nothing is written in this case
  */
 export async function createOpportunity(
   sql: Transaction,
@@ -132,9 +133,11 @@ export async function createOpportunity(
 }
 
 /**
- * Updates the fields of an opportunity that `patch` contains, all of them or none.
- * @throws not_found; precondition_failed if the opportunity has changed since the ETag in `ifMatch`; conflict if a
- *   product to add already has a line
+ * Updates those fields of an opportunity that `patch` contains. If one update fails, nothing is changed.
+ * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, does not exist or belongs to
+ *   another customer
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
+ * @throws DomainError `conflict` if a product to add already has a line in the opportunity
  */
 export async function updateOpportunity(
   sql: Transaction,
@@ -170,7 +173,8 @@ export async function updateOpportunity(
 
 /**
  * Deletes an opportunity with its lines.
- * @throws not_found; precondition_failed if the opportunity has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such opportunity
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
  */
 export async function deleteOpportunity(
   sql: Transaction,
@@ -229,7 +233,7 @@ export async function detachOpportunities(
 /**
  * Locks an opportunity until the transaction ends, and returns its columns. Other transactions cannot change the
  * opportunity, its contacts or its lines until then.
- * @throws not_found if the customer has no such opportunity
+ * @throws DomainError `not_found` if the customer has no such opportunity
  */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`

@@ -12,8 +12,8 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
   )`;
 
 /**
- * An opportunity to whose lines a transaction writes (lines are products with price and quantity). The caller must have
- * locked or created the opportunity.
+ * An opportunity whose lines (products with price and quantity) a transaction changes. The caller must have locked or
+ * created the opportunity.
  */
 export interface OpportunityRef {
   id: string;
@@ -104,7 +104,10 @@ async function updateExistingLines(
       and l.product_id = change.product_id`;
 }
 
-/** Copies the pipeline of the opportunity's stage into the opportunity's lines. Call it after the stage has changed. */
+/**
+ * Sets the pipeline of all lines of an opportunity to the pipeline of the opportunity's stage. Call it after the stage
+ * has changed.
+ */
 export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: OpportunityRef): Promise<void> {
   await sql`
     update opportunity_lines l
@@ -132,8 +135,8 @@ export async function findLineProducts(
 }
 
 /**
- * Checks which products of a patch have no line in the opportunity, although the patch removes or updates their lines.
- * Returns the JSON pointers to these products.
+ * Returns the JSON pointers to those products that a patch removes or updates, but that have no line in the
+ * opportunity.
  * @param present ids of the products in the opportunity's lines
  */
 export function findAbsentLines(
@@ -154,7 +157,7 @@ const alreadyThere = 'is already in this opportunity: use products.update to cha
 /**
  * Checks that the products that a patch adds do not have a line in the opportunity yet.
  * @param present ids of the products in the opportunity's lines
- * @throws conflict with the JSON pointer of every product that has a line
+ * @throws DomainError `conflict` with the JSON pointer of every product that has a line
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>

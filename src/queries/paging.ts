@@ -28,8 +28,8 @@ export const positionBefore = ({ scope, columns }: Keyset, paginate: PageOrCurso
   readPosition(scope, columns, paginate, 'this list');
 
 /**
- * Returns the cursor for the page after `rows`. Returns undefined if `rows` is not a full page, because it is then the
- * last page.
+ * Returns the cursor for the page after `rows`. Returns undefined if `rows` is not a full page, because then no page
+ * follows.
  */
 export function cursorAfter<Row>(
   { scope }: Keyset,

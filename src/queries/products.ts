@@ -100,8 +100,10 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Updates the fields of a product that `patch` contains. Existing lines of opportunities keep their price.
- * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
+ * Updates those fields of a product that `patch` contains. Opportunities that already have a line with this product
+ * keep the old price.
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
  */
 export async function updateProduct(
   sql: Transaction,
@@ -120,9 +122,10 @@ export async function updateProduct(
 }
 
 /**
- * Deletes a product. If opportunities use the product, its row stays and is marked as deleted, because they still show
- * its name.
- * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
+ * Deletes a product. If opportunities use the product, its row stays in the table and is marked as deleted, because the
+ * opportunities still show the product's name.
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
  */
 export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
@@ -148,7 +151,8 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
 /**
  * Locks a product until the transaction ends. With `strength = 'update'`, other transactions cannot add the product to
  * an opportunity until then.
- * @throws not_found; precondition_failed if the product has changed since the ETag in `ifMatch`
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
  */
 async function lockProduct(
   sql: Transaction,

@@ -64,7 +64,10 @@ export function companyOf(prospect: Prospect): { company_name: string; industry:
 const clip = (text: string): string =>
   text.length <= maxLengths.text ? text : Array.from(text).slice(0, maxLengths.text).join('');
 
-/** Returns a URL, or null if the URL is too long. A shortened URL would lead to another page. */
+/**
+ * Returns the URL unchanged, or null if it is too long for a contact. A URL is not shortened, because it would then
+ * lead to another page.
+ */
 const url = (text: string | null): string | null => (text !== null && text.length <= maxLengths.url ? text : null);
 
 const isAddress = (text: string): boolean => text.length <= maxLengths.email && formats['email']!(text);
@@ -102,8 +105,8 @@ const columns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
  * Returns the contact `own` with its empty fields filled in from `given`, a contact created from a prospect. A score of
- * `0` and the status `unverified` count as empty. The verification status is copied only if both have the same work
- * e-mail.
+ * `0` and the status `unverified` count as empty. The verification status is copied only if both contacts have the same
+ * work e-mail.
  */
 export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T {
   const filled = { ...own };

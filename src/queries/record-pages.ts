@@ -75,8 +75,8 @@ const readRecords = <Row extends object>(
   });
 
 /**
- * Reads a page of an export. Uses no search index, because an export reads all pages: it is faster to test each record
- * once than to select the candidates of an index again for each page.
+ * Reads a page of an export. Tests every record, without a search index: an export reads all pages, and it would be
+ * slower to select candidates from an index for each page.
  */
 const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
 
@@ -113,15 +113,15 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
 }
 
 /**
- * If a search of the newest records finds at least this many matches, but not a full page, a larger number of the
- * newest records is searched before an index is used.
+ * Minimum number of matches that a search of the newest records must find before a larger number of the newest records
+ * is searched. If the search finds fewer matches, an index is used. If the matches fill the page, neither is necessary.
  */
 const fairlyMany = 5;
 
 /**
- * Reads one page of records. A query with the newest records first looks at the newest ones before it uses the index:
- * if many records match, the page is then full at once. All other queries ask the index for candidates, the records
- * that may match, and compare only those.
+ * Reads one page of records. If the sort order is newest first, it begins with a search of the newest records, which
+ * fill the page if many of them match. Otherwise an index selects candidates (records that may match), and only the
+ * candidates are tested. If no index can be used, or if many records match, tests all records.
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
@@ -140,8 +140,8 @@ async function readRows<Row>(
 }
 
 /**
- * Returns true if an index can select candidates for this query: records that may match. Returns false if too many
- * records are not in the index yet, because all of them are candidates too.
+ * Returns true if an index can select candidates (records that may match) for this query. Returns false if too many
+ * records are not in the index yet, because each of these records is also a candidate.
  */
 async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise<boolean> {
   if (!isIndexable(recorder, listing)) return false;

@@ -48,7 +48,7 @@ export async function lockReferences(
 
 /**
  * Locks the referenced records until the transaction ends, so that they cannot be deleted. All of them must exist.
- * @throws not_found with the JSON pointer of every reference that is not a record of the customer
+ * @throws DomainError `not_found` with the JSON pointer of every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
   const missing = await lockReferences(sql, customerId, references);

@@ -76,7 +76,10 @@ export async function findCustomersWithoutTerms(
   return found;
 }
 
-/** Returns the first customer after `after` that has such a record. Reads one entry of an index. */
+/**
+ * Returns the id of the first customer after `after` that has a record with missing or out-of-date search terms. Reads
+ * one entry of an index.
+ */
 async function findCustomerWithoutTerms(sql: Sql, source: Source, after: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id

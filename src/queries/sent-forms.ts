@@ -3,9 +3,10 @@ import type { Transaction } from '../database/db.ts';
 import { findIdempotencyRecord, lockIdempotencyKey, storeAnswer } from './idempotency.ts';
 
 /**
- * Notes that a form was sent, in the transaction that does what the form asks for. So a form has its effect at most once.
+ * Records that a web form was submitted, so that the form takes effect at most once. Call it in the transaction that
+ * carries out the action of the form.
  * @param token text that no other form has
- * @returns false if the form was sent before, or is being handled now
+ * @returns false if the form was submitted before, or if another request is processing it now
  */
 export async function markSent(sql: Transaction, customerId: string, token: string): Promise<boolean> {
   const hash = createHash('sha256').update(token).digest();

@@ -66,10 +66,10 @@ export async function createSession(
 }
 
 /**
- * Makes logins of a user wait until this transaction has ended. Call it before the user's password or state changes. It
- * is not a lock of the user's row, because in a distributed database such a lock is taken on every node.
+ * Makes logins of a user wait until this transaction has ended. Call it before the user's password or state changes.
  */
 export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
+  // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
   await sql`select pg_advisory_xact_lock(${accountLock(sql, userId)})`;
 }
 

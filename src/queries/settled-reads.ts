@@ -9,17 +9,20 @@ import { noneSettling } from './company-settlements.ts';
 import { isUnsettled, listState, type ListState } from './list-state.ts';
 
 /**
- * A list whose stored members may be out of date, because workers are still writing them, or because a company of its
- * members has changed.
+ * A list whose stored members may be out of date, because workers are still writing them, or because the company of a
+ * member has changed.
  */
 export interface UnsettledList {
   id: string;
   rules: Rule[];
-  /** True if contacts that were copied from another list are not all written as members yet. */
+  /** True while some contacts that were copied from another list are not written as members yet. */
   is_copying: boolean;
 }
 
-/** The lists of one customer whose stored members are out of date. To read their members, evaluate their rules. */
+/**
+ * The lists of one customer whose stored members are out of date. To find the members of these lists, evaluate the
+ * lists' rules.
+ */
 export interface Unsettled {
   customerId: string;
   /** Lists whose members workers are still writing. */
@@ -180,7 +183,7 @@ function applyUnsettledToFilter(filter: Filter, unsettled: Unsettled): Filter {
     : memberOf(lists, concerned);
 }
 
-/** Returns only those out-of-date lists whose ids are in `lists`. */
+/** Returns a copy of an `Unsettled` object that contains only the out-of-date lists whose ids are in `lists`. */
 const among = (lists: string[], { customerId, filling, changing }: Unsettled): Unsettled => {
   const isConcerned = ({ id }: UnsettledList): boolean => lists.includes(id);
   return { customerId, filling: filling.filter(isConcerned), changing: changing.filter(isConcerned) };

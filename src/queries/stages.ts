@@ -14,7 +14,7 @@ export const stageProjection = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns a page of a pipeline's stages in their order, each with its number of opportunities.
- * @throws not_found when the customer has no such pipeline
+ * @throws DomainError `not_found` when the customer has no such pipeline
  */
 export async function listStages(
   sql: Sql,

@@ -79,7 +79,7 @@ export interface Account {
   name: string;
   role: Role;
   password_hash: string;
-  /** Why the account cannot be used now, or null. */
+  /** The reason why the account cannot be used now. Null if the account can be used. */
   refusal: 'deactivated' | 'suspended' | null;
 }
 
@@ -122,7 +122,7 @@ export async function findCustomerOfUser(sql: Sql | Transaction, userId: string)
  * Changes a user's password, and deletes the user's other sessions. The caller must have checked the old password.
  * @param account the user, with the password hash that the caller has checked
  * @param kept token hash of the current session, which is not deleted
- * @returns false, with nothing changed, if the stored password hash is no longer the one in `account`
+ * @returns false, and changes nothing, if the stored password hash is no longer the one in `account`
  */
 export async function changePassword(
   sql: Transaction,
@@ -145,7 +145,7 @@ export async function changePassword(
   return true;
 }
 
-/** Sets a user's password from the command line, and deletes all their sessions. */
+/** Sets a user's password from the command line, and deletes all sessions of the user. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,
@@ -163,8 +163,8 @@ export async function resetPassword(
 }
 
 /**
- * Deactivates a user and deletes their sessions. API keys that the user created stay valid. Does nothing if the user is
- * already inactive.
+ * Deactivates a user and deletes all sessions of the user. API keys that the user created stay valid. Does nothing if
+ * the user is already inactive.
  */
 export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await blockLogins(sql, userId);

@@ -36,9 +36,8 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Reserves a free slot of a worker process for a customer's job. A customer that has no slots can take any free slot. A
- * customer that already has slots gets another one only if, afterwards, at least as many slots are free as the customer
- * has.
+ * Reserves a free slot of a worker process for a customer's job. A customer without slots can take any free slot. A
+ * customer with slots can take another one only if this leaves at least as many free slots as the customer then has.
  * @returns true if the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
