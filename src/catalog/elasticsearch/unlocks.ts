@@ -16,8 +16,8 @@ import { fromSource, toSource, type PersonSource } from './source.ts';
 export const syncPatienceMs = 10_000;
 
 /**
- * Returns a map from person id to the ids of the customers who have unlocked the person (paid to see them), from
- * Postgres. People without unlocks are missing in the map.
+ * Reads from Postgres which customers have unlocked (paid to see) these people. Returns a map from person id to
+ * customer ids. People without unlocks are missing in the map.
  */
 export const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   unlocks.search((sql) => findUnlockingCustomers(sql, ids));
@@ -144,7 +144,7 @@ async function writeUnlocks(
 
 /**
  * Returns a handler for errors of a bulk write. If the index is missing, the handler returns the result 409 (conflict)
- * for every id, so that the caller retries all of them. The handler throws all other errors again.
+ * for every id, so that the caller retries all of them. The handler rethrows all other errors.
  * @param ids ids of the written people
  */
 const allLeft = (ids: string[]) => (error: unknown) => {
