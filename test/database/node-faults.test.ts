@@ -12,6 +12,7 @@ import { logins } from '../../src/embedded-postgres/server.ts';
 import { runImport } from '../catalog/damage.ts';
 import { audit } from '../chaos/audit.ts';
 import { Tenacious } from '../chaos/rig.ts';
+import { runAlone } from '../setup/alone.ts';
 import {
   blankDatabase,
   cloneDatabase,
@@ -23,6 +24,8 @@ import {
 } from '../setup/citus.ts';
 import { grant, makeCustomer } from '../setup/factories.ts';
 import { Traffic, type Tenant } from './traffic.ts';
+
+runAlone();
 
 describe.skipIf(!hasCitusProgram)(`a distributed database whose nodes fail ${needCitus}`, () => {
   const name = 'node_faults';
@@ -47,6 +50,9 @@ describe.skipIf(!hasCitusProgram)(`a distributed database whose nodes fail ${nee
     tenants = await makeTenants(prospects);
     const environment = {
       DATABASE_URL: urlOf(logins.service),
+      // Longer than by default: on a busy machine a node that is up may be slow.
+      DATABASE_NODE_SILENCE_MS: '3000',
+      DATABASE_QUEUE_MS: '5000',
       LOG_LEVEL: 'error',
       OVERLOAD_MS: '0',
       RATE_LIMITS: 'off',
