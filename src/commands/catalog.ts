@@ -54,8 +54,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Imports a file of people into the catalog and prints a report.
- * @throws Error after the import, with the number of invalid lines, if there were any and `--strict` is set
+ * Imports a file of people into the prospect catalog and prints a report.
+ * @throws Error after the import, if the file has invalid lines and the option `--strict` is set
  */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
@@ -138,8 +138,8 @@ async function runImport(
 }
 
 /**
- * Deletes the saved progress of imports of earlier versions of a file. With the option `--restart`, also deletes the
- * saved progress of the file's current version.
+ * Deletes the import progress that the database stores for earlier versions of a file. With the option `--restart`,
+ * also deletes the progress for the current version.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
@@ -195,10 +195,10 @@ async function openInput(file: string): Promise<Input> {
 }
 
 /**
- * Yields the chunks of a file, and throws after the last one if the file has changed since it was opened. The chunks
+ * Yields the chunks of a file. Throws after the last chunk if the file has changed in the meantime, because the chunks
  * may then mix old and new content.
  * @param isUnchanged returns whether the file is still the same
- * @throws Error if the file changed
+ * @throws Error if the file has changed
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
   yield* chunks;
@@ -278,8 +278,8 @@ interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
   /**
-   * Number of unlocked prospects that the search cluster may still show as not unlocked. Always 0 if PostgreSQL stores
-   * the catalog.
+   * Number of unlocks (prospects whose contact data a customer has bought) that the search cluster does not contain
+   * yet. Always 0 if the catalog is stored in PostgreSQL.
    */
   unlocks_behind: number;
 }

@@ -2,12 +2,15 @@ import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { formats } from '../schemas/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
 
-/** A module in src/commands. `define` adds the options and subcommands of one command to the command line parser. */
+/**
+ * A module that defines one command of the command line. Its function `define` adds the options and subcommands of the
+ * command to the parser.
+ */
 export interface CommandModule {
   define(command: Command): void;
 }
 
-/** Thrown by a command that was called in a wrong way. The program then ends with exit code 2. */
+/** The error for wrong usage of the command line. The program then ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
@@ -22,13 +25,14 @@ export const commandAction =
   };
 
 /**
- * Does nothing if an error means that the reader of the output has closed the pipe (EPIPE). Throws every other error.
+ * Handles an error of an output stream. Ignores the error if the reader has closed the pipe (EPIPE), otherwise throws
+ * it.
  */
 export function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
 
-/** Adds the option `--json` to a command; if it has subcommands, to each of them instead. */
+/** Adds the option `--json` to a command. If the command has subcommands, adds the option to each of them instead. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);
   if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
@@ -44,10 +48,10 @@ export function exitCodeOf(error: unknown): 0 | 1 | 2 {
 }
 
 /**
- * Returns a function that checks the text of a command line option and returns it. The function throws if the text does
- * not have the given format.
+ * Returns a parser for the value of a command line option. The parser returns the text unchanged, or throws an error if
+ * the text does not have the given format.
  * @param format the name of a format in src/schemas/formats.ts
- * @param expected what the text must be, for the error message
+ * @param expected a description of the valid text for the error message
  */
 const formatted = (format: string, expected: string) => (value: string) => {
   if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);

@@ -1,17 +1,20 @@
-/** A word that can be completed, and what it means. */
+/** A word that shell completion can suggest, with its description. */
 interface Word {
   name: string;
   about: string;
 }
 
-/** An option, and what follows it: nothing, any text, a file or one of the listed values. */
+/**
+ * A command line option. The property `value` says what follows the option: nothing, any text, a file name, or one of
+ * the listed words.
+ */
 export interface Flag extends Word {
   value: 'none' | 'any' | 'file' | readonly string[];
 }
 
-/** A command or one of its verbs, and the words that can follow it. */
+/** A command or subcommand, with the words that shell completion can suggest after it. */
 export interface Place {
-  /** The words of the command line that lead to it, such as `customer create`, without the program's name. */
+  /** The names of the command and its subcommand, e.g. `customer` and `create`. Empty for the program itself. */
   words: readonly string[];
   verbs: readonly Word[];
   flags: readonly Flag[];
@@ -22,14 +25,15 @@ export interface Place {
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /**
- * Returns the words that lead to a command or verb in the form that the completion scripts build: a space before each
- * word.
+ * Returns the names of a command and its subcommand as one text with a space before each name, e.g. ` customer create`.
+ * The completion scripts build the same text from the words that the user has typed.
  */
 const pathOf = ({ words }: Place): string => words.map((word) => ` ${word}`).join('');
 
 /**
- * Returns the branches of a shell's `case` that complete the value of an option. `complete` returns the shell code for
- * one kind of value.
+ * Returns the branches of a shell `case` statement that complete the values of options. There is one branch for each
+ * option that takes a value.
+ * @param complete returns the shell code that completes one kind of value
  */
 const valueCases = (places: readonly Place[], complete: (value: Flag['value']) => string): string[] =>
   places.flatMap((place) =>
@@ -40,7 +44,7 @@ const valueCases = (places: readonly Place[], complete: (value: Flag['value']) =
 
 const isList = (value: Flag['value']): value is readonly string[] => Array.isArray(value);
 
-/** Returns a pattern for a shell's `case` that matches the words of every command and verb. */
+/** Returns a pattern for a shell `case` statement. The pattern matches every command and subcommand. */
 const anyPath = (places: readonly Place[]): string =>
   places
     .filter(({ words }) => words.length > 0)

@@ -4,7 +4,10 @@ import { bashScript, fishScript, zshScript, type Flag, type Place } from './comp
 
 const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
 
-/** Defines the command `completion`. The parser must contain the verbs and options of all other commands. */
+/**
+ * Defines the command `completion`, which prints a shell completion script. The parser must contain all other commands,
+ * because the script is generated from them.
+ */
 export function define(command: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(scripts));
   command
@@ -20,7 +23,10 @@ export function define(command: Command): void {
     );
 }
 
-/** Returns what can follow the name of a command and of each of its verbs. */
+/**
+ * Returns the words that shell completion can suggest after a command and after each of its subcommands.
+ * @param words the names that lead to the command, e.g. `customer` and `create`
+ */
 function placesOf(command: Command, words: string[] = []): Place[] {
   const below = command.commands.flatMap((verb) => placesOf(verb, [...words, verb.name()]));
   const verbs = command.commands.map((verb) => ({ name: verb.name(), about: verb.description() }));

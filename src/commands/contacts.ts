@@ -4,7 +4,7 @@ import { contactFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';
 
-/** Defines the command `contacts` with the verbs `import` and `export`. */
+/** Defines the subcommands of the command `contacts`: `import` and `export`. */
 export function define(command: Command): void {
   defineImport(command, 'contacts');
   defineExport(command, {

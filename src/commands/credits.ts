@@ -36,10 +36,7 @@ export function define(command: Command): void {
     });
 }
 
-/**
- * Maximum number of credits in one grant or adjustment. It is more than any customer has, and small enough to be exact
- * in JSON.
- */
+/** Maximum number of credits in one grant or adjustment. Every JSON parser reads a number of this size exactly. */
 const maxCredits = 1_000_000_000_000;
 
 function asSigned(value: string): number {

@@ -60,8 +60,8 @@ const setStatus =
     );
 
 /**
- * Makes the workers continue the jobs of a customer after a suspension. It adds a message for the customer to each job
- * queue.
+ * Makes the workers continue the jobs of a customer after a suspension, by adding a message for the customer to each
+ * job queue.
  */
 async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);

@@ -5,7 +5,10 @@ import { isDistributed } from '../database/citus.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
-/** The URLs of a PostgreSQL database: `url` logs in as the service, `ownerUrl` as the owner of the database schema. */
+/**
+ * A PostgreSQL database that a command uses. `url` contains the login of the service, `ownerUrl` the login of the owner
+ * of the database schema.
+ */
 interface Server {
   url: string;
   ownerUrl: string;
@@ -24,9 +27,8 @@ export interface OpenServices {
 
 /**
  * Opens the database and the prospect catalog. If `DATABASE_URL` is not set, uses the embedded PostgreSQL in
- * `DATA_DIR`, which is started if it is not running.
- * @param overrides a function that receives the opened database and returns the database to use, e.g. a wrapper that
- *   retries
+ * `DATA_DIR`, and starts it if necessary.
+ * @param overrides receives the opened database and returns the database to use, e.g. a wrapper that retries
  */
 export async function openServices(
   config: Config = readConfig(),
@@ -43,7 +45,7 @@ export async function openServices(
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, close };
 }
 
-/** Opens the database with the settings that fit where its tables are: on one server, or distributed with Citus. */
+/** Opens the database. Uses other connection settings if the tables are distributed over several servers with Citus. */
 async function openPlanned(
   config: Config,
   url: string,

@@ -13,15 +13,15 @@ export function explain(error: unknown): string {
 }
 
 /**
- * Returns true if the message of an error was written for users. A TypeError, RangeError, ReferenceError or SyntaxError
- * is a bug of this program instead.
+ * Returns true if the message of an error was written for users. Returns false for a TypeError, RangeError,
+ * ReferenceError or SyntaxError, because such an error is a bug of this program.
  */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
 /**
- * Returns a message for an error, or for the first of its causes that has a known meaning. Returns undefined if no
- * meaning is known.
+ * Returns an explanation for users of the given error. If there is none, returns the explanation of the first of the
+ * error's causes that has one. Returns undefined if no explanation is known.
  */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {

@@ -15,10 +15,10 @@ import { progressOn } from './progress.ts';
 
 /** One kind of record that the command line can export. */
 export interface Exportable {
-  /** What messages call the records, e.g. `contacts`. */
+  /** The name of the records in messages, e.g. `contacts`. */
   noun: string;
   fields: FileFields;
-  /** Starts to read all records of a customer, page by page. */
+  /** Returns a generator that yields all records of a customer, one page at a time. */
   read: (db: Database, customerId: string) => Promise<AsyncGenerator<object[]>>;
   /** Counts all records of a customer. */
   count: (db: Database, customerId: string) => Promise<Metadata>;
@@ -39,7 +39,7 @@ interface Exported {
   output: string;
 }
 
-/** Adds the verb `export` to a command. */
+/** Adds the subcommand `export` to a command. */
 export function defineExport(command: Command, exportable: Exportable): void {
   const { noun, fields } = exportable;
   command
@@ -72,8 +72,8 @@ const asFields =
   };
 
 /**
- * Returns the file format that the ending of a file's name stands for.
- * @throws UsageError if the ending is not known
+ * Returns the file format for the extension of a file name.
+ * @throws UsageError if the extension is unknown
  */
 export function formatOf(file: string): FileFormat {
   const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
@@ -81,7 +81,10 @@ export function formatOf(file: string): FileFormat {
   return format;
 }
 
-/** Writes all records to a file. Until a regular file is complete, its name ends in `.partial`. */
+/**
+ * Writes all records of a customer to a file. While the records are written, the name of a regular file ends in
+ * `.partial`.
+ */
 async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
   const { customer, output, format = formatOf(output) } = options;
   const isReplaceable = await stat(output).then(
@@ -99,7 +102,7 @@ async function exportToFile(exportable: Exportable, options: ExportOptions & { o
   }
 }
 
-/** Writes all records to a stream, and shows the progress on stderr. Returns the number of records. */
+/** Writes all records of a customer to a stream, and shows the progress on stderr. Returns the number of records. */
 const exportTo = (
   stream: Writable,
   { noun, fields, read, count }: Exportable,

@@ -1,11 +1,11 @@
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Makes V8 keep the JavaScript heap small from now on. By default the heap grows far beyond what a process needs that
- * handles one batch of records after the other. Call it before the work begins.
+ * Limits the growth of the JavaScript heap (a setting of V8). Call this function before the work begins.
  * @param growth how much the heap may grow between two full garbage collections (% of the memory in use)
  */
 export function keepHeapSmall(growth: number): void {
+  // By default, the heap grows far beyond what a process needs that handles one batch of records after the other.
   setFlagsFromString('--semi-space-growth-factor=1');
   setFlagsFromString(`--heap-growing-percent=${growth}`);
 }

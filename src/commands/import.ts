@@ -45,7 +45,7 @@ interface ImportOptions {
   json?: boolean;
 }
 
-/** Adds the verb `import` to a command. */
+/** Adds the subcommand `import` to a command. */
 export function defineImport(command: Command, object: ImportObject): void {
   const verb = command
     .command('import <file>')
@@ -85,8 +85,8 @@ function asMapping(text: string): Mapping {
 const isField = (field: unknown): boolean => field === null || typeof field === 'string';
 
 /**
- * Imports a file and prints the import as it is at the end.
- * @throws Error after that if the import has failed or was cancelled
+ * Imports a file and prints the result of the import.
+ * @throws Error after the result is printed, if the import has failed or was cancelled
  */
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
   let done: Import | undefined;
@@ -127,7 +127,7 @@ const isFile = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** Returns the body of the call that begins such an import. */
+/** Converts the command line options to the settings of an import, as in the body of an API request. */
 const settingsOf = (
   object: ImportObject,
   { mode, match, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
@@ -144,21 +144,30 @@ const settingsOf = (
   ...(name !== undefined && { name }),
 });
 
-/** Returns a hash of the settings and the content of the file, by which the same command finds its import again. */
+/**
+ * Returns a hash of an import's settings and file content. If the same command is run again after an interruption, it
+ * finds the unfinished import by this hash.
+ */
 async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
   const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
   for await (const piece of pieces) hash.update(piece);
   return hash.digest();
 }
 
-/** @throws Error if the customer is suspended, because its imports then wait */
+/**
+ * Checks that a customer is not suspended, and returns the customer's id.
+ * @throws Error if the customer is suspended, because workers do not process the imports of a suspended customer
+ */
 async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
   const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
   if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
   return id;
 }
 
-/** Returns the import that an interrupted run of the same command began, or begins one. */
+/**
+ * Returns the id of the import that an earlier, interrupted run of the same command has started. Starts a new import if
+ * there is no such import.
+ */
 const findOrBegin = (
   db: Database,
   customerId: string,
@@ -170,7 +179,10 @@ const findOrBegin = (
     return known ?? beginImport(sql, customerId, { ...settings, ...(fingerprint && { fingerprint }) });
   });
 
-/** Stores the file of an import, if no run of the command has done so. */
+/**
+ * Stores the content of an import's file in the database. Does nothing if an earlier run of the command has already
+ * stored it.
+ */
 async function sendIfMissing(
   db: Database,
   customerId: string,
@@ -181,10 +193,13 @@ async function sendIfMissing(
   if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
 }
 
-/** Time between two looks at an import that another process works at (ms). */
+/** Interval at which the status of an import is polled while another process works on the import (ms). */
 const lookMs = 500;
 
-/** Works at an import until it has ended, together with the workers of other processes if there are any. */
+/**
+ * Processes an import until it has ended. Workers of other processes may process parts of the same import at the same
+ * time. Returns the ended import.
+ */
 async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
   const context: ImportContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
   for (;;) {
@@ -201,7 +216,10 @@ async function waitForEnd(db: Database, customerId: string, id: string, progress
   }
 }
 
-/** Writes the failed records to a file. An import that was cancelled before it had its file has none. */
+/**
+ * Writes the failed records of an import to a file. Does nothing if the import was cancelled before its input file was
+ * completely stored.
+ */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
   await writeFile(output, Readable.from(await readErrorsFile(db, customerId, { id, visible: allImports })));

@@ -39,9 +39,9 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns the action of a subcommand that changes the job named by the option `--job`. The action returns the job after
+ * Returns the action of a subcommand that changes the job given by the option `--job`. The action returns the job after
  * the change.
- * @param change changes the job, and returns the id of the job to show: a retry creates a new job
+ * @param change changes the job, and returns the id of the job to show, which is the new job after a retry
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

@@ -18,7 +18,10 @@ export function define(command: Command): void {
     .action(commandAction(run, describe));
 }
 
-/** The result of the command: of migrations, or of distributing the tables. */
+/**
+ * The result of the command `migrate`: the applied migrations or, with the option `--distribute`, the names of the
+ * distributed tables.
+ */
 type Result = Migrated | { distributed: string[] };
 
 const run = (options: Options): Promise<Result> =>

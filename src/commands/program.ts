@@ -3,8 +3,8 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { addJson, type CommandModule } from './command.ts';
 
 /**
- * All commands of the command line, by name. The module of a command is loaded only if the command line contains its
- * name, or begins with `completion`.
+ * All commands of the command line, by name. The module of a command is loaded only if the command line contains the
+ * command's name. The command `completion` loads the modules of all commands.
  */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('./serve.ts') },
@@ -29,8 +29,8 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * Creates the command line parser. It throws a CommanderError for wrong usage and after it has printed help, instead of
- * ending the process.
+ * Creates the command line parser. For wrong usage, and after it has printed help, the parser throws a CommanderError
+ * instead of ending the process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {

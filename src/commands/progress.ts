@@ -9,9 +9,9 @@ export interface Progress {
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Writes a line that stays on the terminal, above the progress bar. The promise resolves when the next line can be
-   * written without filling the memory.
-   * @throws the error of the stream, except if its reader has closed it
+   * Prints a line above the progress bar. The line stays on the terminal. The promise resolves when the stream is ready
+   * for the next line (backpressure).
+   * @throws the error of the stream, except if the reader has closed the stream
    */
   line(text: string): Promise<void>;
   /** Removes the progress bar from the terminal. */

@@ -37,7 +37,7 @@ export function define(command: Command): void {
 
 /**
  * Starts the HTTP server and returns its URLs. On SIGTERM or SIGINT, the process finishes the running requests and
- * exits with code 0. At SIGTERM it still accepts requests for SHUTDOWN_GRACE_MS.
+ * exits with code 0. After SIGTERM, it first accepts new requests for another SHUTDOWN_GRACE_MS.
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
@@ -67,8 +67,8 @@ async function serve(options: Options): Promise<Serving> {
 }
 
 /**
- * Prints a warning if an error means that the demo was not loaded because the database contains other customers. Throws
- * every other error.
+ * Handles an error of loading the demo. If the demo was not loaded because the database contains other customers,
+ * prints a warning. Throws every other error.
  */
 function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;

@@ -3,10 +3,11 @@ import { isJsonLog } from '../log-format.ts';
 import { commandAction } from './command.ts';
 
 /**
- * The same as `commandAction`, for a command that runs until a signal. It writes JSON also if the log is JSON, so that a
- * collector of stdout and stderr gets JSON lines only.
+ * Returns the action of a command that runs until it gets a signal, such as `serve`. Works like `commandAction`, but
+ * also writes JSON if the log format is JSON.
  */
 export const serverAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
   (options: Options & { json?: boolean }): Promise<void> =>
+    // A collector of stdout and stderr then gets JSON lines only.
     commandAction(run, isJsonLog(readConfig()) ? (result) => JSON.stringify(result) : print)(options);

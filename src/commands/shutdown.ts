@@ -4,7 +4,10 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { stopTracing } from '../tracing/tracing.ts';
 import type { OpenServices } from './database.ts';
 
-/** Stops everything that `serve` or `work` has started, when the start fails or the process gets a signal. */
+/**
+ * Stops the servers, workers and connections of the command `serve` or `work` when the start fails or the process gets
+ * a signal.
+ */
 export class Shutdown {
   readonly #services: OpenServices;
   readonly #graceMs: number;
@@ -12,27 +15,28 @@ export class Shutdown {
   readonly #stops: (() => Promise<void>)[] = [];
 
   /**
-   * Prepares the orderly end of this process. The database and the catalog are closed last.
-   * @param graceMs time after SIGTERM in which the servers still accept requests (ms), while `/readyz` tells load
-   *   balancers to send no more requests
+   * Creates the shutdown of this process, without any servers or workers.
+   * @param services the database and the catalog, which are closed last
+   * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
+   *   to send no more requests (ms)
    */
   constructor(services: OpenServices, graceMs = 0) {
     this.#services = services;
     this.#graceMs = graceMs;
   }
 
-  /** Adds an HTTP server, which `run` closes. */
+  /** Registers an HTTP server. The method `run` closes the server. */
   addServer(app: FastifyInstance): void {
     this.#apps.push(app);
   }
 
-  /** Adds a function that stops the workers, which `run` calls. */
+  /** Registers a function that stops workers. The method `run` calls the function. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }
 
   /**
-   * Stops all servers and workers at the same time, then closes the connections that they use.
+   * Stops all servers and workers at the same time, then closes the database and the catalog.
    * @param graceMs time in which the servers still accept requests (ms)
    */
   async run(graceMs = 0): Promise<void> {
@@ -57,9 +61,9 @@ export class Shutdown {
   }
 
   /**
-   * Stops everything when the process gets a signal; at SIGTERM the servers get their grace time first. Then running
-   * requests and jobs have SHUTDOWN_MS to end, and the database 15 s more to close. A second signal ends the process at
-   * once with exit code 1.
+   * Stops the servers, the workers and the database when the process gets a signal. After SIGTERM, the servers first
+   * accept requests for another `graceMs`. Then running requests and jobs have SHUTDOWN_MS to finish, and the database
+   * has 15 s more to close. After a second signal, the process ends at once with exit code 1.
    */
   runAtSignal(log: FastifyBaseLogger): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.

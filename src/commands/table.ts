@@ -20,9 +20,10 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
 }
 
 /**
- * Returns the text of a table cell, `-` for null. Control characters become spaces, so that text from users cannot
- * control the terminal. So do the characters that change the direction of text: they can make a line look like another.
+ * Returns the text of a table cell: the value, or `-` for null. Replaces control characters, and characters that change
+ * the direction of text, by spaces.
  */
+// Otherwise text from users could control the terminal, or make one line look like another.
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));

@@ -76,7 +76,9 @@ async function reset(options: { user: string }): Promise<User> {
 }
 
 /**
- * Changes a user with the function `change`, and returns the changed user. `change` gets the id of the user's customer.
+ * Changes a user and returns the changed user.
+ * @param change a function that changes the user in the database. It receives the id of the user's customer and the id
+ *   of the user
  */
 const changeUser = (
   userId: string,

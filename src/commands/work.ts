@@ -24,8 +24,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Starts the workers that process jobs. On SIGTERM or SIGINT, the process ends the work in progress and exits with code
- * 0.
+ * Starts the workers that process jobs. On SIGTERM or SIGINT, the process finishes the work in progress and exits with
+ * code 0.
  */
 async function work(options: { migrate?: true }): Promise<Working> {
   keepHeapSmall(50);
