@@ -5,8 +5,8 @@ import { constant, type Fragment } from './sql.ts';
 import { firstIdOf } from './to-sql.ts';
 
 /**
- * The SQL expressions and conditions for a page in ascending order. There are two kinds of such pages: sorted by
- * creation time, or by an indexed field.
+ * The SQL fragments of a page in ascending order that depend on the sort key. The sort key is the creation time or an
+ * indexed field.
  */
 interface Ascent {
   value: Fragment;
@@ -15,7 +15,7 @@ interface Ascent {
   /** Returns the SQL condition that a record has this sort value. */
   equals: (value: Fragment) => Fragment;
   /**
-   * Returns an SQL condition: the record's sort value is greater than the one of `after`, which is the last row of the
+   * Returns the SQL condition that a record's sort value is greater than the sort value of `after`, the last row of the
    * previous page.
    */
   above: (after: Position) => Fragment;
@@ -40,8 +40,8 @@ export function indexAscending(paging: PageContext): Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page, oldest records first. They use the primary key, because an id starts with
- * the time of creation.
+ * Returns the SQL clauses that read one page, oldest records first. PostgreSQL scans the primary key, because an id
+ * starts with the time of creation.
  */
 export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
@@ -91,9 +91,9 @@ function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragmen
 const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
- * Returns the SQL of two CTEs (common table expressions) for a page in ascending order. `scan` contains the records to
- * skip and the records of the page, as ids and sort values. `edge` contains the last sort value of `scan`; it is empty
- * if `scan` found fewer records than its limit.
+ * Returns the SQL of two CTEs (common table expressions) for a page in ascending order. The CTE `scan` selects the ids
+ * and sort values of the records to skip and the records of the page. The CTE `edge` selects the last sort value of
+ * `scan`, or no row if `scan` found fewer records than its limit.
  */
 const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -106,8 +106,8 @@ const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, 
     edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
 /**
- * Returns SQL that selects the records found by the CTE `scan`. The records with the last sort value (`edge`) are read
- * from the table again, in descending order of id.
+ * Returns an SQL query for the records that the CTE `scan` found. The query reads the records with the last sort value
+ * (CTE `edge`) from the table again, in descending order of id.
  */
 const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value

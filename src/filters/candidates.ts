@@ -7,7 +7,7 @@ import { all, any, type Filter } from './tree.ts';
 
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 
-/** What is needed to convert the filter of one customer to SQL. */
+/** The values that the functions of this module need to convert a customer's filter to SQL. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
@@ -15,21 +15,20 @@ interface Printing {
   terms: Terms;
 }
 
-/**
- * SQL that selects the candidates for a filter. Every record that passes the filter is a candidate; some others are
- * too.
- */
+/** SQL that selects the candidates for a filter: all records that pass the filter, and perhaps some others. */
 interface Candidates {
-  /** The condition that a record is a candidate. */
+  /** SQL condition: the record is a candidate. */
   condition: Fragment;
-  /** Statement that selects the ids of the candidates. Missing if `condition` selects them just as fast. */
+  /**
+   * SQL statement that selects the ids of the candidates. Undefined if a statement with `condition` is just as fast.
+   */
   ids?: Fragment;
 }
 
 /**
- * Returns an SQL condition that selects the candidates for a filter: all records that pass it, and perhaps some others.
- * Indexes can answer the condition. It uses the records' table without a join. Returns undefined if the indexes cannot
- * narrow the filter down.
+ * Returns an SQL condition that selects the candidates for a filter: all records that pass the filter, and perhaps some
+ * others. PostgreSQL can evaluate the condition with indexes, and without joining another table. Returns undefined if
+ * no index can select candidates.
  */
 export function candidateCondition(
   sql: FragmentMaker,
@@ -42,8 +41,8 @@ export function candidateCondition(
 }
 
 /**
- * Returns an SQL statement that selects the ids of the candidates for a filter: all records that pass it, and perhaps
- * some others. Returns undefined if the indexes cannot narrow the filter down.
+ * Returns an SQL statement that selects the ids of the candidates for a filter: all records that pass the filter, and
+ * perhaps some others. Returns undefined if no index can select candidates.
  */
 export function candidateIds(
   sql: FragmentMaker,
@@ -59,8 +58,8 @@ export function candidateIds(
 }
 
 /**
- * Returns the SQL condition that a record has no terms or outdated ones, because an older version of this program wrote
- * it. A partial index contains these records.
+ * Returns the SQL condition that the search terms (hashes in the column `terms`) of a record are missing or outdated.
+ * This happens if an older version of this program wrote the record. A partial index contains these records.
  */
 export const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
 
@@ -85,7 +84,10 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
   }
 }
 
-/** Fields with a b-tree index of their plain value. The filter's exact condition on such a field needs no terms. */
+/**
+ * Names of the fields whose plain value has a b-tree index. A condition on such a field uses this index instead of the
+ * search terms (hashes in the column `terms`).
+ */
 const ownIndexes: Record<Source['alias'], readonly string[]> = {
   c: ['id', 'external_id', 'score', 'verification_status'],
   co: ['id', 'external_id', 'score', 'verification_status'],
@@ -113,13 +115,16 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
 }
 
-/** Returns the name of the company field that a contact's field `company.<name>` shows; undefined for other fields. */
+/**
+ * Returns the name of the company's field for a contact's filter field, e.g. `industry` for `company.industry`. Returns
+ * undefined if the filter field belongs to the contact itself.
+ */
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
 /**
- * Maximum number of words of a `search` that are looked up in the index, the longest ones. The exact condition of the
- * filter checks all words.
+ * Maximum number of words of the filter `search` that are looked up in the index. The longest words are looked up. The
+ * exact SQL condition of the filter then checks all words.
  */
 const maxWords = 3;
 
@@ -138,8 +143,10 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns the alternatives of a search whose words can also occur in the name of the contact's company: the contact has
- * all words, the company has all words, or the contact has one word and the company has another.
+ * Returns SQL conditions for the filter `search` on contacts. A contact that passes the filter meets at least one of
+ * these conditions: the contact contains all words, the name of its company contains all words, or the contact contains
+ * one word and the company name another word.
+ * @param hasAll SQL condition: the contact contains all words
  */
 function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
   const { sql } = printing;
@@ -160,12 +167,11 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
-/**
- * The record has one of some terms. Each term is looked up by itself: the planner would take the overlap of arrays for a
- * condition that most records meet. It also assumes that a half percent of all records have a term, and would rather read
- * all records of a small customer for each term. So the condition is there twice, which makes it expect few records.
- */
+/** Returns the candidates that have at least one of the given search terms (hashes in the column `terms`). */
 function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
+  // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`). It
+  // also assumes that 0.5 % of all records have a given term, and would rather read all records of a small customer. So
+  // the condition is written twice (`@>` and `<@`): the planner then expects fewer records.
   const ids = sql`
     select one.id
     from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
@@ -181,15 +187,15 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
 }
 
 /**
- * Number of matching companies up to which a filter reads their contacts. If there are more, it reads the contacts that
- * pass the filter's other conditions.
+ * Maximum number of matching companies for which a filter reads all contacts of these companies. If more companies
+ * match, the filter reads the contacts that meet its other conditions.
  */
 const fewCompanies = 200;
 
 /**
- * Returns the candidates for conditions joined by AND. An index can find the contacts of some companies, or the
- * contacts with some terms. How many these are is known only when the statement runs, so the statement itself decides
- * which of the two it reads.
+ * Returns the candidates for conditions that are joined by AND. If some conditions are on the contact and one is on its
+ * company, the SQL statement counts the matching companies. If these are few, it reads their contacts. Otherwise it
+ * reads the contacts that meet the other conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -217,8 +223,8 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
 }
 
 /**
- * Converts a condition on a contact's field `company.<name>` to a filter of companies. Returns undefined for other
- * conditions.
+ * Converts a filter condition on a contact's field `company.<name>` to the same condition on the company. Returns
+ * undefined for all other conditions.
  */
 function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
   if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
@@ -226,18 +232,16 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
   return field === undefined ? undefined : { ...filter, field };
 }
 
-/**
- * Returns the contacts that meet at least one of these SQL conditions. Each condition has a statement of its own, so
- * that the planner uses an index for each.
- */
+/** Returns the candidates that meet at least one of the given SQL conditions. */
 function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   const { sql } = printing;
+  // Each condition has a statement of its own, so that the planner uses an index for each.
   const [first, ...more] = conditions.map((condition) => idsThat(printing, condition));
   const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
   return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
 
-/** Returns the SQL statement that selects the ids of the customer's records that meet a condition. */
+/** Returns an SQL statement that selects the ids of the customer's records that meet a condition. */
 const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
   const alias = constant(sql, source.alias);
   return sql`
@@ -247,12 +251,12 @@ const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fr
       and ${condition}`;
 };
 
-/** Returns the candidates for a filter of companies: the contacts whose company passes it. */
+/** Returns the candidates for a filter of companies: the contacts whose company passes the filter. */
 const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
   condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
 });
 
-/** Returns the SQL statement that selects the ids of the companies that pass a filter of companies. */
+/** Returns an SQL statement that selects the ids of the companies that pass a filter. */
 function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
   const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
   return sql`

@@ -8,16 +8,17 @@ import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 export interface Column {
   type: FieldType;
   /**
-   * SQL expression for comparing and sorting. For the type `text`: the folded form (lower case, no accents), with collation "C".
+   * SQL expression for comparing and sorting. For the type `text`, its value is in lower case without accents, with the
+   * collation "C".
    */
   value: string;
-  /** SQL expression for the original value. It tells whether the field is empty. */
+  /** SQL expression for the stored value. Conditions use it to test whether the field is empty. */
   raw: string;
   /** True if the SQL expression `value` is never null. */
   required: boolean;
-  /** Set if `value` is read from the JSON column `folded` of the record's own table, under the field's name. */
+  /** True if `value` is a key of the JSON column `folded` in the record's own table. */
   isFolded?: true;
-  /** The value that responses and comparisons use if the field is null. */
+  /** The value that replaces null in responses and comparisons. */
   shownAs?: string;
 }
 
@@ -27,7 +28,7 @@ export interface Source {
   /** The table that holds the records, and its SQL alias. */
   table: 'contacts' | 'companies';
   alias: 'c' | 'co';
-  /** The SQL from clause. Every statement that uses these columns needs it. */
+  /** The SQL `from` clause for all statements that use the SQL expressions of this object. */
   from: string;
   /** SQL condition for the records that callers may see. Absent if they may see all records of the customer. */
   visible?: string;
@@ -56,7 +57,7 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
-/** Filter fields that do not correspond to a column. */
+/** Names of the filter fields that have no database column of their own. */
 const withoutColumn = new Set(['list_id', 'search']);
 
 /**
@@ -75,8 +76,8 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
 }
 
 /**
- * Returns the column `verification_status`. The stored status is compared as it is: it is always in lower case and has
- * no accents.
+ * Returns the column definition of `verification_status`. The stored value is compared without conversion, because it
+ * is always in lower case and has no accents.
  */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
 /**
@@ -91,10 +92,9 @@ const requiredOfContacts =
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
 /**
- * The tables and columns for filtering contacts, each joined with its company.
- *
- * The id of the contact's company is `co.id`. Do not use `c.company_id`: it still contains the id of a deleted company
- * until a background job has updated the contact. Until then, `c.updated_at` is out of date too.
+ * The tables and columns for filtering contacts. Each contact is joined with its company. Use `co.id` as the id of the
+ * contact's company. After a company was deleted, `c.company_id` and `c.updated_at` are out of date until a background
+ * job has updated the contact.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -114,8 +114,8 @@ export const contactSource: Source = {
 };
 
 /**
- * Returns an SQL expression for the time of a record's last update, or of its company's deletion if that was later. The
- * statement must left join the companies, except deleted ones, with the alias `co`.
+ * Returns an SQL expression for the time of a record's last update, or the time at which the record's company was
+ * deleted, whichever is later. The statement must left join the companies that are not deleted, with the alias `co`.
  * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
  */
 export function updatedAtOf(sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment {
@@ -133,8 +133,9 @@ export function updatedAtOf(sql: FragmentMaker, customerId: string, alias: 'c' |
 }
 
 /**
- * The tables and columns for filtering contacts when `updated_at` must be exact: if the contact's company was deleted
- * later than the contact was changed, `updated_at` is the time of the deletion. There is no index on this value.
+ * The tables and columns for filtering contacts, like `contactSource`, but with an exact `updated_at`: if the contact's
+ * company was deleted after the contact's last change, the value is the time of the deletion. No index contains this
+ * value.
  */
 export const exactContactSource: Source = {
   ...contactSource,

@@ -9,8 +9,8 @@ import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
- * One sort value of the last row of a page, as stored in a cursor. If the value is a long text, the cursor contains
- * `ofRow` instead, and the SQL statement for the next page reads the text from the row.
+ * One sort value of the last row of a page, as stored in a cursor. A cursor contains the constant `ofRow` instead of a
+ * long text. The SQL statement for the next page then reads the text from the row.
  */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
@@ -22,7 +22,9 @@ export interface Position {
   values: KeyValue[];
 }
 
-/** Maximum length of a text value that a cursor contains (UTF-16 units). A cursor must fit into an HTTP header. */
+/**
+ * Maximum length of a text in a cursor (UTF-16 units). The limit exists because a cursor must fit into an HTTP header.
+ */
 const carriedText = 255;
 
 /**
@@ -32,8 +34,8 @@ const carriedText = 255;
 const maxLength = 4096;
 
 /**
- * Returns a hash of the kind of records, the customer, the filter and the order. Each cursor contains this hash, so
- * that a cursor is rejected in a request for other records or another order.
+ * Returns a hash of the kind of records, the customer, the filter and the order. A cursor contains this hash, and is
+ * rejected by a request with another hash.
  */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
@@ -54,10 +56,11 @@ function canonical(filter: Filter): string {
 }
 
 /**
- * Encodes the last row of a page as a cursor. The cursor contains only values that the page showed.
- * @param scope hash of the kind of records, customer, filter and order; the cursor is valid only for these
+ * Encodes the last row of a page as a cursor.
+ * @param scope the hash that `scopeOf` returns; only requests with the same hash accept the cursor
  */
 export function encodeCursor(scope: string, { id, values }: Position): string {
+  // The cursor contains only values that the page showed.
   const carried = values.map((value) => (typeof value === 'string' && value.length > carriedText ? ofRow : value));
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
@@ -69,11 +72,12 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Returns the position that is stored in the request's cursor: the requested page starts after it. Returns undefined if
- * the request has no cursor.
- * @param list the query to which the cursor must belong, for the error message, e.g. "these filters and this order"
+ * Decodes the cursor of a request. Returns the last row of the previous page, after which the requested page starts.
+ * Returns undefined if the request has no cursor.
+ * @param list a description of the request for the error message, e.g. "these filters and this order"
  * @param path JSON pointer to the cursor in the request body
- * @throws DomainError `validation_failed` if the request also has a page number, or the cursor is from another query
+ * @throws DomainError `validation_failed` if the request also has a page number, or the cursor is from a different
+ *   query
  */
 export function readPosition(
   scope: string,

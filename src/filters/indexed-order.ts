@@ -6,9 +6,8 @@ import { readOrder, type Order } from './order.ts';
 const sources = [contactSource, companySource];
 
 /**
- * Parses the field `order_by` of an export: one sort key, whose field has an index. In such an order each page costs
- * the same, however many records come before it. Returns the sort keys and all faults instead of throwing. Do not use
- * the sort keys if there are faults.
+ * Parses the field `order_by` of an export, which must have exactly one sort key, on a field with an index. Returns the
+ * sort keys and all faults (validation errors) instead of throwing. Do not use the sort keys if there are faults.
  */
 export function readIndexedOrder(
   fields: FilterFields,
@@ -17,6 +16,7 @@ export function readIndexedOrder(
 ): { order: Order; faults: Fault[] } {
   const { order, faults } = readOrder(fields, given, pointer);
   if (faults.length > 0) return { order, faults };
+  // With an index, each page costs the same, however many records come before it.
   const indexed = ['created_at', ...sources.find((source) => source.fields === fields)!.indexed];
   if (order.length === 1 && indexed.includes(order[0]!.field)) return { order, faults: [] };
   return { order, faults: [{ path: pointer, message: `must have one key; allowed are ${indexed.join(', ')}` }] };

@@ -12,15 +12,15 @@ export interface FilteredRecord {
   folded: Folded;
   custom_fields: Record<string, unknown>;
   /**
-   * The record's values by field name. A text field of another table also has the key `folded <name>`, with the text in
-   * lower case without accents.
+   * The record's values by field name. A text field of the contact's company also has the key `folded <name>`, whose
+   * value is the text in lower case without accents.
    */
   [column: string]: unknown;
 }
 
 type FieldTest = Extract<Filter, { field: string }>;
 
-/** Reads one field of a record for a filter. */
+/** The functions that read one field of a record to test it against a filter. */
 interface Reader {
   /** Returns the field's value for comparisons, or null if it has none. */
   value: (record: FilteredRecord) => FilterValue | null;
@@ -105,13 +105,11 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
   lte: (order) => order <= 0,
 };
 
-/**
- * Compiles a comparison (<, ≤, > or ≥) into a function that tests records. Instants are compared as text; this works
- * because all are in UTC with milliseconds and a year of four digits.
- */
+/** Compiles a comparison (<, ≤, > or ≥) into a function that tests records. */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];
   const other = test.value;
+  // Instants are compared as text. This works because all are in UTC with milliseconds and a year of four digits.
   if (typeof other === 'string')
     return (record) => {
       const one = value(record);
@@ -142,8 +140,8 @@ function columnValue(name: string, column: Column): Reader['value'] {
 }
 
 /**
- * Returns an object that reads one custom field of a record. A condition on it compares only values of the same JSON
- * type.
+ * Returns the functions that read one custom field of a record. A value keeps its JSON type, so that a condition
+ * compares only values of the same type.
  */
 function customReader(field: string, key: string): Reader {
   // A key can be `constructor` or another name that every object inherits.

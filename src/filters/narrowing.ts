@@ -11,46 +11,50 @@ import { fieldsOf, type Filter } from './tree.ts';
  * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
  */
 
-/** Number of a customer's newest records that a listing reads first, before it uses an index of search terms. */
+/**
+ * Number of a customer's newest records that a list request reads first. If too few of them pass the filter, the
+ * request then uses an index.
+ */
 export const newest = 2_000;
 
 /**
- * Number of a customer's newest records that a listing reads next, if some of the first `newest` records passed the
- * filter.
+ * Number of a customer's newest records that a list request reads in a second attempt. There is a second attempt if
+ * only some of the first `newest` records passed the filter.
  */
 export const moreOfNewest = 10_000;
 
 /**
- * Number of matching records among the newest at which the index of search terms is not used: it would select too many.
+ * If at least this many of a customer's `newest` newest records pass the filter, the index of search terms (hashes of
+ * values) is not used, because it would select too many records.
  */
 export const manyOfNewest = 40;
 
-/** Returns whether a listing is in the default order: newest first. */
+/** Returns true if a list request has the default order: newest first. */
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
 /**
- * Returns whether indexes can select candidates (records that may pass the filter) for a listing. Returns false if a
- * b-tree index finds few records for the filter anyway.
+ * Returns true if an index of search terms (hashes of values) can select the candidates (records that may pass the
+ * filter) for a list request. Returns false if another index is better, because it finds only a few records.
  */
 export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
   candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
 
-/** Fields with a b-tree index, of which few records have the same value. */
+/** Names of the fields with a b-tree index that have few records for each value. */
 const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
 
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
 /**
- * Number of records without search terms above which the index is not used: it cannot tell which of them pass the
- * filter.
+ * Number of records without search terms (hashes of values) above which the index of search terms is not used, because
+ * all records without terms must be read in addition.
  */
 const manyWithoutTerms = 5_000;
 
 /**
- * SQL condition: many of the customer's records have no search terms, because an older version of this program wrote
- * them. This can be so after an upgrade, until a worker has added the terms.
+ * Returns the SQL condition that more than `manyWithoutTerms` of the customer's records have no search terms (hashes of
+ * values). After an upgrade from a version without search terms, this is true until a worker has added the terms.
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
@@ -64,25 +68,26 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
 }
 
 /**
- * Returns an SQL condition that selects candidates for a listing: all records that pass the filter, and perhaps some
- * others. Returns undefined if no index can select them.
+ * Returns an SQL condition that selects the candidates for a list request: all records that pass the filter, and
+ * perhaps some others. Returns undefined if no index can select candidates.
  */
 export const candidateConditionOf = (
   sql: FragmentMaker,
   { source, customerId, filter }: RecordQuery,
 ): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
 
-/** Returns whether a filter of contacts reads fields of their companies. */
+/** Returns true if a filter of contacts also reads fields of the contacts' companies. */
 export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
   alias === 'c' &&
   [...fieldsOf(filter)].some((field) => field === 'search' || field === 'company_id' || field.startsWith('company.'));
 
 /**
- * SQL condition: the record is one of the customer's newest `size` records, or of those after the cursor. The ids are
- * selected into an array first. The planner expects an array to have few ids, so it reads these records by id.
+ * Returns the SQL condition that a record is one of the customer's newest `size` records. If the request has a cursor
+ * and the default order, only records after the cursor count.
  */
 export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = listing;
+  // The planner expects an array to have few ids, so it reads these records by id.
   return sql`${constant(sql, source.alias)}.id = any(array(
     select newest.id
     from ${constant(sql, source.table)} newest
@@ -94,13 +99,13 @@ export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: nu
 }
 
 /**
- * SQL condition: the record is one of the candidates, the records that indexes select because they may pass the filter.
- * Their ids are selected into an array first. The planner expects an array to have few ids, so it reads these records
- * by id, in any order and join.
+ * Returns the SQL condition that a record is one of the candidates for a list request: the records that indexes select
+ * because they may pass the filter.
  */
 export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
   const { source, customerId, filter } = listing;
   const id = constant(sql, `${source.alias}.id`);
   const ids = candidateIds(sql, source, customerId, filter);
+  // The planner expects an array to have few ids, so it reads these records by id, in any order and join.
   return ids ? sql`${id} = any(array(${ids}))` : constant(sql, 'true');
 }

@@ -18,8 +18,9 @@ export interface PageClauses extends Clauses {
 }
 
 /**
- * Returns the SQL clauses that read one page of records. With a cursor and an indexed order, every page costs the same.
- * With a page number, the skipped records are read too. For an order without index, all filtered records are sorted.
+ * Returns the SQL clauses that read one page of records. With a cursor and a sort field that has an index, every page
+ * costs the same. With a page number, the skipped records are read too. Without an index on the sort field, all
+ * filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing);
@@ -27,8 +28,9 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
 }
 
 /**
- * Returns the SQL clauses that read one page like `pageClauses`, but only from the customer's newest records.
- * @param size how many of the newest records are read
+ * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the customer's newest
+ * records.
+ * @param size the number of newest records to read
  */
 export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
   const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing, size));
@@ -36,8 +38,8 @@ export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size
 }
 
 /**
- * Returns the SQL clauses that read one page like `pageClauses`, but read only the candidates: the records that indexes
- * select because they may pass the filter. This is fast if few records pass.
+ * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the candidates: the
+ * records that indexes select because they may pass the filter. This is fast if few records pass the filter.
  */
 export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   const paging = pageContextOf(sql, listing, isCandidate(sql, listing));
@@ -45,15 +47,17 @@ export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): 
   return { from: paging.from, ...(listing.offset > 0 ? skipping(way) : way)(paging) };
 }
 
-/** Returns the SQL clauses that count the records of all pages: `select count(*) from ${from} where ${where}`. */
+/**
+ * Returns the SQL clauses that count all records that pass the filter: `select count(*) from ${from} where ${where}`.
+ */
 export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
   const { from, matches } = pageContextOf(sql, listing);
   return { from, where: matches };
 }
 
 /**
- * Returns the SQL clauses that count the records of all pages. They read only the candidates: the records that indexes
- * select because they may pass the filter.
+ * Returns the SQL clauses that count all records that pass the filter. Unlike `countClauses`, the SQL reads only the
+ * candidates: the records that indexes select because they may pass the filter.
  */
 export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
   const { source, filter } = listing;
@@ -76,8 +80,9 @@ function pickStrategy({ source, order, offset, filter, changing }: RecordQuery):
 }
 
 /**
- * Wraps the function `way`, which returns the SQL clauses for a page. The new SQL first selects only the ids of the
- * page, then reads the records with these ids, so that skipped records are not read completely.
+ * Changes a page strategy so that the SQL first selects only the ids of the page, then reads the records with these
+ * ids. The SQL is faster for a page with skipped records, because these are not read completely.
+ * @param way the page strategy to change
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>
@@ -101,8 +106,8 @@ const newestFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Returns the SQL clauses for a page of the members of one list, newest first. PostgreSQL scans the primary key of the
- * table `list_members` backwards.
+ * Returns the SQL clauses for a page of the members of one contact list, newest first. PostgreSQL scans the primary key
+ * of the table `list_members` backwards.
  */
 const membersFirst: PageStrategy = (paging) => {
   const { sql, listing, id, owned } = paging;
@@ -123,9 +128,9 @@ const membersFirst: PageStrategy = (paging) => {
 };
 
 /**
- * Returns the SQL clauses for a page of the members of one list, newest first, while some contacts wait for an update
- * after a change of their company. The stored memberships of these contacts are out of date, so the SQL applies the
- * list's rules to them.
+ * Returns the SQL clauses for a page of the members of one contact list, newest first, while some stored memberships
+ * are out of date. They are out of date for contacts whose company has changed, so the SQL applies the list's rules to
+ * these contacts.
  */
 const membersOfChanging =
   ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
@@ -193,8 +198,10 @@ const bySorting: PageStrategy = (paging) => {
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
 /**
- * Returns the SQL condition that a record comes after the last row of the previous page. The condition compares sort
- * key `i` and the following sort keys, then the id.
+ * Returns the SQL condition that a record comes after the last row of the previous page. The condition compares the
+ * sort keys from index `i` on, and finally the id.
+ * @param after the last row of the previous page
+ * @param i index of the first sort key to compare
  */
 function isAfter(paging: PageContext, after: Position, i: number): Fragment {
   const { sql, listing, id } = paging;

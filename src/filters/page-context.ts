@@ -7,7 +7,10 @@ import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** The number of rows of the page. If rows are skipped, `offset` and their number follow. */
+  /**
+   * The SQL after the keyword `limit`: the number of rows and, if rows are skipped, `offset` with the number of skipped
+   * rows.
+   */
   limit: Fragment;
 }
 
@@ -26,8 +29,8 @@ export interface PageContext {
 }
 
 /**
- * Returns the SQL fragments of a list request.
- * @param narrowed an additional SQL condition for the records that the page is read from
+ * Returns the SQL fragments that every statement for a page uses.
+ * @param narrowed an additional SQL condition that the page's records must meet
  */
 export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed?: Fragment): PageContext {
   const { source, customerId, filter } = listing;
@@ -43,7 +46,7 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed
   };
 }
 
-/** Returns the page's limit and offset as SQL. Use it after the keyword `limit`. */
+/** Returns the SQL after the keyword `limit`: the page's number of rows and the offset. */
 export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 

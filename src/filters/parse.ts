@@ -79,7 +79,7 @@ function fault(reading: Reading, path: string, message: string): Filter {
 }
 
 /**
- * Reads an object of conditions by field name, and joins the conditions by AND.
+ * Reads an object of conditions by field name. Returns a filter that joins the conditions by AND.
  * @param outermost true for `filters` itself, false for an element of `_or`
  */
 function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {

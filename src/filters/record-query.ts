@@ -26,8 +26,8 @@ export interface RecordQuery {
   /** Last record of the previous page, if the request has a cursor. */
   after: Position | undefined;
   /**
-   * Hash of the kind of records, customer, filter and order. Each cursor contains this hash, so it works only for the
-   * same query.
+   * Hash of the kind of records, customer, filter and order. A cursor contains this hash, and only requests with the
+   * same hash accept the cursor.
    */
   scope: string;
   /**
@@ -39,7 +39,8 @@ export interface RecordQuery {
 
 /**
  * Parses a request for a list of records.
- * @throws DomainError `validation_failed` for the first of `filters`, `order_by` and `paginate` that is invalid
+ * @throws DomainError `validation_failed` if `filters`, `order_by` or `paginate` is invalid; the error lists only the
+ *   faults of the first invalid field
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
   const filter = parseFilters(source.fields, request.filters);
@@ -55,7 +56,7 @@ export const columnsOf = (source: Source, order: Order): Column[] => order.map((
 
 /**
  * Returns the cursor of the next page, for the header `x-next-cursor`. Returns undefined if the page is not full,
- * because it is then the last one.
+ * because no page follows.
  * @param rows the page's records as the response shows them
  */
 export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
@@ -65,7 +66,7 @@ export function nextCursor(listing: RecordQuery, rows: readonly object[]): strin
 }
 
 /**
- * Returns the position of a record in the order of a query.
+ * Returns a record's id and sort values, from which a cursor is created.
  * @param record the record as the response shows it
  */
 export const positionOf = ({ source, order }: RecordQuery, record: object): Position => ({
@@ -74,7 +75,7 @@ export const positionOf = ({ source, order }: RecordQuery, record: object): Posi
 });
 
 /**
- * Returns the value of one field of a record, in the form in which a cursor contains it.
+ * Returns the value of one field of a record for a cursor. Text is converted to lower case without accents.
  * @param record the record as the response shows it
  */
 function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {

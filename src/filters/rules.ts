@@ -189,8 +189,9 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 };
 
 /**
- * Converts the text of a rule to values of the field's type. Reports a fault if the text is invalid. A custom field has
- * no fixed type, so all possible meanings of the text are returned: text, number, boolean.
+ * Converts the value of a rule from text to the type of the rule's field. For a custom field, which has no fixed type,
+ * returns the values of all types that the text can represent: text, number, boolean. If the text is invalid, reports a
+ * fault and returns an empty array.
  */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {

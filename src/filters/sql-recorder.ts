@@ -7,7 +7,7 @@ export interface RecordedSql {
   parameters: unknown[];
 }
 
-/** An SQL fragment as stored data: pieces of SQL text, with parameters or other fragments between them. */
+/** An SQL fragment as plain data: pieces of SQL text, with parameters or other fragments between them. */
 class Piece {
   readonly strings: readonly string[];
   readonly parts: readonly unknown[];
@@ -19,8 +19,8 @@ class Piece {
 }
 
 /**
- * Creates SQL fragments that can be stored and used in several statements. Fragments of the database driver can be used
- * only once.
+ * Creates SQL fragments that can be used in several statements. A fragment of the database driver can be used only
+ * once.
  */
 export const recorder: FragmentMaker = Object.assign(
   // A fragment of the driver also costs more, because it is a promise. A filter can need thousands of fragments.
@@ -51,8 +51,8 @@ export function record(fragment: Fragment): RecordedSql {
 }
 
 /**
- * Runs an SQL statement that was created with `recorder`. It is sent as a prepared statement if the connection allows
- * that.
+ * Runs an SQL statement that was created with `recorder`. Sends it as a prepared statement if the connection allows
+ * prepared statements.
  */
 export function run<Row extends object>(sql: Sql | Transaction, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);

@@ -13,35 +13,39 @@ import type { FilterValue } from './tree.ts';
  */
 
 /**
- * Key in the database column `folded`. If a record has it, its column `terms` is up to date. An older version of this
- * program that changes a record writes `folded` without the key, and leaves outdated terms.
+ * Key in the JSON column `folded`. The key marks that the record's column `terms` (search terms) is up to date. Older
+ * versions of this program write `folded` without the key, because they do not update `terms`.
  */
 export const indexedKey = 'indexed';
 
 /**
- * Length of a trigram (UTF-16 units): the shortest part of a text that the index can find. A shorter text has no
- * trigrams.
+ * Minimum length of a text that the index can find (UTF-16 units). It is the length of a trigram, the unit in which
+ * texts are indexed.
  */
 export const minTextLength = 3;
 
 /**
- * Maximum length of all texts of a record that have trigrams (UTF-16 units), apart from the texts of the filter `search`.
- * The shortest texts have them. Thousands of index entries would make each write of a record slow.
+ * Maximum total length of the texts of one record that are indexed in trigrams (UTF-16 units). If the texts are longer
+ * in total, only the shortest are indexed. Texts that the filter `search` reads are always indexed, and do not count.
  */
+// Thousands of index entries would make each write of a record slow.
 export const maxIndexedText = 2_000;
 
 /**
- * Fields that are not text but have a search term (hash in the index) for their value. They are always written together
- * with `folded`, which contains the texts of the record.
+ * Names of the fields that are not text, but have a search term (hash in the index) for their value. A statement that
+ * writes the column `folded` also writes these fields.
  */
 const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
 
-/** Returns the columns of a record, without `folded`, from which its terms are computed. */
+/**
+ * Returns the names of the columns, besides `folded`, from which the search terms (hashes in the index) of a record are
+ * computed.
+ */
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 
 /**
- * Text fields that the filter `search` looks at. They share one set of trigrams, so that one look-up finds a word in
- * any of them. They always have trigrams.
+ * Names of the text fields that the filter `search` reads. The trigrams of these fields are not distinguished by field,
+ * so one look-up finds a word in any of them. These texts are always indexed.
  */
 const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
   c: new Set(['search', 'first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
@@ -49,13 +53,14 @@ const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
 };
 
 /**
- * Returns whether records with this value in this field have a term (hash in the index) for it. An empty text has none.
+ * Returns true if the index contains a search term (hash) for this value of this field. There is none for an empty
+ * text.
  */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
 
-/** Returns whether records have terms (hashes in the index) for the parts of this field's text. */
+/** Returns true if the index contains search terms (hashes) for the parts of this field's text. */
 export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
   customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
 
@@ -70,7 +75,7 @@ export class Terms {
   }
 
   /**
-   * Returns all terms of a record.
+   * Returns all search terms (hashes) of a record.
    * @param folded the record's column `folded`, which contains its texts
    * @param record the record's other columns, for the values that `folded` does not contain
    */
@@ -94,8 +99,8 @@ export class Terms {
   }
 
   /**
-   * Returns the term that a record has if the field has this value.
-   * @param value a text must be folded (converted to its form for comparisons)
+   * Returns the search term (hash) of a field's value. Every record with this value in this field has the term.
+   * @param value the value; a text must be in lower case without accents
    */
   ofValue(field: string, value: FilterValue): number {
     // The number 1 and the text "1" of a custom field are different values.
@@ -104,8 +109,8 @@ export class Terms {
   }
 
   /**
-   * Returns the terms that a record has if the field's text contains `text`, or instead the term of `ofLongText`. There
-   * are none if `text` is too short.
+   * Returns the search terms (hashes) of the trigrams of `text`. A record whose field contains `text` has all these
+   * terms, or instead the term of `ofLongText`. Returns an empty array if `text` has fewer than three characters.
    */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
@@ -114,8 +119,8 @@ export class Terms {
   }
 
   /**
-   * Returns the term of records whose text in this field has no trigrams, because it is too long. Returns undefined if
-   * all texts of the field have trigrams.
+   * Returns the search term (hash) of records whose text in this field is too long to be indexed in trigrams. Returns
+   * undefined if the texts of this field are always indexed.
    */
   ofLongText(field: string): number | undefined {
     return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
@@ -127,7 +132,10 @@ export class Terms {
     if (value !== null && value !== undefined) terms.add(this.ofValue(field, value as FilterValue));
   }
 
-  /** Adds the trigrams of the shortest texts, up to `maxIndexedText` in all, and for each other text its own term. */
+  /**
+   * Adds the trigrams of the shortest texts, up to a total length of `maxIndexedText`. For each longer text, adds the
+   * term of `ofLongText` instead.
+   */
   #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
     const total = texts.reduce((length, [, text]) => length + text.length, 0);
     const shortestFirst = total > maxIndexedText ? texts.sort(([, a], [, b]) => a.length - b.length) : texts;

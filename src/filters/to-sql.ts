@@ -81,7 +81,8 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
 }
 
 /**
- * Returns the SQL expression for a field's value as responses show it. Some fields show another value instead of null.
+ * Returns the SQL expression for a field's value as responses show it. For some fields, responses show another value
+ * instead of null.
  */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
@@ -134,7 +135,10 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
   return sql`(${printMembership(printing, { kind: 'member', lists: 'any', unsettled: [] })}) is not true`;
 }
 
-/** Returns the SQL condition that the contact is a member of one of the given lists, by hand or by rule. */
+/**
+ * Returns the SQL condition that the contact is a stored member of one of the given lists, added manually or by the
+ * list's rules. Memberships that are out of date do not count.
+ */
 function printMembership(printing: Printing, { lists, unsettled, changing, deleted }: Test<'member'>): Fragment {
   const { sql } = printing;
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
@@ -147,15 +151,15 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
 }
 
 /**
- * Returns an SQL condition: the contact was copied to one of the lists, and a background job still has to store it as a
- * member. Such contacts are in the table `copied_members`.
+ * Returns the SQL condition that the contact was copied to one of the lists, but a background job has not yet stored it
+ * as a normal member. The table `copied_members` contains such contacts.
  */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select 1 from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
 /**
- * Returns an SQL condition: the contact's company was changed or deleted, and the background job that updates the
- * contact may still be waiting or running.
+ * Returns the SQL condition that the contact's company was changed or deleted, and the background job that updates the
+ * contact may not have ended.
  */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;

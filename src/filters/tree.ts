@@ -25,9 +25,9 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a member of one of `lists`, or of any list. Some stored memberships are out of date and do not
-   * count: memberships by rule in the lists `unsettled`, memberships by rule in the lists `changing` of contacts whose
-   * company has changed, and all memberships in the lists `deleted`.
+   * The contact is a stored member of one of `lists`, or of any list. Memberships that are out of date do not count. In
+   * the lists `unsettled`, these are all memberships by rule. In the lists of `changing`, these are the memberships by
+   * rule of contacts whose company has changed. In the lists `deleted`, these are all memberships.
    */
   | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing; deleted?: string[] }
   /**
@@ -36,15 +36,15 @@ export type Filter =
   | { kind: 'copied'; customerId: string; lists: string[] }
   /**
    * The contact's company was changed or deleted, and the background job that updates the contact's list memberships
-   * may still be waiting or running.
+   * may not have ended.
    */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
   | { kind: 'search'; field: string; words: string[] };
 
 /**
- * Lists whose rules depend on companies, while companies of the customer have just changed. The members that the rules
- * give a list are out of date for the contacts of these companies; manually added members are always right.
+ * Contact lists with rules on company fields, at a time when some of the customer's companies have just changed. For
+ * the contacts of these companies, memberships by rule are out of date, but manual memberships are valid.
  */
 export interface Changing {
   customerId: string;
