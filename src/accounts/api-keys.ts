@@ -10,8 +10,8 @@ import { mintToken, type RawToken } from '../tokens.ts';
 export type Issued = IssuedKey['data'];
 
 /**
- * Creates an API key. Without `permissions` it has all scopes.
- * @param prefix first part of the key's text (`KEY_PREFIX`)
+ * Creates an API key. If the request has no `permissions`, the key gets all scopes.
+ * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  */
 export async function issueKey(
   sql: Transaction,
@@ -26,10 +26,12 @@ export async function issueKey(
 }
 
 /**
- * Gives an API key a new secret. The previous one stops working at once. What `change` leaves out stays as it is.
- * @param before the key, as it was read when the request began
- * @param prefix first part of the key's text (`KEY_PREFIX`)
- * @throws not_found; conflict if the key is not active, or was changed since `before` was read
+ * Replaces the secret of an API key. The previous secret stops working at once. Properties that the request does not
+ * contain stay unchanged.
+ * @param before the key as it was when the request began
+ * @param prefix the beginning of the key's text (`KEY_PREFIX`)
+ * @throws DomainError `not_found` if the key does not exist; `conflict` if the key is not active, or was changed since
+ *   `before` was read
  */
 export async function replaceKey(
   sql: Transaction,

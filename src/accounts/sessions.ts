@@ -27,6 +27,7 @@ export async function logIn(db: Database, { email, password }: Login, address: s
 
 /**
  * Returns the reason why a login is refused, or undefined if the login is accepted.
+ * @param account the user's account; undefined if no user has the given e-mail address
  * @param right true if the given password is correct
  */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
@@ -35,9 +36,9 @@ function refusalOf(account: Account | undefined, right: boolean): RefusalCause |
 }
 
 /**
- * Records a failed login and throws. Every failed login takes this path, so that neither the response nor its timing
- * reveals the reason.
- * @throws Unauthorized always
+ * Records a failed login and throws an error. All failed logins call this function, so that neither the response nor
+ * its timing reveals the reason.
+ * @throws Unauthorized in every case
  */
 async function refuseLogin(
   db: Database,
