@@ -27,10 +27,7 @@ export interface Demo {
   /** True if this call of `loadDemo` created the customer. False if the customer already existed. */
   created: boolean;
   email: string;
-  /**
-   * The new password of the demo login. Null if this call of `loadDemo` changed nothing, because a stored password
-   * cannot be read.
-   */
+  /** The new password of the demo login. Null if this call of `loadDemo` did not change the password. */
   password: string | null;
   key: string | null;
   /**
@@ -48,7 +45,7 @@ const contactCount = 300;
  */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
-/** The services that loading the demo needs. */
+/** The services that `loadDemo` uses. */
 interface Services {
   db: Database;
   catalog: Catalog;
@@ -56,8 +53,8 @@ interface Services {
 }
 
 /**
- * Thrown if the database contains a customer other than the demo customer. The demo is then not loaded, because this
- * customer could pay for its invented people.
+ * Thrown by `loadDemo` if the database contains a customer other than the demo customer, because this customer could
+ * spend credits on the invented people of the demo.
  */
 export class OtherCustomerError extends Error {
   constructor() {
@@ -69,8 +66,8 @@ export class OtherCustomerError extends Error {
 /**
  * Creates the demo customer and imports invented people into the prospect catalog. Skips data that already exists.
  * Every call sets a new password and creates another API key, which is valid for a week.
- * @param force if true, creates the demo customer even if the database contains other customers, but does not change
- *   the catalog. If the demo customer already exists, nothing is changed.
+ * @param force if true, the demo customer is created even if the database contains other customers, but the catalog is
+ *   then not changed. If true and the demo customer already exists, nothing is changed
  * @throws OtherCustomerError if the database contains another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
@@ -124,7 +121,7 @@ async function lockDemo(sql: Transaction): Promise<void> {
 
 /**
  * Handles an error of the prospect catalog. Returns null if the catalog is unavailable, because the demo works without
- * it. Throws all other errors.
+ * the catalog. Throws every other error.
  */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;

@@ -53,7 +53,7 @@ const products: ProductCreate[] = [
 
 /**
  * Creates the sales data of the demo customer: contact lists, products, and opportunities in every stage of the
- * pipeline. Apart from dates, every call creates the same data.
+ * pipeline. Every call creates the same data, apart from dates.
  */
 export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
