@@ -43,9 +43,9 @@ const stopTimeoutMs = 60_000;
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Creates the PostgreSQL data folder `folder` if it is missing, and returns it with the settings to run its server.
- * Does not start the server. If this process runs as root, the server gets another user, because PostgreSQL refuses to
- * run as root.
+ * Creates the PostgreSQL data folder `folder` if it is missing, without starting a server. Returns the paths and the
+ * system user for starting the server. If this process runs as root, the server runs as another user, because
+ * PostgreSQL refuses to run as root.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
   const user = await serverUser(folder);
@@ -56,7 +56,7 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
 }
 
 /**
- * Returns the port of the server, or undefined if the server does not run. A server that is still starting also has a
+ * Returns the port of the server, or undefined if the server does not run. A server that is not ready yet also has a
  * port.
  */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
@@ -70,7 +70,7 @@ async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
 }
 
-/** Starts the server of the data folder. Does nothing if another process has started it meanwhile. */
+/** Starts the server of the data folder. Does nothing if the server already runs. */
 export async function startServer(cluster: Cluster): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     await removeStaleLock(cluster);
@@ -167,8 +167,8 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
 }
 
 /**
- * Returns true if the process `pid` is the server of this data folder. The working folder of such a process is the data
- * folder.
+ * Returns true if the process `pid` is the PostgreSQL server of this data folder. The server's working directory is the
+ * data folder.
  */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
@@ -181,8 +181,8 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes the lock file of a killed server if its process id now belongs to another process. With this file, PostgreSQL
- * would refuse to start.
+ * Removes the lock file that a killed server has left, if the process id in the file now belongs to another process.
+ * PostgreSQL would otherwise refuse to start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);

@@ -29,9 +29,9 @@ const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server. If this process is not root, returns undefined, because this
- * process can run the server itself. Otherwise returns the owner of the data folder; if the folder is missing or
- * belongs to root, returns the user `postgres`, which is created if it is missing.
+ * Returns the system user that must run the server, or undefined if this process can run the server itself. If this
+ * process runs as root, returns the owner of the data folder. If the folder is missing or belongs to root, returns the
+ * user `postgres`, and creates this user if necessary.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -124,7 +124,10 @@ async function packagedPrograms(): Promise<string> {
 export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/** Renames the folder `from` to `to`. Does nothing if another process has already created the folder `to`. */
+/**
+ * Renames the folder `from` to `to`. Does nothing if the folder `to` already exists, because another process has
+ * created it.
+ */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;

@@ -21,11 +21,10 @@ export interface EmbeddedPostgres {
 
 export interface EmbeddedOptions {
   /**
-   * For tests. If true, the data is stored in the temporary folder of the system, without fsync, and is deleted on
-   * `close`.
+   * For tests. If true, the data is stored without fsync in the temporary folder of the system, and deleted by `close`.
    */
   throwaway?: boolean;
-  /** Settings of the server besides its usual ones, by name. Used only with `throwaway`. */
+  /** Additional settings of the PostgreSQL server, by name. They are used only if `throwaway` is true. */
   settings?: Record<string, string>;
 }
 
@@ -47,14 +46,14 @@ export const logins: Record<keyof Passwords, string> = {
   service: 'sales_service',
 };
 /**
- * Key of the PostgreSQL advisory lock that keeps the embedded PostgreSQL server from being stopped while a process uses
- * it. Each process that uses the server takes the lock in shared mode; the process that stops it takes it in exclusive
- * mode.
+ * Key of the PostgreSQL advisory lock that prevents the embedded server from being stopped while a process uses it.
+ * Each process that uses the server holds the lock in shared mode. A process must get the lock in exclusive mode to
+ * stop the server.
  */
 const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
 /**
- * The beginning of the names of temporary data folders. It is followed by the id of the process that uses the folder,
+ * Prefix of the names of temporary data folders. The prefix is followed by the id of the process that uses the folder,
  * and by random characters.
  */
 const throwawayPrefix = 'sales-data-api-throwaway-';
@@ -180,8 +179,8 @@ function parsePasswords(file: string, text: string): Passwords {
 }
 
 /**
- * Starts the server if it does not run, and takes a lock that prevents other processes from stopping it. Returns the
- * connection that holds the lock, and the port.
+ * Starts the server if it does not run, and takes a lock that prevents other processes from stopping the server.
+ * Returns the connection that holds the lock, and the server's port.
  */
 async function attend(cluster: Cluster, password: string): Promise<{ presence: postgres.Sql; port: number }> {
   const deadline = Date.now() + openTimeoutMs;
@@ -197,8 +196,8 @@ async function attend(cluster: Cluster, password: string): Promise<{ presence: p
 }
 
 /**
- * Connects to the server and takes a lock that prevents other processes from stopping it. Returns the connection that
- * holds the lock. Returns undefined if the server is just starting or stopping.
+ * Connects to the server and takes a lock that prevents other processes from stopping the server. Returns the
+ * connection that holds the lock, or undefined if the server is starting or stopping.
  */
 async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
   const presence = postgres({
