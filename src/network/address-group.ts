@@ -7,9 +7,9 @@ import { LRUCache } from 'lru-cache';
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the name under which requests from an IP address are counted. For IPv4 this is the address. For IPv6 it is
- * the /64 prefix of the address, so all addresses with the same prefix share one name. For any other text it is
- * `unknown`.
+ * Returns the key under which requests from an IP address are counted. For IPv4, the key is the address. For IPv6, the
+ * key is the /64 prefix of the address, so all addresses with the same prefix share a key. For any other text, the key
+ * is `unknown`.
  * @param address the IP address; undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {

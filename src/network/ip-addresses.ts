@@ -7,7 +7,7 @@ import ipaddr from 'ipaddr.js';
  */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Names of IP address ranges that a configuration may use instead of the ranges. */
+/** Names that a configuration may use for IP address ranges, with the ranges that each name stands for. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],

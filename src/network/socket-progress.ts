@@ -29,8 +29,8 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Returns a text that changes when the peer receives data from a socket. If two calls return the same text, the peer
- * has received nothing in between.
+ * Returns a text that represents how much data the peer has received from a socket. If two calls return the same text,
+ * the peer has received no data between these calls.
  * @param unacknowledged the result of `readUnacknowledged`
  */
 export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
