@@ -11,8 +11,9 @@ export const isStorable = (text: string): boolean => !text.includes('\0') && tex
 const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
 /**
- * Compares two texts by Unicode code points, as PostgreSQL's `collate "C"` does; JavaScript's `<` compares UTF-16
- * units. Returns a negative number if `a` comes first, 0 if both are equal.
+ * Compares two texts by Unicode code points, as PostgreSQL's collation "C" does. JavaScript's operator `<` compares
+ * UTF-16 units instead. Returns a negative number if `a` comes first, 0 if both are equal, and a positive number if `b`
+ * comes first.
  */
 export function compareTexts(a: string, b: string): number {
   // Surrogates stand for code points above all others. Lone surrogates are not allowed.

@@ -21,7 +21,7 @@ export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** Matches white space as Unicode defines it. JavaScript's `\s` lacks U+0085. */
+/** Matches white space as Unicode defines it: everything that JavaScript's `\s` matches, and U+0085. */
 const whiteSpace = /[\s\u0085]+/g;
 const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
 
@@ -35,8 +35,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters for which upper-casing and then lower-casing does not give the case folding of Unicode, each with its correct
- * result. Examples: sigma has two lower-case forms, and Cherokee folds to capitals.
+ * Letters for which `toUpperCase` followed by `toLowerCase` gives another result than Unicode's case folding, each with
+ * the result of the case folding. Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],

@@ -7,21 +7,23 @@ export interface ParsedJson {
   names: number;
 }
 
-/** Maximum size of the text that is parsed without a pause (bytes). A single string or number can be larger. */
+/**
+ * Approximate size of the pieces in which a large JSON text is parsed (bytes). A piece with a long string is larger.
+ */
 const pieceBytes = 64 * 1024;
 
 /**
- * Maximum number of elements of an array, and of properties of an object, that a large JSON text keeps: five times more
- * than any schema allows. Validation then rejects the value as it would reject the whole, and takes little time.
+ * Maximum number of members that the parser keeps of an array or object in a large JSON text. It is five times more
+ * than any schema allows, so validation still rejects an array or object that was cut.
  */
 export const maxKept = 5_000;
 
 const [quote, backslash, comma, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\,[]{}');
 
 /**
- * Parses a large JSON text piece by piece, so that the event loop can handle other work in between. Arrays and objects
- * that are larger than a piece keep only their first `maxKept` members; the others are parsed and dropped.
- * @param text valid UTF-8, not nested too deeply
+ * Parses a large JSON text in pieces, and pauses between the pieces so that the event loop is not blocked. If an array
+ * or object is larger than a piece, keeps only its first `maxKept` elements or properties.
+ * @param text a JSON text in valid UTF-8, whose nesting depth the caller has checked
  * @param parse parses a small JSON text
  * @throws Error if the text is not JSON, or if `parse` throws
  */
@@ -37,8 +39,9 @@ export async function parseInPieces(text: Buffer, parse: (text: string) => unkno
 const withNames = (value: unknown): ParsedJson => ({ value, names: countMembers(value) });
 
 /**
- * Returns the index of the last byte of each array and object that is larger than a piece, by the index of its first.
- * @throws SyntaxError if one is left open
+ * Finds the arrays and objects that are larger than a piece (`pieceBytes`). Returns the index of the last byte of each,
+ * by the index of the first byte.
+ * @throws SyntaxError if an array or object has no closing bracket
  */
 function largeContainers(text: Buffer): Map<number, number> {
   const ends = new Map<number, number>();
@@ -56,21 +59,24 @@ function largeContainers(text: Buffer): Map<number, number> {
   return ends;
 }
 
-/** Returns the index of the quote that ends a string, or an index after the end of the text. */
+/**
+ * Returns the index of the quote that ends a string, or an index after the end of the text if the quote is missing.
+ * @param start the index after the opening quote
+ */
 function endOfString(text: Buffer, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== quote) i += text[i] === backslash ? 2 : 1;
   return i;
 }
 
-/** Returns the index of the next byte that is not white space of JSON. */
+/** Returns the index of the next byte that is not white space as defined by JSON. */
 function skipBlanks(text: Buffer, from: number): number {
   let i = from;
   while (text[i] === 0x20 || text[i] === 0x09 || text[i] === 0x0a || text[i] === 0x0d) i += 1;
   return i;
 }
 
-/** Parses the arrays and objects of a text that are larger than a piece. */
+/** Parses the arrays and objects of a JSON text that are larger than a piece (`pieceBytes`). */
 class Pieces {
   readonly #text: Buffer;
   readonly #ends: ReadonlyMap<number, number>;
@@ -83,7 +89,7 @@ class Pieces {
     this.#parse = parse;
   }
 
-  /** Parses the large array or object that starts at an index. */
+  /** Parses the large array or object that starts at the index `start`. */
   async read(start: number): Promise<ParsedJson> {
     const text = this.#text;
     const end = this.#ends.get(start)!;
@@ -114,18 +120,23 @@ class Pieces {
     return container;
   }
 
-  /** Parses some members of an array or object, and adds them to it. */
+  /**
+   * Parses a part of the text that contains complete members of an array or object, and adds the members to
+   * `container`.
+   * @param mayBeEmpty true if the part may contain no member
+   * @throws SyntaxError if the part contains no member although it must
+   */
   #addRun(container: ArrayParts | ObjectParts, from: number, to: number, mayBeEmpty: boolean): void {
     const part = this.#parse(container.open + this.#text.toString('utf8', from, to) + container.close) as object;
     if (container.add(part as never) === 0 && !mayBeEmpty) throw new SyntaxError('A member is missing');
   }
 }
 
-/** An array that is put together from parts. */
+/** A parsed array. Its elements are added in groups. */
 class ArrayParts implements ParsedJson {
   readonly open = '[';
   readonly close = ']';
-  /** What stands for a large element, to parse the text before it. */
+  /** Text that replaces a large element and closes the array. The text before the element can then be parsed alone. */
   readonly large = 'null]';
   readonly value: unknown[] = [];
   names = 0;
@@ -143,11 +154,14 @@ class ArrayParts implements ParsedJson {
   }
 }
 
-/** An object that is put together from parts. */
+/** A parsed object. Its properties are added in groups. */
 class ObjectParts implements ParsedJson {
   readonly open = '{';
   readonly close = '}';
-  /** What stands for the large value of a property, to parse its name. */
+  /**
+   * Text that replaces the large value of a property and closes the object. The name of the property can then be parsed
+   * alone.
+   */
   readonly large = 'null}';
   readonly value: Record<string, unknown> = {};
   readonly #seen = new Set<string>();
@@ -160,7 +174,10 @@ class ObjectParts implements ParsedJson {
     return entries.length;
   }
 
-  /** @param before an object with the name of the property */
+  /**
+   * Adds a property whose value is large.
+   * @param before an object that contains only the name of the property
+   */
   addLarge(before: Record<string, unknown>, { value, names }: ParsedJson): void {
     this.#put(Object.keys(before)[0]!, value, names);
   }
