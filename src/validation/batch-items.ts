@@ -4,7 +4,7 @@ import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type Ma
 import { findUnstorableText } from '../text/unstorable.ts';
 import { compile, type Validator } from './validator.ts';
 
-/** The compiled schemas of items. Each is compiled when it is first used. */
+/** The compiled schemas for the items of batch requests. A schema is compiled when it is first used. */
 const validators = new Map<string, Validator>();
 
 function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchField): Validator {
@@ -19,14 +19,16 @@ export interface ItemRules {
   kind: BatchKind;
   operation: BatchOperation;
   match: MatchField;
-  /** Whether the items can contain text that PostgreSQL cannot store. If false, that check is skipped. */
+  /**
+   * True if the items can contain text that PostgreSQL cannot store. If false, the items are not checked for such text.
+   */
   mayBeUnstorable: boolean;
 }
 
 /**
- * Validates the items of a batch with the schemas of the calls for one record.
- * @returns for each item the item itself, or the error `validation_failed` with its first faults. After `maxBatchFaults`
- *   faults of all items, errors have no faults
+ * Validates each item of a batch request with the schema that is used for a request with a single record.
+ * @returns for each item the item itself, or the error `validation_failed` with the first faults of the item. After
+ *   `maxBatchFaults` faults in the whole batch, the errors contain no faults
  */
 export async function checkItems(
   { kind, operation, match, mayBeUnstorable }: ItemRules,

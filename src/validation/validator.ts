@@ -33,7 +33,7 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
 /** Validates a value, such as the body of a request. Returns true or an error. */
 export interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Returns the faults of the value, at most `maxFaults` + 1. */
+  /** Returns the faults (validation errors) of the value, at most `maxFaults` + 1. */
   faultsOf(value: unknown): Fault[];
   /** Returns whether the value has no faults. Costs less than `faultsOf`. */
   isValid(value: unknown): boolean;
@@ -60,8 +60,8 @@ export function compile(schema: object): Validator {
 }
 
 /**
- * Converts Ajv's errors to faults with our own messages, one fault for each path. Returns at most `maxFaults` + 1
- * faults.
+ * Converts Ajv's errors to faults (validation errors with messages for callers), one fault for each path. Returns at
+ * most `maxFaults` + 1 faults.
  */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
@@ -97,7 +97,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-/** What error messages call each format, as in "must be a UUID". */
+/** The name of each string format for error messages, as in "must be a UUID". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
