@@ -80,9 +80,8 @@ function pickStrategy({ source, order, offset, filter, changing }: RecordQuery):
 }
 
 /**
- * Changes a page strategy so that the SQL first selects only the ids of the page, then reads the records with these
- * ids. The SQL is faster for a page with skipped records, because these are not read completely.
- * @param way the page strategy to change
+ * Returns a page strategy that uses the strategy `way` to select only the ids of the page, and then reads the records
+ * with these ids. Skipped records are therefore not read completely.
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>
