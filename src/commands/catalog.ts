@@ -162,7 +162,7 @@ interface Input {
   chunks: AsyncIterable<Buffer>;
   /** The file's path, or undefined for standard input. */
   path: string | undefined;
-  /** Identifies this version of the file by its path, size and time of change. Undefined for standard input. */
+  /** Identifier of this version of the file: its path, size and time of change. Undefined for standard input. */
   source: string | undefined;
   /** The size of the file on disk, before decompression (bytes). Undefined for standard input. */
   size: number | undefined;

@@ -14,8 +14,8 @@ export interface CommandModule {
 export class UsageError extends Error {}
 
 /**
- * Returns a function that calls `run` with the command line options and writes its result to stdout: as JSON with
- * `--json`, otherwise as the text from `print`. Errors are thrown and never written to stdout.
+ * Returns a function that calls `run` with the command line options and writes the result to stdout: as JSON with
+ * `--json`, otherwise as the text that `print` returns. Errors are thrown, and not written to stdout.
  */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>

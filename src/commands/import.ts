@@ -145,8 +145,8 @@ const settingsOf = (
 });
 
 /**
- * Returns a hash of an import's settings and file content. If the same command is run again after an interruption, it
- * finds the unfinished import by this hash.
+ * Returns a hash of an import's settings and file content. If the same command is run again after an interruption, the
+ * command finds the unfinished import by this hash.
  */
 async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
   const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
@@ -181,7 +181,7 @@ const findOrBegin = (
 
 /**
  * Stores the content of an import's file in the database. Does nothing if an earlier run of the command has already
- * stored it.
+ * stored the content.
  */
 async function sendIfMissing(
   db: Database,

@@ -10,7 +10,7 @@ export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
-/** Returns the OpenAPI document. It is generated from the routes, without a connection to the database. */
+/** Returns the OpenAPI document, which is generated from the routes without a connection to the database. */
 async function describeApi(): Promise<object> {
   const config = { ...readConfig(), LOG_LEVEL: 'silent' as const };
   const db = openDatabase(config, 'postgres://localhost/none');

@@ -4,11 +4,11 @@ import { UsageError } from './command.ts';
 const maxLength = 4_096;
 
 /**
- * Reads a new password from standard input, without the line break at its end. Passwords are not command line
- * arguments, because other users of the machine could read them.
+ * Reads a new password from standard input, and removes the line break at the end.
  * @throws UsageError if the input is a terminal, or not a single line of 12–128 characters
  */
 export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {
+  // A password is not a command line argument, because other users of the machine can read the arguments.
   if (input.isTTY)
     throw new UsageError("send the password through a pipe: printf %s 'the password' | … --password-stdin");
   const password = (await readText(input)).replace(/\r?\n$/, '');

@@ -12,11 +12,9 @@ import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './
 import { withDatabase } from './database.ts';
 import { table } from './table.ts';
 
-/**
- * Defines the subcommands of the command `pipeline`: `create` and `list`. The HTTP API can only read pipelines and
- * their stages.
- */
+/** Defines the subcommands of the command `pipeline`: `create` and `list`. */
 export function define(command: Command): void {
+  // The HTTP API can only read pipelines and their stages.
   command
     .command('create')
     .description('create a pipeline with its stages')

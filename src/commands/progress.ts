@@ -3,8 +3,8 @@ export interface Progress {
   /**
    * Updates the progress display. Does nothing if the last update was only a moment ago.
    * @param done how much of `total` is done, in the same unit
-   * @param text shown beside the bar
-   * @param items the number of items done, to show items per second
+   * @param text a text that is shown beside the bar
+   * @param items the number of items done so far, from which the items per second are computed
    * @param total replaces the total that was given when the display was created
    */
   show(done: number, text: string, items: number, total?: number): void;

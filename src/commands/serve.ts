@@ -37,7 +37,7 @@ export function define(command: Command): void {
 
 /**
  * Starts the HTTP server and returns its URLs. On SIGTERM or SIGINT, the process finishes the running requests and
- * exits with code 0. After SIGTERM, it first accepts new requests for another SHUTDOWN_GRACE_MS.
+ * exits with code 0. After SIGTERM, the process first accepts new requests for another SHUTDOWN_GRACE_MS.
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
