@@ -6,7 +6,10 @@ import type { Actor } from '../schemas/audit.ts';
 import { scopes } from '../schemas/scopes.ts';
 import { mintToken, type RawToken } from '../tokens.ts';
 
-/** An API key with its secret `key`. Show it only in the response to the request that issued it. */
+/**
+ * An API key, with its secret in the property `key`. Show the secret only in the response to the request that issued
+ * it.
+ */
 export type Issued = IssuedKey['data'];
 
 /**
