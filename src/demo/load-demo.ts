@@ -40,8 +40,8 @@ export interface Demo {
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
 /**
- * The first job of the demo customer. It unlocks 60 prospects as contacts, so that a new user sees a job with its
- * progress, charged credits and results.
+ * The first job of the demo customer. The job unlocks 60 prospects (buys their contact data), so that a new user sees a
+ * job with its progress, charged credits and results.
  */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
