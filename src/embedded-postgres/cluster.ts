@@ -204,7 +204,7 @@ async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid > 0 ? pid : undefined;
 }
 
-/** Returns true if a process with this id exists, of any user. */
+/** Returns true if a process with this id exists, even if it belongs to another user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);

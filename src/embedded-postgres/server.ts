@@ -15,7 +15,7 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** URL of the database `postgres`, with the login of the superuser. */
   superuserUrl: string;
-  /** Ends this process's use of the server. The last process that calls this also stops the server. */
+  /** Ends this process's use of the server. The last process that calls `close` also stops the server. */
   close(): Promise<void>;
 }
 
