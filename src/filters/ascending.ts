@@ -12,7 +12,7 @@ interface Ascent {
   value: Fragment;
   /** Sort order of the index scan: value ascending, then id ascending. */
   scan: Fragment;
-  /** Returns the SQL condition that a record has this sort value. */
+  /** Returns the SQL condition that a record has the given sort value. */
   equals: (value: Fragment) => Fragment;
   /**
    * Returns the SQL condition that a record's sort value is greater than the sort value of `after`, the last row of the

@@ -194,8 +194,8 @@ const fewCompanies = 200;
 
 /**
  * Returns the candidates for conditions that are joined by AND. If some conditions are on the contact and one is on its
- * company, the SQL statement counts the matching companies. If these are few, it reads their contacts. Otherwise it
- * reads the contacts that meet the other conditions.
+ * company, the SQL statement counts the matching companies. If there are only a few, the statement reads their
+ * contacts. Otherwise the statement reads the contacts that meet the other conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -232,7 +232,9 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
   return field === undefined ? undefined : { ...filter, field };
 }
 
-/** Returns the candidates that meet at least one of the given SQL conditions. */
+/**
+ * Returns the candidates for alternative conditions: the contacts that meet at least one of the given SQL conditions.
+ */
 function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   const { sql } = printing;
   // Each condition has a statement of its own, so that the planner uses an index for each.

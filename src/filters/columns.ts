@@ -16,7 +16,7 @@ export interface Column {
   raw: string;
   /** True if the SQL expression `value` is never null. */
   required: boolean;
-  /** True if `value` is a key of the JSON column `folded` in the record's own table. */
+  /** True if `value` reads a key of the JSON column `folded` in the record's own table. */
   isFolded?: true;
   /** The value that replaces null in responses and comparisons. */
   shownAs?: string;
@@ -30,7 +30,7 @@ export interface Source {
   alias: 'c' | 'co';
   /** The SQL `from` clause for all statements that use the SQL expressions of this object. */
   from: string;
-  /** SQL condition for the records that callers may see. Absent if they may see all records of the customer. */
+  /** SQL condition for the records that callers may see. Undefined if callers may see all records of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
   /** SQL expressions of the folded texts (lower case, no accents) in which the filter `search` looks for words. */

@@ -15,7 +15,7 @@ import { canonicalInstant } from './values.ts';
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;
 
-/** The last row of a page: its id and the values it was sorted by. The next page starts after it. */
+/** The last row of a page: its id and the values it was sorted by. The next page starts after this row. */
 export interface Position {
   id: string;
   /** The sort values of the row, one for each sort key. */
@@ -34,8 +34,8 @@ const carriedText = 255;
 const maxLength = 4096;
 
 /**
- * Returns a hash of the kind of records, the customer, the filter and the order. A cursor contains this hash, and is
- * rejected by a request with another hash.
+ * Returns a hash of the kind of records, the customer, the filter and the order. Each cursor contains this hash, so
+ * that a request for other records or in another order can reject the cursor.
  */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
@@ -94,7 +94,8 @@ export function readPosition(
 }
 
 /**
- * Decodes a cursor. Returns undefined if it is malformed or was created for other records, filters or another order.
+ * Decodes a cursor. Returns undefined if the cursor is malformed, or was created for other records, filters or another
+ * order.
  */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);

@@ -22,7 +22,7 @@ type FieldTest = Extract<Filter, { field: string }>;
 
 /** The functions that read one field of a record to test it against a filter. */
 interface Reader {
-  /** Returns the field's value for comparisons, or null if it has none. */
+  /** Returns the field's value for comparisons, or null if the field has no value. */
   value: (record: FilteredRecord) => FilterValue | null;
   isEmpty: Matches;
 }
@@ -42,8 +42,8 @@ const isFoldedElsewhere = ({ isFolded, value, raw }: Column): boolean => !isFold
 const foldedName = (name: string): string => `folded ${name}`;
 
 /**
- * Compiles a filter into a function that tests records in memory. It accepts exactly the records that the filter would
- * select in SQL.
+ * Compiles a filter into a function that tests records in memory. The function accepts exactly the records that the
+ * filter would select in SQL.
  * @throws Error if the filter has a condition on list membership or `search`
  */
 export function compileFilter(source: Source, filter: Filter): Matches {

@@ -12,20 +12,20 @@ import { fieldsOf, type Filter } from './tree.ts';
  */
 
 /**
- * Number of a customer's newest records that a list request reads first. If too few of them pass the filter, the
- * request then uses an index.
+ * Number of a customer's newest records that a list request reads first. If too few of these records pass the filter,
+ * the request then uses an index.
  */
 export const newest = 2_000;
 
 /**
- * Number of a customer's newest records that a list request reads in a second attempt. There is a second attempt if
- * only some of the first `newest` records passed the filter.
+ * Number of a customer's newest records that a list request reads in a second attempt, if some of the first `newest`
+ * records passed the filter, but too few for a page.
  */
 export const moreOfNewest = 10_000;
 
 /**
- * If at least this many of a customer's `newest` newest records pass the filter, the index of search terms (hashes of
- * values) is not used, because it would select too many records.
+ * If at least this many of a customer's newest records pass the filter, a list request does not use the index of search
+ * terms (hashes of values), because the index would select too many records.
  */
 export const manyOfNewest = 40;
 
@@ -34,21 +34,21 @@ export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
 /**
- * Returns true if an index of search terms (hashes of values) can select the candidates (records that may pass the
- * filter) for a list request. Returns false if another index is better, because it finds only a few records.
+ * Returns true if the index of search terms (hashes of values) helps to find the records for a list request. Returns
+ * false if the filter has no condition for this index, or if a b-tree index already finds few records.
  */
 export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
   candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
 
-/** Names of the fields with a b-tree index that have few records for each value. */
+/** Names of the fields that have a b-tree index, and in which only a few records share a value. */
 const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
 
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
 /**
- * Number of records without search terms (hashes of values) above which the index of search terms is not used, because
- * all records without terms must be read in addition.
+ * Maximum number of records without search terms (hashes of values) up to which the index of search terms is used.
+ * These records are read in addition, because the index cannot find them.
  */
 const manyWithoutTerms = 5_000;
 
@@ -83,7 +83,7 @@ export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
 
 /**
  * Returns the SQL condition that a record is one of the customer's newest `size` records. If the request has a cursor
- * and the default order, only records after the cursor count.
+ * and the default order, only the records after the cursor are considered.
  */
 export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = listing;

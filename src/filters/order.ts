@@ -18,7 +18,7 @@ export type Order = readonly OrderKey[];
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 /**
- * Parses the field `order_by` of a request. Its form is `{field: direction}` or `[{field, direction}]`.
+ * Parses the field `order_by` of a request. The field has the form `{field: direction}` or `[{field, direction}]`.
  * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseOrder(fields: FilterFields, given: unknown, pointer = '/order_by'): Order {
@@ -28,8 +28,8 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
 }
 
 /**
- * Parses the field `order_by` of a request. Returns the sort keys and all faults instead of throwing. Do not use the
- * sort keys if there are faults.
+ * Parses the field `order_by` of a request. Returns the sort keys and all faults (validation errors) instead of
+ * throwing. Do not use the sort keys if there are faults.
  */
 export function readOrder(
   fields: FilterFields,

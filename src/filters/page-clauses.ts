@@ -19,7 +19,7 @@ export interface PageClauses extends Clauses {
 
 /**
  * Returns the SQL clauses that read one page of records. With a cursor and a sort field that has an index, every page
- * costs the same. With a page number, the skipped records are read too. Without an index on the sort field, all
+ * is equally fast. With a page number, the skipped records are read too. Without an index on the sort field, all
  * filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {

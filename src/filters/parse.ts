@@ -25,8 +25,8 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
 }
 
 /**
- * Parses the field `filters` of a request. Returns the filter and all faults instead of throwing. Do not use the filter
- * if there are faults.
+ * Parses the field `filters` of a request. Returns the filter and all faults (validation errors) instead of throwing.
+ * Do not use the filter if there are faults.
  */
 export function readFilters(
   fields: FilterFields,
@@ -70,8 +70,8 @@ function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Fil
 }
 
 /**
- * Records a fault in the request, and returns a placeholder for the invalid condition. A filter with faults is never
- * used.
+ * Adds a fault of the request to the list of faults, and returns a placeholder for the invalid condition. A filter with
+ * faults is never used.
  */
 function fault(reading: Reading, path: string, message: string): Filter {
   reading.faults.push({ path, message });

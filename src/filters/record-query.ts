@@ -31,8 +31,8 @@ export interface RecordQuery {
    */
   scope: string;
   /**
-   * The list that the filter selects, if some of its stored memberships are out of date: a company has changed, and the
-   * company's contacts are not updated yet. Otherwise undefined.
+   * The contact list whose members the filter selects, if some of the list's stored memberships are out of date because
+   * a company has changed. Otherwise undefined.
    */
   changing?: { id: string; rules: Rule[] };
 }

@@ -29,8 +29,8 @@ export const recorder: FragmentMaker = Object.assign(
 );
 
 /**
- * Returns the SQL text of a fragment and appends the fragment's parameters to `parameters`. The numbers `$n` in the
- * text are positions in that array.
+ * Returns the SQL text of a fragment and appends the fragment's parameters to `parameters`. A placeholder `$n` in the
+ * text stands for the n-th element of this array.
  */
 function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
@@ -44,7 +44,7 @@ function writePart(part: unknown, parameters: unknown[]): string {
   return `$${parameters.push(part)}`;
 }
 
-/** Converts an SQL fragment to the statement's text and parameters. */
+/** Converts an SQL fragment to an SQL statement: a text with placeholders `$n`, and the parameters. */
 export function record(fragment: Fragment): RecordedSql {
   const parameters: unknown[] = [];
   return { text: writeOut(fragment, parameters), parameters };

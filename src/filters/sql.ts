@@ -6,8 +6,8 @@ export type Fragment = postgres.Fragment;
 type Part = string | number | boolean | string[] | Fragment | Fragment[];
 
 /**
- * Creates SQL fragments from template literals, but runs no statement. Connection pools and transactions have this type
- * too.
+ * Creates SQL fragments from template literals, but runs no statement. Connection pools and transactions also implement
+ * this interface.
  */
 export interface FragmentMaker {
   (template: TemplateStringsArray, ...parts: Part[]): Fragment;

@@ -7,8 +7,8 @@ type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
 /**
- * What a filter needs to become SQL: a function that creates fragments, the tables and columns of the records, and the
- * customer that the records belong to.
+ * The values that the functions of this module need to convert a filter to SQL: a function that creates fragments, the
+ * tables and columns of the records, and the customer that the records belong to.
  */
 interface Printing {
   sql: FragmentMaker;
@@ -137,7 +137,7 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
 
 /**
  * Returns the SQL condition that the contact is a stored member of one of the given lists, added manually or by the
- * list's rules. Memberships that are out of date do not count.
+ * list's rules. Memberships that are out of date are ignored.
  */
 function printMembership(printing: Printing, { lists, unsettled, changing, deleted }: Test<'member'>): Fragment {
   const { sql } = printing;
@@ -159,14 +159,14 @@ const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): 
 
 /**
  * Returns the SQL condition that the contact's company was changed or deleted, and the background job that updates the
- * contact may not have ended.
+ * contact is possibly still waiting or running.
  */
 const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
  * Converts a condition on the time of creation to an SQL condition on the id. An id starts with the time of creation,
- * so the primary key can be used.
+ * so PostgreSQL can use the primary key.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
@@ -196,7 +196,7 @@ export function firstIdOf(milliseconds: number): string {
 }
 
 /**
- * Returns the SQL condition on a custom field. It compares only values of the same JSON type.
+ * Returns the SQL condition on a custom field. The condition compares only values of the same JSON type.
  * @param key the name of the custom field
  */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {

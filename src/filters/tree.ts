@@ -9,9 +9,9 @@ export type FilterValue = string | number | boolean;
  * false, so its `not` is true; only `empty` is true for a missing value.
  */
 export type Filter =
-  /** All filters in `of` hold. True if `of` is empty. */
+  /** All filters in `of` are true. Also true if `of` is empty. */
   | { kind: 'all'; of: Filter[] }
-  /** At least one filter in `of` holds. False if `of` is empty. */
+  /** At least one filter in `of` is true. False if `of` is empty. */
   | { kind: 'any'; of: Filter[] }
   | { kind: 'not'; of: Filter }
   /** The field's value equals one of `values`. */
@@ -25,7 +25,7 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a stored member of one of `lists`, or of any list. Memberships that are out of date do not count. In
+   * The contact is a stored member of one of `lists`, or of any list. Memberships that are out of date are ignored. In
    * the lists `unsettled`, these are all memberships by rule. In the lists of `changing`, these are the memberships by
    * rule of contacts whose company has changed. In the lists `deleted`, these are all memberships.
    */
@@ -35,8 +35,8 @@ export type Filter =
    */
   | { kind: 'copied'; customerId: string; lists: string[] }
   /**
-   * The contact's company was changed or deleted, and the background job that updates the contact's list memberships
-   * may not have ended.
+   * The contact's company was changed or deleted, and the background job that updates the contact's list memberships is
+   * possibly still waiting or running.
    */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
