@@ -2,8 +2,8 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
- * A list of IP address ranges. A range is an address and the number of leading bits that all addresses of the range
- * share with it.
+ * A list of IP address ranges. Each range consists of an address and a number of leading bits, and contains all
+ * addresses with the same leading bits.
  */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
