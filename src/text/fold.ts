@@ -35,8 +35,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters for which `toUpperCase` followed by `toLowerCase` gives another result than Unicode's case folding, each with
- * the result of the case folding. Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
+ * Letters whose Unicode case folding differs from `toUpperCase` followed by `toLowerCase`, each with its case folding.
+ * Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],

@@ -1,4 +1,4 @@
-/** Maximum length of a property name or a JSON pointer (UTF-16 units). Longer ones are cut. */
+/** Maximum length of a property name or a JSON pointer (UTF-16 units). A longer name or pointer is cut. */
 const maxLength = 1_000;
 
 /** Escapes a property name for use in a JSON pointer (RFC 6901). A very long name is cut first. */
