@@ -14,7 +14,7 @@ function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchFie
   return validator;
 }
 
-/** What the items of a batch must be. */
+/** The rules by which the items of a batch request are validated. */
 export interface ItemRules {
   kind: BatchKind;
   operation: BatchOperation;

@@ -7,7 +7,10 @@ import { formats } from '../schemas/formats.ts';
 import { keywords } from '../schemas/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 
-/** Options of the JSON schema validator (Ajv). It does not convert or remove values, and adds no defaults. */
+/**
+ * Options of the JSON schema validator (Ajv). With these options, the validator does not convert or remove values, and
+ * adds no defaults.
+ */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -73,7 +76,10 @@ function toFaults(errors: ErrorObject[]): Fault[] {
   return [...faults.values()];
 }
 
-/** Returns the JSON pointer of an Ajv error. If a property is missing, returns the pointer that it would have. */
+/**
+ * Returns the JSON pointer of an Ajv error. If a property is missing, returns the pointer that the missing property
+ * would have.
+ */
 function pointerOf({ instancePath, params }: ErrorObject): string {
   const property: string | undefined = params['missingProperty'];
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
