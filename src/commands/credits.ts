@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { addressOf, type Database, type DatabaseAddress, type Transaction } from '../database/db.ts';
+import { addressOf, type DatabaseAddress } from '../database/connection.ts';
+import type { Database, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';

@@ -7,7 +7,7 @@ import { NodeMonitor, type Probe } from './node-monitor.ts';
 /** Groups of database connections that can be closed. */
 interface Closable {
   /** Waits for running operations, then closes all connections. */
-  close(): Promise<unknown>;
+  close(): Promise<void>;
   /** Closes all connections at once, so that running operations fail. */
   abandon(): void;
 }

@@ -1,4 +1,5 @@
-import { anyCustomerSetting, type Database, type Sql, type Transaction } from '../database/db.ts';
+import { anyCustomerSetting } from '../database/connection.ts';
+import type { Database, Sql, Transaction } from '../database/db.ts';
 import { contactSource, exactContactSource } from '../filters/columns.ts';
 import type { RecordQuery } from '../filters/record-query.ts';
 import { rulesFilter } from '../filters/rules.ts';

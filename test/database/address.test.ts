@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { addressOf } from '../../src/database/db.ts';
+import { addressOf } from '../../src/database/connection.ts';
 
 test('the address of a database has no user and no password, also if the URL names several hosts', () => {
   expect(addressOf('postgres://user:s%40cret@db.example.com/sales?sslmode=require')).toEqual({
