@@ -284,7 +284,19 @@ alter table notes add constraint notes_contact_fkey
   foreign key (customer_id, contact_id) references contacts (customer_id, id);
 grant select, insert on notes to sales_data_api;
 alter table contacts add column mood text not null default 'calm';
+alter table contacts add column label text;
 update contacts set mood = 'glad' where first_name < 'M';
+`,
+      );
+      await writeFile(
+        join(folder, '9999_fill.sql'),
+        `-- no-transaction
+-- oldest release: 1.0.0
+-- repeat
+with batch as (
+  select customer_id, id from contacts where label is distinct from upper(first_name) order by customer_id, id limit 20
+)
+update contacts c set label = upper(first_name) from batch where c.customer_id = batch.customer_id and c.id = batch.id;
 `,
       );
       await writeFile(
@@ -296,7 +308,7 @@ update contacts set mood = 'glad' where first_name < 'M';
 
     test.each(['distributed', 'on one server'])('applies to a database that is %s', async (kind) => {
       if (kind === 'distributed') await distribute(ownerUrl);
-      expect((await migrate(ownerUrl, folder)).applied).toEqual(['9997_notes.sql', '9998_index.sql']);
+      expect((await migrate(ownerUrl, folder)).applied).toEqual(['9997_notes.sql', '9998_index.sql', '9999_fill.sql']);
       expect((await readPlacements(owner))['notes']).toBe(kind === 'distributed' ? 'distributed' : 'local');
       const moods =
         await owner`select mood, count(*)::int, min(first_name) < 'M' as early from contacts group by mood order by mood`;
@@ -304,6 +316,7 @@ update contacts set mood = 'glad' where first_name < 'M';
         { mood: 'calm', early: false },
         { mood: 'glad', early: true },
       ]);
+      expect(await owner`select from contacts where label is distinct from upper(first_name)`).toEqual([]);
       const service = postgres(urlOf(logins.service, new URL(ownerUrl).pathname.slice(1)), {
         max: 1,
         connection: { role: 'sales_data_api' },
