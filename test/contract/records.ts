@@ -225,6 +225,7 @@ export async function snapshot({ owner }: TestApp): Promise<Json> {
     select table_name as name
     from information_schema.tables
     where table_schema = 'public'
+      and table_type = 'BASE TABLE'
     order by table_name`;
   const entries = await Promise.all(
     tables.map(async ({ name }) => {

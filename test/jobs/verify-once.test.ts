@@ -7,6 +7,7 @@ import { verifyEmails } from '../../src/jobs/verify-emails.ts';
 import { leaseJob } from '../../src/queries/job-leases.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { startMailServer } from '../setup/mail-server.ts';
 import { startNameServer } from '../setup/name-server.ts';
@@ -145,7 +146,7 @@ test('responses that cannot be settled during a database outage stay in memory, 
   const addresses = addressesAt(slow, 8);
   const id = await startVerify(customer, addresses);
   const { context } = newWorker();
-  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '200' }), app.url);
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '200' }), app.url, { distributed: isOnCitus() });
   onTestFinished(() => hurried.close());
   let turn: Promise<void> | undefined;
   const waits: string[] = [];
@@ -201,7 +202,7 @@ test('a turn that has lost its lease writes no results and no contacts', async (
   const id = await startVerify(customer, [{ email: `ada@${slow}`, contact_id: contact }], true);
   const turn = newWorker().turn();
   await expect.poll(() => timesAsked([`ada@${slow}`]), patience).toEqual([1]);
-  await app.owner`update jobs set lease = gen_random_uuid() where id = ${id}`;
+  await app.owner`update jobs set lease = (select gen_random_uuid()) where id = ${id}`;
   answer();
   await turn;
   expect(await readJob(id)).toMatchObject({ status: 'PROCESSING', processed: 0, credits: { charged: 0 } });

@@ -37,7 +37,7 @@ beforeEach(async () => {
 type Row = RecordFields & { id: string; customer_id: string; folded: Folded; terms: number[] | null };
 
 const rowsOf = (owner: postgres.Sql, { table }: Source): Promise<Row[]> =>
-  owner<Row[]>`select to_jsonb(t) as row from ${owner(table)} t`.then((rows) => rows.map(({ row }) => row as Row));
+  owner<Row[]>`select * from ${owner(table)}`.then((rows) => [...rows]);
 
 const byNumber = (a: number, b: number): number => a - b;
 
@@ -148,7 +148,7 @@ const older = (sql: postgres.Sql, customerId: string) => ({
   },
   update: (id: string, fields: { first_name: string; last_name: string; work_email: string }) => sql`
     update contacts
-    set ${sql({ ...fields, folded: sql.json(foldContact(fields)) })}, updated_at = clock_timestamp()
+    set ${sql({ ...fields, folded: sql.json(foldContact(fields)) })}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId} and id = ${id}`,
 });
 
