@@ -1,5 +1,6 @@
 import { benchBulk } from './bulk.ts';
 import { benchCatalog, benchPostgresCatalog } from './catalog.ts';
+import { benchCitus } from './citus.ts';
 import { benchCompanies } from './companies.ts';
 import { benchContacts } from './contacts.ts';
 import { benchCsv } from './csv.ts';
@@ -29,6 +30,7 @@ const suites: Record<string, () => Promise<void>> = {
   exports: () => benchExports(100_000, 5),
   imports: () => benchImports(100_000),
   bulk: () => benchBulk(Number(process.env['BENCH_CONTACTS'] ?? 1_000_000), 5),
+  citus: () => benchCitus(Number(process.env['BENCH_CONTACTS'] ?? 100_000), 5),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),
   catalog: () => benchCatalog(size ?? 2_000_000, 5),
   'catalog-postgres': () => benchPostgresCatalog(size === undefined ? [100_000, 200_000, 500_000] : [size], 5),

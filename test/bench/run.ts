@@ -2,6 +2,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -85,6 +86,33 @@ export async function tryLoad(
     JSON.stringify(options),
   ]);
   return JSON.parse(stdout) as Load;
+}
+
+/** Requests of which each is sent once. */
+export interface EachOptions {
+  /** URL before the paths. */
+  base: string;
+  /** How many are sent at the same time. */
+  callers: number;
+  requests: {
+    method: string;
+    path: string;
+    body?: object;
+    headers?: Record<string, string>;
+    /** The expected status; any 2xx if it is absent. */
+    status?: number;
+  }[];
+}
+
+/** Sends each request once. A response with another status than the expected one is an error. */
+export async function loadEach(options: EachOptions): Promise<Load> {
+  const child = execFile(process.execPath, [join(import.meta.dirname, 'each.ts')]);
+  child.stderr!.pipe(process.stderr);
+  child.stdin!.end(JSON.stringify(options));
+  const result = JSON.parse(await text(child.stdout!)) as Load;
+  if (result.failed > 0)
+    throw new Error(`${result.failed} requests failed, such as ${JSON.stringify(options.requests[0])}`);
+  return result;
 }
 
 /** The value in the middle. */

@@ -64,7 +64,8 @@ const requests: Request[] = [
 
 const headers = ({ key }: TestCustomer) => ({ authorization: `X-API-Key ${key}` });
 
-const grant = (owner: postgres.Sql, customerId: string) => owner`
+/** Gives a customer a million credits for unlocks. */
+export const grant = (owner: postgres.Sql, customerId: string) => owner`
   with granted as (
     insert into credit_balances (customer_id, pool, available, reserved, entries)
     values (${customerId}, 'subscription', 1000000, 0, 1)

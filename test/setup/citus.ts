@@ -22,7 +22,7 @@ export const needCitus = hasCitusProgram ? '' : '(needs Citus: ../shared/citus/c
 /** Name of a database on all nodes in which Citus knows the nodes and the roles. Empty databases are clones of it. */
 export const blankDatabase = 'template_citus';
 
-/** A running Citus cluster for tests: a coordinator and two workers, without fsync. */
+/** A running Citus cluster for tests and benchmarks: a coordinator and two workers. */
 export interface CitusCluster {
   /** URLs of the superuser on the nodes, the coordinator first, without the database name. */
   nodes: string[];
@@ -41,8 +41,8 @@ export interface CitusCluster {
 
 const workers = 2;
 const namePrefix = 'test-';
-/** Few shards, because each test file creates all of them. */
-const settings = {
+/** Settings of the clusters of tests. Few shards, because each test file creates all of them. */
+const fastSettings: Record<string, string> = {
   'citus.shard_count': '4',
   // How long the transactions of a node that crashed stay prepared, and keep their locks, after its return.
   'citus.recover_2pc_interval': '2s',
@@ -56,9 +56,9 @@ const settings = {
 
 /**
  * Starts a cluster. Removes the clusters that killed test processes left behind.
- * @param withSpare whether to start one more node, for a test that adds a node to the cluster
+ * @param settings settings of PostgreSQL for all nodes
  */
-export async function startCitus({ withSpare = false } = {}): Promise<CitusCluster> {
+export async function startCitus(settings = fastSettings): Promise<CitusCluster> {
   await sweep();
   const name = `${namePrefix}${process.pid}`;
   const cluster = (...words: string[]) => repeat(() => run(citusProgram, [...words, '--name', name]));
