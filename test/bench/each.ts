@@ -14,6 +14,7 @@ const send = ({ method, path, body, headers, status }: EachOptions['requests'][n
     const type = content === undefined ? {} : { 'content-type': 'application/json' };
     const sent = request(base + path, { method, agent, headers: { ...headers, ...type } }, (answer) => {
       const isRight = status === undefined ? answer.statusCode! < 300 : answer.statusCode === status;
+      if (!isRight && failed === 0) void text(answer).then((error) => process.stderr.write(`${error}\n`));
       answer.resume().on('end', () => resolve(isRight));
     });
     sent.on('error', reject).end(content);
