@@ -47,13 +47,22 @@ export const writeCounts = (rows: string): string => `
 
 const given = writeCounts('select * from unnest($2::text[], $3::integer[]) as given (counted, change)');
 
+/** Adds a change to one counter. For one row, Citus needs a third of the time that it needs for the rows of a query. */
+const givenOne = `
+  insert into counters (customer_id, counted, shard, records)
+  values ($1::uuid, $2, pg_backend_pid() % ${shards}, $3::integer)
+  on conflict (customer_id, counted, shard) do update
+  set records = counters.records + excluded.records`;
+
 /**
  * Adds the changes in `gathered` to the counters. Call it last in the transaction, so that the counters are locked only
  * briefly.
  */
 export async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {
   const { counted, changes } = gathered.toArrays();
-  if (counted.length > 0) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
+  if (counted.length === 0) return;
+  if (counted.length > 1) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
+  else await sql.unsafe(givenOne, [customerId, counted[0]!, changes[0]!], { prepare: true });
 }
 
 /** Returns the exact value of a counter, or 0 if the counter was never changed. */
