@@ -1,4 +1,3 @@
-import { readdir, readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
@@ -15,6 +14,7 @@ import { cloneDatabase, onNodes, startCitus, type CitusCluster } from '../setup/
 import { runCli } from '../setup/cli.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
 import { makeCustomers } from './fair.ts';
+import { parentOf, timeOfServer } from './processors.ts';
 import { fillForQuestions } from './questions-data.ts';
 import { inTurn, loadEach, median, startServer, type EachOptions, type Load, type Server } from './run.ts';
 import { grant } from './sizing.ts';
@@ -65,12 +65,11 @@ export async function benchCitus(contacts: number, rounds: number): Promise<void
   const search = await SearchCluster.start({ heap: '1g' });
   const started: Server[] = [];
   try {
-    const names = { one: 'one', citus: 'distributed' };
-    const known = await fillOne(cluster, names.one, contacts);
-    await copyToCitus(cluster, names.one, names.citus);
+    const known = await fillOne(cluster, 'one', contacts);
+    await copyToCitus(cluster, 'one', 'distributed');
     const postmasters = await readPostmasters(cluster);
-    const one = await open(cluster, search.url, names.one, known, postmasters.slice(0, 1));
-    const citus = await open(cluster, search.url, names.citus, known, postmasters);
+    const one = await open(cluster, search.url, 'one', known, postmasters.slice(0, 1));
+    const citus = await open(cluster, search.url, 'distributed', known, postmasters);
     started.push(one.service, citus.service);
     process.stdout.write(
       `${contacts.toLocaleString('en')} contacts of ${customers} customers, ${callers} callers, median of ${rounds} rounds\n${head}`,
@@ -81,7 +80,6 @@ export async function benchCitus(contacts: number, rounds: number): Promise<void
       const figures = await inTurn(rounds, { one: () => measure(one, run), citus: () => measure(citus, run) });
       print(name, figures.one, figures.citus);
     }
-    process.stdout.write(`${unlocked} unlocks`.padEnd(30) + '(a job: its start, and the work of the worker)\n');
     await measureJobs(one, citus, rounds);
   } finally {
     for (const server of started) await server.stop();
@@ -144,7 +142,7 @@ async function readPostmasters({ nodes }: CitusCluster): Promise<number[]> {
   const pids: number[] = [];
   await onNodes(nodes, 'postgres', async (sql) => {
     const [row] = await sql<[{ pid: number }]>`select pg_backend_pid() as pid`;
-    pids.push((await readProcess(String(row.pid)))!.parent);
+    pids.push(await parentOf(row.pid));
   });
   return pids;
 }
@@ -251,7 +249,7 @@ const cases: Record<string, Case> = {
 async function measure(subject: Subject, run: Case, worker?: Server): Promise<Figures> {
   const read = async () => ({
     service: (await subject.service.cpu()) + ((await worker?.cpu()) ?? 0),
-    nodes: await Promise.all(subject.postmasters.map(processorTime)),
+    nodes: await Promise.all(subject.postmasters.map(timeOfServer)),
   });
   const before = await read();
   const { requests, ...load } = await run(subject);
@@ -269,7 +267,7 @@ async function measureJobs(one: Subject, citus: Subject, rounds: number): Promis
     one: () => measure(one, unlockAll, workers.one),
     citus: () => measure(citus, unlockAll, workers.citus),
   });
-  print('job', figures.one, figures.citus);
+  print(`a job, ${unlocked} unlocks`, figures.one, figures.citus);
   await Promise.all([workers.one.stop(), workers.citus.stop()]);
 }
 
@@ -300,23 +298,6 @@ async function unlock(url: string, { key }: TestCustomer): Promise<number> {
     if (!['PENDING', 'PROCESSING'].includes(status)) throw new Error(`the job ${id} is ${status}`);
     await sleep(200);
   }
-}
-
-/** The processor time (µs) that a PostgreSQL server has used so far: its main process and all others. */
-async function processorTime(postmaster: number): Promise<number> {
-  const all = await Promise.all((await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(readProcess));
-  const main = all.find((one) => one?.pid === postmaster)!;
-  const own = all.filter((one) => one?.parent === postmaster).reduce((sum, one) => sum + one!.ticks, 0);
-  return (main.ticks + main.endedTicks + own) * 10_000;
-}
-
-/** proc(5): what a process has used, and its children that have ended, in ticks of 10 ms. */
-async function readProcess(pid: string) {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
-  if (stat === undefined) return undefined;
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  const [user, system, endedUser, endedSystem] = fields.slice(11, 15).map(Number) as [number, number, number, number];
-  return { pid: Number(pid), parent: Number(fields[1]), ticks: user + system, endedTicks: endedUser + endedSystem };
 }
 
 const head = `${''.padEnd(26)}µs of CPU a request: one PostgreSQL        distributed                          ratio  requests/s   p50 ms       p99 ms

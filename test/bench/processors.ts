@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 
 /** Shares of all processors' time (%). */
 export interface ProcessorShares {
@@ -24,4 +24,31 @@ export async function watchProcessors(): Promise<() => Promise<Partial<Processor
 async function times(): Promise<number[]> {
   const text = await readFile('/proc/stat', 'utf8').catch(() => '');
   return (/^cpu +(.*)$/m.exec(text)?.[1] ?? '').split(' ').filter(Boolean).map(Number);
+}
+
+/** Length of a tick of proc(5), in µs. */
+const tick = 10_000;
+
+/**
+ * The processor time (µs) that a PostgreSQL server has used so far: its main process, and all processes that this has
+ * started.
+ */
+export async function timeOfServer(main: number): Promise<number> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
+  const all = (await Promise.all(pids.map(readProcess))).filter((one) => one !== undefined);
+  const ended = all.find(({ pid }) => pid === main)!.ticksOfEnded;
+  const running = all.filter(({ pid, parent }) => pid === main || parent === main);
+  return running.reduce((sum, { ticks }) => sum + ticks, ended) * tick;
+}
+
+/** The process that has started this one. */
+export const parentOf = async (pid: number): Promise<number> => (await readProcess(pid))!.parent;
+
+/** proc(5): the time of a process, and of its children that have ended. Undefined if the process has ended. */
+async function readProcess(pid: number) {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
+  if (stat === undefined) return undefined;
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const [user, system, endedUser, endedSystem] = fields.slice(11, 15).map(Number) as [number, number, number, number];
+  return { pid, parent: Number(fields[1]), ticks: user + system, ticksOfEnded: endedUser + endedSystem };
 }

@@ -1,5 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
-  test: { include: ['test/image/*.test.ts'], testTimeout: 120_000, reporters: ['default', './test/setup/reporter.ts'] },
+  test: {
+    include: ['test/image/*.test.ts'],
+    testTimeout: 120_000,
+    fileParallelism: false,
+    reporters: ['default', './test/setup/reporter.ts'],
+  },
 });

@@ -1,0 +1,102 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { citusProgram, hasCitusProgram, needCitus } from '../setup/citus.ts';
+import { buildStandIn, composeCommand, hasImage, root, run } from './compose.ts';
+
+// deploy/compose.citus.yaml: the tables over three PostgreSQL servers. Without Elasticsearch, whose image is large.
+
+const project = `sales-data-api-citus-${process.pid}`;
+const port = String(20_000 + ((process.pid + 5_000) % 10_000));
+const folder = await mkdtemp(join(tmpdir(), 'compose-citus-'));
+const overrides = join(folder, 'overrides.yaml');
+const files = [join(root, 'compose.yaml'), join(root, 'deploy', 'compose.citus.yaml')];
+
+const citus = 'citusdata/citus:14.1.0';
+const canRun = hasImage(citus) || hasCitusProgram;
+
+/** Passwords with the characters that mean something in a URL, a shell, SQL, or a file of passwords. */
+const passwords = Object.fromEntries(
+  ['POSTGRES', 'OWNER', 'SERVICE', 'GRAFANA'].map((one) => [`${one}_PASSWORD`, `${one} @/#%41:?"'$\\\\:&=*`]),
+);
+const environment = { ...process.env, ...passwords, PROXY_PORT: port, COMPOSE_PROJECT_NAME: project };
+const compose = (...words: string[]) => composeWith(environment, ...words);
+const composeWith = (variables: NodeJS.ProcessEnv, ...words: string[]) =>
+  run(
+    composeCommand[0]!,
+    [...composeCommand.slice(1), ...[...files, overrides].flatMap((file) => ['-f', file]), ...words],
+    variables,
+  );
+const up = (variables: NodeJS.ProcessEnv) => composeWith(variables, 'up', '-d', 'proxy', 'worker', 'valkey');
+const readyz = () =>
+  fetch(`http://127.0.0.1:${port}/readyz`).then(
+    ({ status }) => status,
+    () => 0,
+  );
+
+/** Builds Citus as an image from the files of the program that starts it on this machine. */
+async function buildCitus(): Promise<string> {
+  execFileSync(citusProgram, ['install']);
+  const tag = 'sales-data-api-stand-in-citus';
+  const dockerfile = join(root, 'test', 'image', 'stand-ins', 'citus', 'Dockerfile');
+  const binaries = join(process.env['CITUS_HOME'] ?? join(tmpdir(), 'citus-14.0.1'), 'server');
+  await run('docker', ['build', '-t', tag, '-f', dockerfile, binaries]);
+  return tag;
+}
+
+describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => {
+  beforeAll(async () => {
+    const standIns: Record<string, object> = {};
+    if (!hasImage('haproxy:3.2-alpine')) standIns['proxy'] = { image: await buildStandIn('haproxy') };
+    if (!hasImage('valkey/valkey:8.1')) standIns['valkey'] = { image: await buildStandIn('valkey') };
+    if (!hasImage(citus)) {
+      const image = await buildCitus();
+      for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) standIns[service] = { image };
+    }
+    await writeFile(overrides, JSON.stringify({ services: standIns }));
+    await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
+    await up(environment);
+  }, 600_000);
+  afterAll(async () => {
+    await compose('down', '-v', '--timeout', '20');
+    await rm(folder, { recursive: true });
+  }, 120_000);
+
+  const listContacts = async (key: string) => {
+    const answer = await fetch(`http://127.0.0.1:${port}/api/ext/contacts/list`, {
+      method: 'POST',
+      headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ paginate: { limit: 2 } }),
+    });
+    return (await answer.json()) as unknown;
+  };
+  const onCoordinator = (sql: string) =>
+    compose(
+      'exec', '-T', 'postgres', 'psql', '-h', '/var/run/postgresql', '-U', 'postgres', '-d', 'sales_data_api', '-Atc', sql,
+    ); // prettier-ignore
+
+  test('serves a database that is spread over two workers; again with another password of the service', async () => {
+    await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toBe(200);
+    const { key } = JSON.parse(await compose('exec', '-T', 'api', 'node', 'src/cli.ts', 'demo', '--json')) as {
+      key: string;
+    };
+    const shards = `select nodename, count(*) from citus_shards where table_name = 'contacts'::regclass group by 1 order by 1`;
+    expect(await onCoordinator(shards)).toBe('worker1|16\nworker2|16');
+    const before = await listContacts(key);
+    expect(before).toHaveLength(2);
+
+    await up({ ...environment, SERVICE_PASSWORD: 'another: password' });
+    await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toBe(200);
+    expect(await listContacts(key)).toEqual(before);
+    expect((await compose('ps', '-q', 'api')).split('\n')).toHaveLength(2);
+    expect((await compose('ps', '-q', 'worker')).split('\n')).toHaveLength(2);
+  }, 300_000);
+});
+
+test('the configuration is valid with Elasticsearch of three nodes', async () => {
+  const all = [...composeCommand.slice(1), ...files.flatMap((file) => ['-f', file]), 'config', '--services'];
+  const services = (await run(composeCommand[0]!, all, environment)).split('\n');
+  expect(services).toEqual(expect.arrayContaining(['elasticsearch', 'elasticsearch2', 'elasticsearch3', 'cluster']));
+});
