@@ -300,40 +300,20 @@ async function unlock(url: string, { key }: TestCustomer): Promise<number> {
   }
 }
 
-const head = `${''.padEnd(26)}µs of CPU a request: one PostgreSQL        distributed                          ratio  requests/s   p50 ms       p99 ms
-${''.padEnd(26)}service postgres  all     service coordin. workers all                one  dist.   one  dist.   one  dist.
+const head = `${''.padEnd(26)}µs of CPU a request                                         ratio  requests/s        p50 ms            p99 ms
+${''.padEnd(26)}service postgres   one   service coordin. workers distr.                one   distr.      one   distr.      one   distr.
 `;
 
 function print(name: string, one: Figures[], citus: Figures[]): void {
   const of = (figures: Figures[], what: (one: Figures) => number) => median(figures.map(what));
-  const sum = ({ service, first, workers }: Figures) => service + first + workers;
-  const columns = (width: number, digits: number, ...values: number[]) =>
+  const all = ({ service, first, workers }: Figures) => service + first + workers;
+  const columns = (values: number[], width: number, digits = 0) =>
     values.map((value) => value.toFixed(digits).padStart(width)).join('');
-  const pair = (what: (one: Figures) => number, digits: number) => columns(7, digits, of(one, what), of(citus, what));
-  const [before, after] = [of(one, sum), of(citus, sum)];
-  const parts = (figures: Figures[], ...what: ((one: Figures) => number)[]) => what.map((each) => of(figures, each));
-  process.stdout.write(
-    `  ${name.padEnd(24)}${columns(
-      8,
-      0,
-      ...parts(
-        one,
-        (f) => f.service,
-        (f) => f.first,
-      ),
-      before,
-    )}  ` +
-      `${columns(
-        8,
-        0,
-        ...parts(
-          citus,
-          (f) => f.service,
-          (f) => f.first,
-          (f) => f.workers,
-        ),
-        after,
-      )}` +
-      `${columns(8, 2, after / before)}  ${pair((f) => f.load.rate, 0)}${pair((f) => f.load.p50, 1)}${pair((f) => f.load.p99, 1)}\n`,
-  );
+  const pair = (what: (one: Figures) => number, digits: number) => columns([of(one, what), of(citus, what)], 9, digits);
+  const parts = (figures: Figures[], names: ('service' | 'first' | 'workers')[]) =>
+    columns([...names.map((part) => of(figures, (each) => each[part])), of(figures, all)], 8);
+  const ratio = columns([of(citus, all) / of(one, all)], 8, 2);
+  const speed = pair(({ load }) => load.rate, 0) + pair(({ load }) => load.p50, 1) + pair(({ load }) => load.p99, 1);
+  const [before, after] = [parts(one, ['service', 'first']), parts(citus, ['service', 'first', 'workers'])];
+  process.stdout.write(`  ${name.padEnd(24)}${before}  ${after}${ratio}  ${speed}\n`);
 }

@@ -64,13 +64,13 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     await rm(folder, { recursive: true });
   }, 120_000);
 
-  const listContacts = async (key: string) => {
+  const listContacts = async (key: string): Promise<unknown> => {
     const answer = await fetch(`http://127.0.0.1:${port}/api/ext/contacts/list`, {
       method: 'POST',
       headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ paginate: { limit: 2 } }),
     });
-    return (await answer.json()) as unknown;
+    return answer.json();
   };
   const onCoordinator = (sql: string) =>
     compose(
