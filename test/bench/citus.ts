@@ -61,7 +61,9 @@ type Case = (subject: Subject) => Promise<Load>;
  */
 export async function benchCitus(contacts: number, rounds: number): Promise<void> {
   const sharedBuffers = `${Math.floor(totalmem() / 16 / 1024 ** 2)}MB`;
-  const cluster = await startCitus({ shared_buffers: sharedBuffers, max_connections: '300', max_wal_size: '4GB' });
+  const cluster = await startCitus({
+    settings: { shared_buffers: sharedBuffers, max_connections: '300', max_wal_size: '4GB' },
+  });
   const search = await SearchCluster.start({ heap: '1g' });
   const started: Server[] = [];
   try {

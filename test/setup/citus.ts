@@ -57,8 +57,9 @@ const fastSettings: Record<string, string> = {
 /**
  * Starts a cluster. Removes the clusters that killed test processes left behind.
  * @param settings settings of PostgreSQL for all nodes
+ * @param withSpare whether to start one more node, for a test that adds a node to the cluster
  */
-export async function startCitus(settings = fastSettings): Promise<CitusCluster> {
+export async function startCitus({ settings = fastSettings, withSpare = false } = {}): Promise<CitusCluster> {
   await sweep();
   const name = `${namePrefix}${process.pid}`;
   const cluster = (...words: string[]) => repeat(() => run(citusProgram, [...words, '--name', name]));
