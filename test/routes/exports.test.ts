@@ -12,7 +12,7 @@ import { exportContacts } from '../../src/queries/contacts.ts';
 import { exportPage } from '../../src/queries/record-pages.ts';
 import { companyFileFields, contactFileFields, fileFormats, type FileFields } from '../../src/schemas/files.ts';
 import { startApp } from '../setup/app.ts';
-import { asSuperuser } from '../setup/database.ts';
+import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 
@@ -482,7 +482,8 @@ describe('over a connection', () => {
     await release();
   });
 
-  test('breaks the encoding if the database fails half-way', async () => {
+  // The lock holds up other sessions on a cluster than the one that reads.
+  test.skipIf(isOnCitus())('breaks the encoding if the database fails half-way (needs one server)', async () => {
     const socket = start();
     await firstBytes(socket);
     const release = await lockContacts();
