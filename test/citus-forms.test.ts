@@ -143,10 +143,14 @@ const referencesIn = (text: string): string[] => [...text.matchAll(/\breferences
 
 const migrationForms: Form[] = [
   {
-    name: '`add column` and `add constraint` in one statement',
-    isIn: (text) => /\badd column\b/i.test(text) && /\badd constraint\b/i.test(text),
-    refused: ['alter table lists add column source text, add constraint source_known check (true)'],
-    taken: ['alter table lists add column source text'],
+    name: '`add constraint` together with another change in one statement',
+    isIn: (text) =>
+      /\badd constraint\b/i.test(text) && /\b(?:add column|drop constraint|drop column|alter column)\b/i.test(text),
+    refused: [
+      'alter table lists add column source text, add constraint source_known check (true)',
+      'alter table lists drop constraint if exists source_known, add constraint source_known check (true)',
+    ],
+    taken: ['alter table lists add column source text', 'alter table lists add constraint source_known check (true)'],
   },
   {
     name: '`create table` with foreign keys to both kinds of tables: add one of them afterwards',

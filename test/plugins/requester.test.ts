@@ -7,7 +7,7 @@ import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
-import { asSuperuser } from '../setup/database.ts';
+import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
 
 const testApp = await startApp();
@@ -84,7 +84,7 @@ async function answerOf(socket: Socket): Promise<string> {
 
 const filtered = { filters: { job_title: { contains: 'a' } } };
 
-describe('a request whose time is up', () => {
+describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', () => {
   test.each([
     ['a search', '/contacts/list', filtered, 0],
     ['a look-up, whose statement is not cancelled: a cancel request could hit another one', '/contacts/list', {}, 1],
@@ -139,7 +139,7 @@ describe('a request whose time is up', () => {
   });
 });
 
-describe('a caller that hangs up', () => {
+describe.skipIf(isOnCitus())('a caller that hangs up (needs one server)', () => {
   let other: FastifyInstance;
 
   beforeAll(async () => {

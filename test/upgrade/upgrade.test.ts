@@ -49,7 +49,6 @@ with batch as (
   where label is distinct from upper(name)
   order by customer_id, id
   limit 100
-  for no key update
 )
 update products p
 set label = upper(name)
@@ -57,9 +56,8 @@ from batch
 where p.customer_id = batch.customer_id
   and p.id = batch.id;
 
-alter table products
-  drop constraint if exists products_label_right,
-  add constraint products_label_right check (label is not null and label = upper(name)) not valid;
+alter table products drop constraint if exists products_label_right;
+alter table products add constraint products_label_right check (label is not null and label = upper(name)) not valid;
 alter table products validate constraint products_label_right;
 `,
   },
