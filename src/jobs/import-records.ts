@@ -21,7 +21,7 @@ import { enqueueNext } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { LeaseLost } from './settle.ts';
-import { planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
+import { planRecords, searchedAtOnce, TooManyToSearch, type PlannedRecord, writeRecords } from './write-records.ts';
 
 /** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 2;
@@ -173,8 +173,19 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
     from = planned.at(-1)?.record.next ?? from;
     return isEnd;
   };
+  const writeInParts = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
+    for (let at = 0; at < planned.length; at += searchedAtOnce)
+      if ((await write(planned.slice(at, at + searchedAtOnce))) || isOver()) return true;
+    return false;
+  };
   if (leased.total === 0) return void (await write([]));
-  for await (const planned of readAhead(plansOf(context, leased))) if ((await write(planned)) || isOver()) return;
+  for await (const planned of readAhead(plansOf(context, leased))) {
+    const isEnd = await write(planned).catch((error: unknown) => {
+      if (error instanceof TooManyToSearch) return writeInParts(planned);
+      throw error;
+    });
+    if (isEnd || isOver()) return;
+  }
   throw new Error('The file of an import has fewer records than were counted');
 }
 

@@ -51,11 +51,24 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
 }
 
 /**
+ * Maximum number of records in a transaction in which rejected records are searched for. The search takes several
+ * milliseconds for each of them, and until it ends, others wait for the transaction's locks.
+ */
+export const searchedAtOnce = 50;
+
+/**
+ * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records. The caller rolls the transaction back, and
+ * writes the records in transactions of at most this number.
+ */
+export class TooManyToSearch extends Error {}
+
+/**
  * Writes records of an import, the errors of failed records and the progress of the import. If all records of the file
  * are processed, also ends the import. The caller's transaction makes all changes atomic.
  * @param from Position in the file where the first of these records starts.
  * @returns True if the import has ended.
  * @throws LeaseLost if the import has ended or another worker has leased it. Nothing is written then.
+ * @throws TooManyToSearch if PostgreSQL rejected one of more than `searchedAtOnce` records.
  */
 export async function writeRecords(
   sql: Transaction,
@@ -99,7 +112,8 @@ async function writeRounds(
     );
   for (const records of rounds) {
     const items = records.map(({ item }) => item);
-    const written = await (row.dry_run ? tryBatch(sql, row, items) : writeAccepted(sql, row, items, isLocked));
+    const how = { isLocked, maySearch: planned.length <= searchedAtOnce };
+    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
   return planned.map((record) => outcomes.get(record)!);
@@ -108,26 +122,29 @@ async function writeRounds(
 /**
  * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes its
  * halves, down to single records. So only the records that PostgreSQL rejects fail.
- * @param isLocked true if the halves need no locks: the caller holds those of all items, or undoes the writes
+ * @param how `isLocked`: true if the halves need no locks, because the caller holds those of all items or undoes the
+ * writes. `maySearch`: false if the transaction has too many records to write halves.
  */
 async function writeAccepted(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  isLocked: boolean,
+  how: { isLocked: boolean; maySearch: boolean },
 ): Promise<Outcome[]> {
   try {
     return await writeBatch(sql, row, items);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
+    if (!how.maySearch) throw new TooManyToSearch(undefined, { cause });
     if (items.length === 1)
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   // All at once, because the second half must not wait for values while the first half holds records.
-  if (!isLocked) await lockItems(sql, row, items);
+  if (!how.isLocked) await lockItems(sql, row, items);
+  const locked = { ...how, isLocked: true };
   const half = Math.ceil(items.length / 2);
-  const first = await writeAccepted(sql, row, items.slice(0, half), true);
-  return [...first, ...(await writeAccepted(sql, row, items.slice(half), true))];
+  const first = await writeAccepted(sql, row, items.slice(0, half), locked);
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked))];
 }
 
 /** Takes the locks for all valid items, so that they can be written in several batches. */
@@ -180,10 +197,15 @@ async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items'
 class DryRun extends Error {}
 
 /** Returns the outcomes of a batch in a dry run: writes the batch and rolls it back. */
-async function tryBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
+async function tryBatch(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  { maySearch }: { maySearch: boolean },
+): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    outcomes = await writeAccepted(attempt as Transaction, row, items, true);
+    outcomes = await writeAccepted(attempt as Transaction, row, items, { isLocked: true, maySearch });
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {
