@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import fp from 'fastify-plugin';
 
 /**
@@ -27,6 +28,22 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
 function discardRest(raw: IncomingMessage): void {
   raw.unpipe(); // a parser of a form that is no longer read would hold the rest back
   raw.resume();
-  const timer = setTimeout(() => raw.complete || raw.destroy(), lingerMs).unref();
-  raw.once('close', () => clearTimeout(timer));
+  keepOpen(raw, raw.socket);
+  const timer = setTimeout(() => raw.complete || raw.socket.destroy(), lingerMs).unref();
+  raw.once('end', () => clearTimeout(timer));
+}
+
+/**
+ * If the connection is to be closed after the response (`Connection: close`), Node.js closes it at once with
+ * `destroySoon`, even if the body still arrives. Closes only the direction to the caller instead, and the rest when the
+ * body has arrived.
+ */
+function keepOpen(raw: IncomingMessage, socket: Socket): void {
+  const close = socket.destroySoon;
+  socket.destroySoon = () => {
+    if (raw.complete) return close.call(socket);
+    socket.end();
+    raw.once('end', () => close.call(socket));
+  };
+  raw.once('end', () => (socket.destroySoon = close));
 }
