@@ -41,10 +41,14 @@ export const unhurt = (): Damage => ({
 /**
  * Injects faults of every kind, several a second, until `stopping` is aborted. Counts each in `damage`. Leaves
  * everything running. On a busy machine the faults are further apart; otherwise the processes would only start and die.
+ * If the run needs longer than `seconds`, the faults are also further apart, so that work ends in between.
  */
 export async function doHarm(victims: Victims, damage: Damage, seconds: number, stopping: AbortSignal): Promise<void> {
   const processes = [...victims.workers, ...victims.servers];
-  const slowness = () => Math.max(1, ...processes.map(({ startMs }) => startMs / usualStartMs));
+  const plannedEnd = performance.now() + seconds * 1_000;
+  const slowness = () =>
+    Math.max(1, ...processes.map(({ startMs }) => startMs / usualStartMs)) *
+    (performance.now() < plannedEnd ? 1 : slowerAfterPlannedEnd);
   const every = (pause: Pause, harm: () => Promise<void>) => repeat(stopping, pause, harm, slowness);
   await Promise.all([
     every([300, 1_500], () => killWorkers(victims, damage)),
@@ -57,6 +61,9 @@ export async function doHarm(victims: Victims, damage: Damage, seconds: number, 
 
 /** How long a process takes to start on a machine that does nothing else (ms). */
 const usualStartMs = 1_500;
+
+/** How much longer the pauses between faults are after the planned end of the run. */
+const slowerAfterPlannedEnd = 5;
 
 /** The shortest and the longest pause between two faults (ms). */
 type Pause = [number, number];
