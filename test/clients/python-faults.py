@@ -187,8 +187,25 @@ class Faults(unittest.TestCase):
         for wait in (b"\xb2", b"-1", b"Mon, 23 Nov 2026 06:00:00 GMT"):
             busy = said(response(503, b"{}", b"retry-after: " + wait))
             self.assertEqual((type(busy), busy.retry_after), (UnavailableError, None))
+        said(response(200, b"null"))
+        said(response(200, b"[" * 100_000))
+        odd = said(response(400, b'{"errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}, [], "x"]}'))
+        self.assertEqual((type(odd), odd.errors), (ValidationError, [{"path": "/a", "message": "b"}]))
+        self.assertIn("400", str(odd))
         moved = said(response(302, b"", b"location: http://127.0.0.1:1/"))
         self.assertEqual((type(moved), moved.status), (ResponseError, 302))
+
+    def test_pages_and_batches_of_another_form_are_errors_of_the_package(self) -> None:
+        for text in (b"null", b"{}", b'{"data": null}', b'{"data": {"results": null}}'):
+            with SalesData(Server(response(200, text)).url, key, max_retries=0) as api:
+                self.raised(SalesDataError, lambda: list(api.each("list_contacts")))
+            with SalesData(Server(response(200, text)).url, key, max_retries=0) as api:
+                self.raised(SalesDataError, lambda: api.batch("create_contact_batch", [person(1)]))
+
+    def test_reading_pages_ends_if_the_cursor_does_not_change(self) -> None:
+        with SalesData(Server(response(200, b"[{}]", b"x-next-cursor: same")).url, key) as api:
+            error = self.raised(SalesDataError, lambda: list(api.each("list_contacts")))
+        self.assertEqual(str(error), "The service returned the same page again.")
 
 
 unittest.main(argv=sys.argv[:1])

@@ -136,6 +136,35 @@ describe('under faults', () => {
     expect(error.message).toBe('The response is not JSON. Is baseUrl the URL of the service?');
   });
 
+  test.each(['null', '5', '{"data": null}', '{"data": {"results": null}}'])(
+    'JSON of another form is an error of the package: %s',
+    async (text) => {
+      const odd = await clientOf((_, response) => void response.end(text));
+      const message = 'The response has an unexpected form. Is baseUrl the URL of the service?';
+      if (!text.startsWith('{')) expect((await failure(odd.getCredits())).message).toBe(message);
+      expect((await failure(odd.each('listContacts').next())).message).toBe(message);
+      expect(await failure(odd.batch('createContactBatch', [{}]))).toMatchObject({ message, results: [] });
+    },
+  );
+
+  test('faults of another form are left out', async () => {
+    const body = '{"code": 4, "message": [], "errors": [null, 5, {"path": 1}, {"path": "/a", "message": "b"}]}';
+    const odd = await clientOf((_, response) => void response.writeHead(400).end(body), { maxRetries: 4 });
+    expect(await failure(odd.createContact({ body: {} }))).toMatchObject({
+      name: 'ValidationError',
+      code: 'http_400',
+      errors: [{ path: '/a', message: 'b' }],
+    });
+  });
+
+  test('reading pages ends if the cursor does not change', async () => {
+    const odd = await clientOf((_, response) => void response.setHeader('x-next-cursor', 'same').end('[{}]'));
+    const read = async () => {
+      for await (const contact of odd.each('listContacts')) expect(contact).toEqual({});
+    };
+    expect((await failure(read())).message).toBe('The service returned the same page again.');
+  });
+
   test.each([
     ['', undefined],
     ['-1', undefined],

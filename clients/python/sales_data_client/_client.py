@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ._errors import SalesDataError, TimedOutError
 from ._generated.calls import OPERATIONS, Calls
 from ._generated.schema import Import, ServiceJob
+from ._transport import UNEXPECTED
 
 #: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
 MOST_ITEMS, MOST_BYTES = 1_000, int(4.5 * 2**20)
@@ -64,10 +65,14 @@ class SalesData(Calls):
             start = len(results)
             try:
                 answer = self.call(name, body=body, idempotency_key=idempotency_key and f"{idempotency_key}-{number}")
+                said = answer.data.get("data") if isinstance(answer.data, dict) else None
+                outcomes = said.get("results") if isinstance(said, dict) else None
+                if not isinstance(outcomes, list):
+                    raise SalesDataError(UNEXPECTED)
             except SalesDataError as error:
                 error.results = results
                 raise
-            for result in answer.data["data"]["results"]:
+            for result in outcomes:
                 results.append({**result, "index": start + result["index"]})
         return results
 

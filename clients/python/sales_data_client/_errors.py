@@ -25,7 +25,7 @@ class ResponseError(SalesDataError):
         self.code = str(said.get("code") or f"http_{status}")
         self.message = str(said.get("message") or f"The service responded with {status}")
         #: Every fault of the request: `path` is a JSON pointer to the value in the body, `message` says what is wrong.
-        self.errors: list[dict[str, str]] = said.get("errors") or []
+        self.errors: list[dict[str, str]] = _faults(said.get("errors"))
         #: The id of the request in the logs of the service. Name it when you ask for help.
         self.request_id = request_id
         #: Seconds after which the call can be repeated.
@@ -33,6 +33,15 @@ class ResponseError(SalesDataError):
 
     def __str__(self) -> str:
         return self.message + _summary(self.errors)
+
+
+def _faults(said: Any) -> list[dict[str, str]]:
+    """Returns the faults that a response names. A proxy may answer with JSON of another form: that is left out."""
+    return [
+        one
+        for one in (said if isinstance(said, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("path"), str) and isinstance(one.get("message"), str)
+    ]
 
 
 def _summary(faults: list[dict[str, str]]) -> str:
@@ -130,7 +139,7 @@ def error_of(response: httpx.Response) -> ResponseError:
     """Returns the error in a response whose body was read."""
     try:
         body = response.json()
-    except ValueError:  # a proxy may answer with a page
+    except (ValueError, RecursionError):  # a proxy may answer with a page
         body = response.text
     after = response.headers.get("retry-after", "")
     seconds = float(after) if after.isascii() and after.isdigit() else None

@@ -20,6 +20,9 @@ from ._errors import ConnectionFailedError, ResponseError, SalesDataError, Timed
 #: A file to upload.
 Upload = Union[bytes, str, IO[bytes]]
 
+#: Message of the error for a successful response that the service does not send.
+UNEXPECTED = "The response has an unexpected form. Is base_url the URL of the service?"
+
 #: Records in a page, if the caller does not say how many.
 PAGE_SIZE = 100
 
@@ -132,9 +135,12 @@ class Transport:
         if operation["returns"] == "file":
             return self._pieces(response)
         try:
-            return response.json()
-        except ValueError as error:
+            content = response.json()
+        except (ValueError, RecursionError) as error:
             raise SalesDataError("The response is not JSON. Is base_url the URL of the service?") from error
+        if not isinstance(content, (dict, list)):
+            raise SalesDataError(UNEXPECTED)
+        return content
 
     def _send(
         self,
@@ -200,9 +206,13 @@ class Transport:
         while True:
             asked = {**body, **place} if operation["pages"] == "root" else {**body, "paginate": place}
             answer = self.call(name, id=id, body=asked)
+            if not isinstance(answer.data, list):
+                raise SalesDataError(UNEXPECTED)
             yield from answer.data
             if answer.next_cursor is None if operation["has_cursor"] else len(answer.data) < limit:
                 return
+            if operation["has_cursor"] and answer.next_cursor == place.get("cursor"):
+                raise SalesDataError("The service returned the same page again.")  # would never end
             page += 1
             place = {"limit": limit, "cursor": answer.next_cursor} if operation["has_cursor"] else {"limit": limit, "page": page}
 

@@ -155,9 +155,12 @@ export class SalesData {
     for (let place: object = { ...given, limit }, page = given.page ?? 1; ;) {
       const asked = { ...rest, body: pages === 'root' ? { ...body, ...place } : { ...body, paginate: place } };
       const { data, nextCursor } = await this.request(name, asked as unknown as Input<K>, options);
+      if (!Array.isArray(data)) throw new SalesDataError(unexpected);
       const records = data as unknown as Item<K>[];
       yield* records;
       if (hasCursor ? nextCursor === undefined : records.length < limit) return;
+      if (hasCursor && nextCursor === (place as { cursor?: string }).cursor)
+        throw new SalesDataError('The service returned the same page again.'); // would never end
       page += 1;
       place = hasCursor ? { limit, cursor: nextCursor } : { limit, page };
     }
@@ -182,7 +185,8 @@ export class SalesData {
         throw error;
       });
       const start = results.length;
-      const { results: some } = (data as unknown as { data: { results: { index: number }[] } }).data;
+      const { results: some } = (data as unknown as { data?: { results?: { index: number }[] } | null }).data ?? {};
+      if (!Array.isArray(some)) throw Object.assign(new SalesDataError(unexpected), { results });
       for (const result of some) results.push({ ...result, index: start + result.index } as BatchResult<K>);
     }
     return results;
@@ -235,12 +239,17 @@ function isRepeatable(
   return method === 'PATCH' && ifMatch === undefined && !path.startsWith('/api/api-key/'); // each rotation makes a key
 }
 
-function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> | ReadableStream | undefined {
+/** Message of the error for a successful response that the service does not send. */
+const unexpected = 'The response has an unexpected form. Is baseUrl the URL of the service?';
+
+async function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> {
   if (returns === 'nothing') return undefined;
   if (returns === 'file') return response.body!;
-  return response.json().catch((cause: unknown) => {
+  const content: unknown = await response.json().catch((cause: unknown) => {
     throw new SalesDataError('The response is not JSON. Is baseUrl the URL of the service?', { cause });
   });
+  if (typeof content !== 'object' || content === null) throw new SalesDataError(unexpected);
+  return content;
 }
 
 /** Divides items into parts of up to 1,000 items and 4.5 MiB. */

@@ -116,19 +116,30 @@ export async function errorOf(response: Response): Promise<ResponseError> {
   } catch {
     // A proxy may answer with a page.
   }
-  const said = (typeof body === 'object' && body !== null ? body : {}) as Partial<ErrorDetails>;
+  // A proxy may also answer with JSON of another form.
+  const said = (typeof body === 'object' && body !== null ? body : {}) as Record<
+    'code' | 'message' | 'errors',
+    unknown
+  >;
   const wait = response.headers.get('retry-after') ?? '';
-  const errors = Array.isArray(said.errors) ? said.errors : [];
+  const errors = Array.isArray(said.errors) ? said.errors.filter(isFault) : [];
   return new (classes[response.status] ?? ResponseError)({
     status: response.status,
-    code: said.code ?? `http_${response.status}`,
-    message: (said.message ?? `The service responded with ${response.status}`) + summaryOf(errors),
+    code: typeof said.code === 'string' ? said.code : `http_${response.status}`,
+    message:
+      (typeof said.message === 'string' ? said.message : `The service responded with ${response.status}`) +
+      summaryOf(errors),
     errors,
     requestId: response.headers.get('x-request-id') ?? undefined,
     retryAfter: /^\d+$/.test(wait) ? Number(wait) : undefined,
     body,
   });
 }
+
+const isFault = (value: unknown): value is Fault => {
+  const { path, message } = (value ?? {}) as Partial<Record<keyof Fault, unknown>>;
+  return typeof path === 'string' && typeof message === 'string';
+};
 
 /** Number of faults that the message of an error names. */
 const namedFaults = 3;
