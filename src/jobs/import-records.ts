@@ -229,21 +229,26 @@ function firstOf(records: readonly FileRecord[], from: ImportPosition): readonly
 }
 
 /**
- * Handles an error during an import: schedules a retry, or sets the import to FAILED after five consecutive errors.
- * Errors that are caused by an unavailable service do not count, so the import is retried without limit.
+ * Handles an error during an import: schedules a retry, or sets the import to FAILED after five errors without progress
+ * in between. Errors that are caused by an unavailable service do not count, so the import is retried without limit.
  */
 async function handleError({ db, log }: ImportContext, leased: LeasedImport, error: unknown): Promise<void> {
-  const { customer_id: customerId, id, failures } = leased;
-  const hasEnded = error instanceof LeaseLost || (error instanceof DomainError && error.code === 'conflict');
-  if (hasEnded) return log.info('the lease is lost: the import has ended or another turn has it');
+  const { customer_id: customerId, id } = leased;
+  const ended = () => log.info('the lease is lost: the import has ended or another turn has it');
+  if (error instanceof LeaseLost) return ended();
   const isPassing = isUnavailable(error);
-  log[isPassing ? 'warn' : 'error']({ err: error, failures }, 'work at an import failed');
+  const isMissing = error instanceof DomainError && error.code === 'conflict'; // the file, usually since the import ended
+  const complain = () => log[isPassing ? 'warn' : 'error']({ err: error }, 'work at an import failed');
+  if (!isMissing) complain();
   await db.transaction(async (sql) => {
+    const row = await lockLeasedImport(sql, customerId, leased);
+    if (!row) return ended();
+    if (isMissing) complain();
     if (isPassing) return backOffImport(sql, customerId, leased, { seconds: 2, failed: false });
+    const { failures } = row; // records that were written since the lease began have set it to 0
     if (failures + 1 < maxFailures)
       return backOffImport(sql, customerId, leased, { seconds: 2 ** failures, failed: true });
-    if (await lockLeasedImport(sql, customerId, leased))
-      await endImport(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
+    await endImport(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
   });
 }
 

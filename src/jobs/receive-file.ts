@@ -1,4 +1,4 @@
-import type { Database } from '../database/db.ts';
+import type { Database, Transaction } from '../database/db.ts';
 import { conflict, DomainError } from '../errors.ts';
 import {
   beginUpload,
@@ -37,10 +37,20 @@ export async function receiveFile(
     const bytes = await storeChunks(db, customerId, upload, pieces);
     await db.transaction((sql) => complete(sql, customerId, upload, { bytes, visible }));
   } catch (error) {
-    // If this fails too, the next upload or the end of the import removes the pieces.
-    await cleaner.transaction((sql) => deleteUpload(sql, customerId, upload)).catch(() => undefined);
+    // If this fails too, the next upload or the end of the import removes the chunks.
+    await cleaner.transaction((sql) => discard(sql, customerId, upload, visible)).catch(() => undefined);
     throw error;
   }
+}
+
+/**
+ * Deletes the stored chunks of a failed upload. Keeps them if they are the file of the import: then the last transaction
+ * was committed, and only its result was lost.
+ */
+async function discard(sql: Transaction, customerId: string, upload: Upload, visible: VisibleImports): Promise<void> {
+  const found = await lockImport(sql, customerId, upload.importId, visible);
+  if (found.status !== 'UPLOADING' && found.upload === upload.upload) return;
+  await deleteUpload(sql, customerId, upload);
 }
 
 function requireNoFile({ status }: ImportState): void {
@@ -96,7 +106,7 @@ async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
 
 /** Marks the upload of a file as complete. Then starts the import if its settings say that it starts automatically. */
 async function complete(
-  sql: Parameters<typeof endUpload>[0],
+  sql: Transaction,
   customerId: string,
   { importId, upload }: Upload,
   { bytes, visible }: { bytes: number; visible: VisibleImports },
@@ -109,7 +119,7 @@ async function complete(
 }
 
 /** Starts an import: changes its status and enqueues it for a worker. The caller must have locked the import. */
-export async function beginWork(sql: Parameters<typeof startImport>[0], customerId: string, id: string): Promise<void> {
+export async function beginWork(sql: Transaction, customerId: string, id: string): Promise<void> {
   await startImport(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);
 }

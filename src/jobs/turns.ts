@@ -6,6 +6,7 @@ import {
   releaseLease,
   leaseJob,
   areOthersWaiting,
+  lockLeasedJob,
   renewLease,
   backOff,
   type LeasedJob,
@@ -169,19 +170,21 @@ function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal
 }
 
 /**
- * Handles an error of a batch: schedules a retry, or sets the job to FAILED after five consecutive errors. Errors that
- * are caused by an unavailable service do not count, so the batch is retried without limit.
+ * Handles an error of a batch: schedules a retry, or sets the job to FAILED after five errors without progress in
+ * between. Errors that are caused by an unavailable service do not count, so the batch is retried without limit.
  */
 async function handleBatchError({ db, log }: JobContext, job: LeasedJob, error: unknown): Promise<void> {
-  const { customer_id: customerId, id, failures } = job;
+  const { customer_id: customerId, id } = job;
   if (error instanceof LeaseLost) return log.info('the lease is lost: the job has ended or another turn has it');
   const isPassing = isUnavailable(error);
-  log[isPassing ? 'warn' : 'error']({ err: error, failures }, 'a batch of a job failed');
+  log[isPassing ? 'warn' : 'error']({ err: error }, 'a batch of a job failed');
   await db.transaction(async (sql) => {
+    const row = await lockLeasedJob(sql, customerId, job);
+    if (!row) return;
     if (isPassing) return backOff(sql, customerId, job, { seconds: 2, failed: false });
+    const { failures } = row; // results that were saved since the lease began have set it to 0
     if (failures + 1 < maxFailures) return backOff(sql, customerId, job, { seconds: 2 ** failures, failed: true });
-    if (await renewLease(sql, customerId, job))
-      await endJob(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
+    await endJob(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
   });
 }
 

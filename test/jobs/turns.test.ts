@@ -269,6 +269,21 @@ describe('a job', () => {
     expect(body.error).not.toMatch(/secret/);
   });
 
+  test('starts to count failures again after results were saved, also if the same batch fails then', async () => {
+    const customer = await app.customer();
+    const job = await begin(app, customer, 10);
+    for (let turns = 1; turns <= 4; turns += 1) {
+      await turnOf(customer, broken);
+      await endLease(job);
+    }
+    expect(await jobRow(app, job)).toMatchObject({ failures: 4 });
+    await turnOf(customer, async (...given) => {
+      await echo(3)(...given);
+      throw new Error('secret cause');
+    });
+    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: 1, succeeded: 3 });
+  });
+
   test("that fails does not block its customer's other jobs", async () => {
     const customer = await app.customer();
     const poison = await begin(app, customer, 10);

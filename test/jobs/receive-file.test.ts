@@ -1,0 +1,62 @@
+import { describe, expect, test } from 'vitest';
+import type { Database } from '../../src/database/db.ts';
+import { unavailable } from '../../src/errors.ts';
+import { workAtImport } from '../../src/jobs/import-records.ts';
+import { receiveFile } from '../../src/jobs/receive-file.ts';
+import { allImports } from '../../src/queries/imports.ts';
+import { startApp } from '../setup/app.ts';
+import { beginImport, contactLines, contactsCsv, newContacts, sendFile, workAtAll } from './importing.ts';
+import { contextOf } from './working.ts';
+
+const app = await startApp();
+
+describe('a file whose upload ends in an error', () => {
+  test('is kept if the upload was committed and only its result was lost', async () => {
+    const customer = await app.customer();
+    const id = await beginImport(customer, newContacts);
+    const losing = {
+      ...app.db,
+      transaction: async (work: Parameters<Database['transaction']>[0]) => {
+        const result = await app.db.transaction(work);
+        if ((await customer.get(`/imports/${id}`)).body.status !== 'UPLOADING') throw unavailable('The answer is lost');
+        return result;
+      },
+    } as unknown as Database;
+    await expect(receive(losing, customer.id, id)).rejects.toThrow('The answer is lost');
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 3 });
+  });
+
+  test('is deleted if the upload is not complete', async () => {
+    const customer = await app.customer();
+    const id = await beginImport(customer, newContacts);
+    await expect(receive(app.db, customer.id, id, new Error('hung up'))).rejects.toThrow('hung up');
+    expect((await app.owner`select from import_chunks where customer_id = ${customer.id}`).count).toBe(0);
+    expect((await customer.get(`/imports/${id}`)).body.status).toBe('UPLOADING');
+  });
+
+  async function receive(db: Database, customerId: string, id: string, error?: Error): Promise<void> {
+    async function* pieces(): AsyncGenerator<Buffer> {
+      yield Buffer.from(contactsCsv(...contactLines(3)));
+      if (!error) return;
+      yield Buffer.alloc(2 ** 20, '\n');
+      throw error;
+    }
+    await receiveFile({ db, cleaner: app.db }, customerId, { id, visible: allImports }, pieces());
+  }
+});
+
+test('an import whose file is missing is FAILED after five attempts, with pauses', async () => {
+  const customer = await app.customer();
+  const id = await beginImport(customer, newContacts);
+  await sendFile(customer, id, contactsCsv(...contactLines(3)));
+  await app.owner`delete from import_chunks where customer_id = ${customer.id}`;
+  for (let turns = 1; turns <= 5; turns += 1) {
+    await workAtImport(contextOf(app), customer.id, { seconds: 0 });
+    const [row] = await app.owner`
+      select status, failures, leased_until > clock_timestamp() as pauses from imports where id = ${id}`;
+    if (turns < 5) expect(row).toEqual({ status: 'PROCESSING', failures: turns, pauses: true });
+    else expect(row).toMatchObject({ status: 'FAILED' });
+    await app.owner`update imports set leased_until = clock_timestamp() where id = ${id} and lease is not null`;
+  }
+});
