@@ -2,8 +2,8 @@
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
- * Registers a function that runs after a transaction has been committed. If the transaction is rolled back, the
- * function does not run.
+ * Registers a function that runs after a transaction has been committed. If the transaction is rolled back, or the
+ * response to its commit is lost, the function does not run.
  * @param sql The transaction.
  * @param action The function, which must not throw errors.
  */

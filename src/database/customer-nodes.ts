@@ -5,14 +5,17 @@ type Read = <T>(work: (sql: postgres.Sql) => Promise<T>) => Promise<T>;
 
 /** Maximum number of customers whose shards are cached. When it is reached, the cache is emptied. */
 const mostCustomers = 100_000;
-/** Time after which the nodes of the shards are read again, because shards can be moved to other nodes (ms). */
+/**
+ * Age at which the nodes of the shards are read again, because shards can be moved to other nodes (ms). They are read in
+ * the background of the next call, which still gets the old result.
+ */
 const maxAgeMs = 5_000;
-/** Number of random ids among which an id for each node is looked for. One in as many as there are shards fits. */
+/** Number of random ids among which an id for each node is searched for. With n shards, one in n is in a given shard. */
 const candidates = 20_000;
 
 /**
- * Finds the node of a distributed database (Citus) that has a customer's rows. The result can be a few seconds old: use
- * it to separate the load of the nodes, not to address a node.
+ * Finds the node of a distributed database (Citus) that has a customer's rows. The result can be out of date after
+ * shards were moved: use it to separate the load of the nodes, not to address a node.
  */
 export class CustomerNodes {
   readonly #read: Read;

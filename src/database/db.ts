@@ -32,7 +32,11 @@ export interface Database {
    * PostgreSQL plans each query for its actual parameter values.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Runs `work` in a transaction. Rolls the transaction back if `work` throws. */
+  /**
+   * Runs `work` in a transaction. Rolls the transaction back if `work` throws.
+   * @throws DomainError `unavailable` after a temporary failure. If the connection was lost during the commit, the
+   * transaction may be committed all the same.
+   */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
@@ -44,7 +48,7 @@ export interface SharedDatabase extends Database {
   /**
    * Returns the database access for the work of one customer. If the abort signal of `requester` fires, a running call
    * rejects, and its search or transaction is cancelled. Exception: if the caller has only closed the HTTP connection,
-   * a transaction continues.
+   * the call rejects, but its transaction continues until it ends or the time limit of the request is reached.
    */
   for(requester: Requester): Database;
   /**
@@ -54,16 +58,22 @@ export interface SharedDatabase extends Database {
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
   readonly gates: readonly Gate[];
-  /** For each node of a distributed database, whether it responds. Empty for a database on one server. */
+  /**
+   * For each node of a distributed database that this process has used so far, whether it responds. Empty for a database
+   * on one server.
+   */
   readonly nodes: readonly { node: string; isUp: boolean }[];
-  /** True if the last transaction failed because the disk of the database is full. */
+  /**
+   * True if the disk of the database is full: from the error of a transaction that says so until a later transaction has
+   * written data.
+   */
   readonly isDiskFull: boolean;
   /**
    * Starts to log outages of the database: one line when the database becomes unavailable, and one line when it is
    * available again.
    */
   logOutages(log: FastifyBaseLogger): void;
-  /** Rejects new calls, waits until the running calls have ended, and closes all connections. */
+  /** Rejects new calls, waits at most 10 s for the running calls, and closes all connections. */
   close(): Promise<void>;
 }
 
@@ -133,7 +143,8 @@ function openNodes(source: LaneSource, coordinator: LaneSet, url: string): Distr
 /**
  * Creates the test query for a node of a distributed database.
  * @param sql A connection that nothing else uses, because the query may wait for a long time.
- * @param sample Returns a customer id whose rows are on the node, or undefined if the node has none.
+ * @param sample Returns a customer id whose rows would be on the node (no customer has it), or undefined if no customer's
+ * rows can be there. Then nothing is sent, and the node counts as up.
  */
 function probe(sql: Sql, sample: () => string | undefined): Probe {
   return {

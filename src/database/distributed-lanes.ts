@@ -6,7 +6,7 @@ import { NodeMonitor, type Probe } from './node-monitor.ts';
 
 /** Groups of database connections that can be closed. */
 interface Closable {
-  /** Waits for running operations, then closes all connections. */
+  /** Waits at most 10 s for running operations, then closes all connections. */
   close(): Promise<void>;
   /** Closes all connections at once, so that running operations fail. */
   abandon(): void;
@@ -36,7 +36,8 @@ interface DistributedLanesOptions<Lanes> {
 // respond keep their connections, so the other nodes have connections of their own.
 /**
  * The connections to a distributed database: a set of connections for each node, so that a node which does not respond
- * harms only its own customers. Work for these customers fails at once until the node responds again.
+ * harms only its own customers. Work for these customers, and work that reads the rows of all customers, fails at once
+ * until the node responds again.
  */
 export class DistributedLanes<Lanes extends Closable> {
   readonly #options: DistributedLanesOptions<Lanes>;
@@ -57,7 +58,7 @@ export class DistributedLanes<Lanes extends Closable> {
     return [this.#coordinator, this.#everywhere, ...[...this.#nodes.values()].map(({ lanes }) => lanes)];
   }
 
-  /** For each node, whether it responds. */
+  /** For each node that was used so far, whether it responds. */
   get states(): { node: string; isUp: boolean }[] {
     return [...this.#nodes].map(([node, { monitor }]) => ({ node, isUp: monitor.isUp }));
   }

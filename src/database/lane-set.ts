@@ -3,8 +3,8 @@ import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 
 /**
- * Maximum number of queries that are sent at the same time on one shared connection. The server executes them one after
- * another.
+ * Maximum number of operations at the same time for each shared connection. Their queries are sent at once; the server
+ * executes those on one connection one after another.
  */
 const pipelineDepth = 64;
 
@@ -57,7 +57,7 @@ export class LaneSet {
     return [this.lookup, this.search, this.transaction];
   }
 
-  /** Waits for running operations, then closes all connections. */
+  /** Waits at most 10 s for running operations, then closes all connections. */
   async close(): Promise<void> {
     await Promise.all(this.lanes.map((lane) => lane.close()));
   }

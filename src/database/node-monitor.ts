@@ -26,8 +26,9 @@ const tickMs = 250;
 const renewMs = 10_000;
 
 /**
- * Checks all the time whether one node of a distributed database responds. A node is down if it refuses connections, or
- * if neither a test query nor any other query got a response for a given time.
+ * Checks all the time whether one node of a distributed database responds. A node is down if a test query fails because
+ * of the node (no connection, or a time limit of the coordinator), or if neither a test query nor any other query got a
+ * response for a given time. It is up again as soon as a test query succeeds.
  */
 export class NodeMonitor {
   readonly #options: NodeMonitorOptions;
@@ -56,7 +57,7 @@ export class NodeMonitor {
     this.#log = log;
   }
 
-  /** Tells the monitor that a query of somebody else got its response from the node. */
+  /** Tells the monitor that another query got its response, so that a slow test query alone is no silence. */
   responded(): void {
     this.#silentTicks = 0;
   }

@@ -1,11 +1,11 @@
 import { runAfterCommit } from '../after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
 
-/** Runs transactions, and remembers whether the last one failed because the disk of the database is full. */
+/** Runs transactions, and remembers whether the disk of the database is full. */
 export class Transactions {
   #isDiskFull = false;
 
-  /** True if the last transaction that wrote data failed because the disk of the database is full. */
+  /** True from an error which says that the disk of the database is full until a later transaction has written data. */
   get isDiskFull(): boolean {
     return this.#isDiskFull;
   }

@@ -5,9 +5,10 @@ import type { Fill } from '../queries/list-fills.ts';
 import { sendTurn, type Delay, type TurnKind } from './enqueue.ts';
 
 /**
- * Enqueues a message that makes a worker process all waiting work of a customer in one queue. Does nothing if the queue
- * already contains such a message. Workers see the message after the transaction commits. Call this at the end of the
- * transaction.
+ * Enqueues a message that makes a worker process waiting work of a customer in one queue for a short period (a turn).
+ * Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
+ * they wait with other work of this customer and queue. So call this late: after it, only `reserveCredits`, whose lock
+ * comes last in every transaction.
  * @param delay Delay before a worker may process the message. Default: no delay.
  */
 export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {

@@ -41,14 +41,17 @@ export interface Delay {
  * Enqueues a message that makes a worker process one customer's jobs for a short period (a turn). Runs in the caller's
  * transaction: workers see the message after the commit, and a rollback removes the message.
  * @param delay Delay before a worker may process the message. Default: no delay.
- * @returns False if the queue already contains such a message. Nothing is enqueued then.
+ * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has taken,
+ * or that wait for another time, do not count.
  */
 export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
   // A delayed turn has another key, so that it does not block a turn that may start at once.
   const options = delay
     ? { singletonKey: `${customerId} ${delay.name}`, startAfter: delay.seconds }
     : { singletonKey: customerId };
-  return (await asking.run(sql, () => sender.send(queue, { customerId, ...currentTrace() }, options))) !== null;
+  return (
+    (await callersTransaction.run(sql, () => sender.send(queue, { customerId, ...currentTrace() }, options))) !== null
+  );
 }
 
 /**
@@ -61,17 +64,18 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
     data: { customerId, ...currentTrace() },
     singletonKey: customerId,
   }));
-  const ids = await asking.run(sql, () => sender.insert(queue, messages, { returnId: true }));
+  const ids = await callersTransaction.run(sql, () => sender.insert(queue, messages, { returnId: true }));
   return ids?.length ?? 0;
 }
 
-const asking = new AsyncLocalStorage<Transaction>();
+/** The transaction in which `sender` executes its statements. */
+const callersTransaction = new AsyncLocalStorage<Transaction>();
 
 /** The pg-boss (job queue) client that enqueues messages. All its SQL statements run in the caller's transaction. */
 const sender = new PgBoss({
   db: {
     executeSql: async (text, values = []) => ({
-      rows: await asking.getStore()!.unsafe(text, values as string[], prepared),
+      rows: await callersTransaction.getStore()!.unsafe(text, values as string[], prepared),
     }),
   },
   schema: queueSchema,

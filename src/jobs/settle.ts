@@ -15,9 +15,10 @@ export interface Delivery {
    */
   progress?: object;
   /**
-   * Whether this is the job's last work. If true, the job becomes COMPLETED, provided that every input has its result.
+   * Whether the job may end. If true, the job becomes COMPLETED as soon as every input has its result. False if the batch
+   * has more work to do, which is not among the inputs.
    */
-  isLast: boolean;
+  mayComplete: boolean;
 }
 
 /** The row of a job after `settle` has stored results. */
@@ -63,10 +64,10 @@ async function settleIn(
   // Locks the job's row first and the customer's balance last.
   const held = await lockLeasedJob(sql, leased.customer_id, leased);
   if (!held) throw new LeaseLost();
-  const { isLast, ...delivered } = await deliver(sql, held);
+  const { mayComplete, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.
-  const isCompleted = isLast && !(await hasOpenInput(sql, job));
+  const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
   if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
   else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
   return { ...job, isCompleted };

@@ -112,7 +112,7 @@ async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise
   // The PostgreSQL catalog reads the unlocks from the database, so it needs no indexing.
   while (catalog.engine === 'elasticsearch' && !stopping.aborted && stuckMs < maxStuckMs) {
     const prospects = await db.search((sql) => findUnindexedProspects(sql, unlocksAtOnce, stuck));
-    // The same prospect comes first again: there is no index to write to.
+    // The same prospect is first again although `syncUnlocks` succeeded: there is no index to write to.
     if (prospects.length === 0 || prospects[0] === first) break;
     [first] = prospects;
     const begun = performance.now();

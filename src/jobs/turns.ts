@@ -25,20 +25,20 @@ import { endJob, LeaseLost } from './settle.ts';
  * It must be idempotent, because a batch may be repeated after an error or crash. It must not catch errors of `settle`;
  * only after an `unavailable` error it may store the same results later.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or it lost its lease on the job
- * @param yieldTurn to be called when the batch only waits for outside work; the worker then serves other customers, and
- *   the batch continues in the background
+ * @param continueInBackground to be called when the batch only waits for other systems: the batch then continues in the
+ *   background, and the worker takes other jobs, of this customer too
  */
 export type JobBatch = (
   context: JobContext,
   job: LeasedJob,
   signal: AbortSignal,
-  yieldTurn: () => void,
+  continueInBackground: () => void,
 ) => Promise<void>;
 
 /** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
 export type JobBatches = Record<JobType, JobBatch>;
 
-/** Number of consecutive errors after which a job becomes FAILED. */
+/** Number of errors without progress in between after which a job becomes FAILED. */
 const maxFailures = 5;
 
 /** Milliseconds between renewals of a worker's lease (its time-limited claim on a job) while a batch runs. */
@@ -46,7 +46,7 @@ const renewalMs = 5_000;
 
 /**
  * Maximum time that a worker spends on one customer's jobs, even if no other customer is waiting (seconds). This time
- * must be shorter than the time after which the queue delivers an unfinished message again.
+ * must be shorter than `expireInSeconds`, after which the queue delivers an unfinished message again.
  */
 const turnSeconds = 30;
 
@@ -135,7 +135,12 @@ async function endInBackground(
   }
 }
 
-async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yieldTurn: () => void): Promise<void> {
+async function runBatch(
+  context: JobContext,
+  job: LeasedJob,
+  batch: JobBatch,
+  continueInBackground: () => void,
+): Promise<void> {
   const lease = keepLease(context, job);
   const signal = AbortSignal.any([context.stopping, lease.lost]);
   const span = {
@@ -144,7 +149,7 @@ async function runBatch(context: JobContext, job: LeasedJob, batch: JobBatch, yi
     cause: job.request as TraceContext,
   };
   try {
-    await inSpan(span, () => batch(context, job, signal, yieldTurn));
+    await inSpan(span, () => batch(context, job, signal, continueInBackground));
     context.log.debug('a batch of a job ended');
   } catch (error) {
     await handleBatchError(context, job, error);

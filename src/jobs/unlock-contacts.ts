@@ -24,22 +24,23 @@ export const unlockContacts: JobBatch = async (context, job) => {
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
   const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });
-  const isLast = found.length < limit;
+  const isSearchExhausted = found.length < limit;
   const last = found.at(-1);
   const progress: Progress = {
     ...(last ? { after: positionOf(last, search.order) } : {}),
-    isExhausted: isLast,
+    isExhausted: isSearchExhausted,
   };
   let unlockedIds = new Set<string>();
   const settled = await settle(context, job, async (sql, held) => {
     const ids = found.map(({ _id }) => _id);
     unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
-    // Another job may have unlocked some of these prospects since the search.
+    // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
     const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
-    return { results, progress, isLast: false };
+    return { results, progress, mayComplete: false };
   });
   await context.catalog.syncUnlocks([...unlockedIds]);
-  if (isLast || settled.succeeded === settled.total) await completeUnlocks(context, { ...settled, lease: job.lease });
+  if (isSearchExhausted || settled.succeeded === settled.total)
+    await completeUnlocks(context, { ...settled, lease: job.lease });
 };

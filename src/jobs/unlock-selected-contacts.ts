@@ -36,7 +36,7 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
         ? result
         : { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
     });
-    return { results, progress: { position: last.position }, isLast: false };
+    return { results, progress: { position: last.position }, mayComplete: false };
   });
   await catalog.syncUnlocks([...unlockedIds]);
   if (inputs.length < unlockBatchSize) await completeUnlocks(context, job);

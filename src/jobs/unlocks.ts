@@ -47,5 +47,5 @@ export async function completeUnlocks(context: JobContext, job: LeasedJob): Prom
   // So the customer's next searches leave these prospects out.
   await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));
   await catalog.refresh();
-  await settle(context, job, async () => ({ results: [], isLast: true }));
+  await settle(context, job, async () => ({ results: [], mayComplete: true }));
 }

@@ -28,10 +28,10 @@ const yieldMs = 10_000;
  * Runs one batch of an email verification job. Stores each outcome soon after the verification ends. If the job has the
  * option `sync_crm`, also stores the outcome with the contacts.
  */
-export const verifyEmails: JobBatch = async (context, job, signal, yieldTurn) => {
+export const verifyEmails: JobBatch = async (context, job, signal, continueInBackground) => {
   const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
   const work = new EmailsInFlight(context, job.customer_id, signal);
-  const yieldTimer = setTimeout(yieldTurn, yieldMs);
+  const yieldTimer = setTimeout(continueInBackground, yieldMs);
   const step = stepOf(context, job, work, new Duplicates(duplicates));
   try {
     for (let isCompleted = false; !isCompleted && !work.isOver;) {
@@ -163,7 +163,7 @@ async function deliver(
   const after = settledUpTo(job);
   const first = await findFirstOpenInput(sql, customerId, id, after);
   const results = open.map((item) => resultOf(job, item));
-  return { results, progress: { position: first === undefined ? after : first - 1 }, isLast: true };
+  return { results, progress: { position: first === undefined ? after : first - 1 }, mayComplete: true };
 }
 
 /**

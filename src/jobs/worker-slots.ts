@@ -27,8 +27,8 @@ export interface WorkerSlotsContext {
 }
 
 /**
- * The worker slots of this process. Each running job takes one slot. The slots of all processes are shared fairly
- * between customers.
+ * The worker slots of this process. Each turn (a short period in which a worker processes one customer's jobs) takes one
+ * slot. The slots of all processes are shared fairly between customers.
  */
 export class WorkerSlots {
   readonly #context: WorkerSlotsContext;
@@ -63,8 +63,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Removes the worker slots of this process from the database. Call this only after all jobs of the process have
-   * ended.
+   * Removes the worker slots of this process from the database. Call this only after all turns of the process have
+   * ended. Batches that continue in the background have no slot.
    */
   async close(): Promise<void> {
     if (!this.#heartbeat) return;

@@ -20,8 +20,8 @@ import { takeTurn } from './turns.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /**
- * For each kind of job, the function that handles it (`handle`) and the maximum number of such jobs that run
- * concurrently in this process (`atOnce`).
+ * For each kind of job, the function that handles one of its queue messages (`handle`) and the maximum number of
+ * messages that are handled concurrently in this process (`atOnce`).
  */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
@@ -128,8 +128,8 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the services for one job. The database and catalog calls of a customer's job count against this customer's
- * share of the capacity.
+ * Returns the services for handling one message. The database and catalog calls of a customer's turn count against this
+ * customer's share of the capacity. Maintenance (a message without customer) runs as work for all customers.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.db.for({ customerId: allCustomers }) };

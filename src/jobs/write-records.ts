@@ -67,7 +67,8 @@ export class TooManyToSearch extends Error {}
  * are processed, also ends the import. The caller's transaction makes all changes atomic.
  * @param from Position in the file where the first of these records starts.
  * @returns True if the import has ended.
- * @throws LeaseLost if the import has ended or another worker has leased it. Nothing is written then.
+ * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already. Nothing
+ * is written then.
  * @throws TooManyToSearch if PostgreSQL rejected one of more than `searchedAtOnce` records.
  */
 export async function writeRecords(
@@ -103,8 +104,8 @@ async function writeRounds(
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
   const rounds = Object.values(Object.groupBy(planned, ({ round }) => round)) as PlannedRecord[][];
-  const isLocked = rounds.length > 1 && !row.dry_run;
-  if (isLocked)
+  const needsNoLocks = rounds.length > 1 && !row.dry_run;
+  if (needsNoLocks)
     await lockItems(
       sql,
       row,
@@ -112,7 +113,7 @@ async function writeRounds(
     );
   for (const records of rounds) {
     const items = records.map(({ item }) => item);
-    const how = { isLocked, maySearch: planned.length <= searchedAtOnce };
+    const how = { needsNoLocks, maySearch: planned.length <= searchedAtOnce };
     const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
@@ -122,14 +123,14 @@ async function writeRounds(
 /**
  * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes its
  * halves, down to single records. So only the records that PostgreSQL rejects fail.
- * @param how `isLocked`: true if the halves need no locks, because the caller holds those of all items or undoes the
- * writes. `maySearch`: false if the transaction has too many records to write halves.
+ * @param how `needsNoLocks`: true if the caller holds the locks of all items or undoes the writes. `maySearch`: false if
+ * the transaction has too many records to write halves.
  */
 async function writeAccepted(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  how: { isLocked: boolean; maySearch: boolean },
+  how: { needsNoLocks: boolean; maySearch: boolean },
 ): Promise<Outcome[]> {
   try {
     return await writeBatch(sql, row, items);
@@ -140,8 +141,8 @@ async function writeAccepted(
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   // All at once, because the second half must not wait for values while the first half holds records.
-  if (!how.isLocked) await lockItems(sql, row, items);
-  const locked = { ...how, isLocked: true };
+  if (!how.needsNoLocks) await lockItems(sql, row, items);
+  const locked = { ...how, needsNoLocks: true };
   const half = Math.ceil(items.length / 2);
   const first = await writeAccepted(sql, row, items.slice(0, half), locked);
   return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked))];
@@ -205,7 +206,7 @@ async function tryBatch(
 ): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    outcomes = await writeAccepted(attempt as Transaction, row, items, { isLocked: true, maySearch });
+    outcomes = await writeAccepted(attempt as Transaction, row, items, { needsNoLocks: true, maySearch });
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {

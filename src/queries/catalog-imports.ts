@@ -7,7 +7,10 @@ import type { Sql, Transaction } from '../database/db.ts';
 export interface ImportState {
   /** Offset in the uncompressed file, in bytes. */
   position: number;
-  /** Line number in the file at `position`. The first line is 1. */
+  /**
+   * Line number in the file at `position`, for messages. The first line is 1. Too small if the last record before
+   * `position` has line breaks in its text.
+   */
   line: number;
   loaded: number;
   bad: number;

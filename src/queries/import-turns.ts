@@ -79,7 +79,7 @@ export async function leaseImport(
 
 /**
  * Locks an import until the transaction ends, and extends the worker's time-limited claim on the import (the lease).
- * Returns undefined if the lease is no longer valid, because the import has ended or another worker has taken it.
+ * Returns undefined if the worker has lost the lease, because the import has ended or another worker has taken it.
  */
 export async function lockLeasedImport(
   sql: Transaction,
@@ -183,7 +183,8 @@ export async function releaseImport(sql: Transaction, customerId: string, leased
 
 /**
  * Makes an import wait after an error, before a worker tries it again. Does nothing if the caller has lost its
- * time-limited claim on the import (its lease).
+ * time-limited claim on the import (its lease). Afterwards nobody has a claim, so that a later `releaseImport` does not
+ * end the wait.
  * @param seconds time until a worker can take the import again
  * @param failed true if the import's count of `failures` must be increased
  */

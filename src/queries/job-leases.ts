@@ -75,8 +75,9 @@ export async function renewLease(sql: Sql | Transaction, customerId: string, job
 }
 
 /**
- * Locks the job's row until the transaction ends and returns the row. Returns undefined if the worker's time-limited
- * claim on the job (`job.lease`) is no longer valid.
+ * Locks the job's row until the transaction ends and returns the row. Returns undefined if the worker has lost its
+ * time-limited claim on the job (`job.lease`), because the job has ended or another worker has taken it. A claim whose
+ * time has passed counts until then. Does not extend the claim.
  */
 export async function lockLeasedJob(sql: Transaction, customerId: string, job: LeasedJob): Promise<JobRow | undefined> {
   const [row] = await sql<JobRow[]>`
@@ -104,7 +105,7 @@ export async function releaseLease(sql: Transaction, customerId: string, job: Le
 
 /**
  * Makes a job wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
- * claim on the job (its lease).
+ * claim on the job (its lease). Afterwards nobody has a claim, so that a later `releaseLease` does not end the wait.
  * @param seconds time until a worker can take the job again
  * @param failed true if the job's count of `failures` must be increased
  */
@@ -186,7 +187,7 @@ export async function findWaitingCustomers(
 }
 
 /**
- * SQL condition: the job `j` is unfinished, no worker has a valid lease on it, and its customer `c` is not suspended.
+ * SQL condition: the job `j` is unfinished, every lease on it has expired, and its customer `c` is not suspended.
  */
 const isWaiting = (sql: Sql | Transaction, types: Types) => sql`
   j.finished_at is null

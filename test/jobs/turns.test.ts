@@ -179,9 +179,9 @@ describe('a turn', () => {
     const job = await begin(app, customer, 10);
     const told = gate();
     const { slice, begun, open } = held();
-    const turn = turnOf(customer, async (context, job, signal, leavePlace) => {
+    const turn = turnOf(customer, async (context, job, signal, continueInBackground) => {
       signal.addEventListener('abort', told.open);
-      await slice(context, job, signal, leavePlace);
+      await slice(context, job, signal, continueInBackground);
     });
     await begun;
     await app.owner`update jobs set leased_until = now() + interval '1 second' where id = ${job}`;
@@ -221,8 +221,8 @@ describe('a turn', () => {
     const first = { position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const;
     const second = { position: 2, item: '1@example.com', status: 'failed', charged: 0 } as const;
     const again: JobBatch = async (context, job) => {
-      await settle(context, job, async () => ({ results: [first], isLast: false }));
-      await settle(context, job, async () => ({ results: [first, second], isLast: true }));
+      await settle(context, job, async () => ({ results: [first], mayComplete: false }));
+      await settle(context, job, async () => ({ results: [first, second], mayComplete: true }));
     };
     await turnOf(customer, again);
     expect(await entriesOf(app, job)).toEqual(['reserve 2', 'charge 1', 'release 1']);

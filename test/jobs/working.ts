@@ -47,7 +47,7 @@ export const echo =
     await settle(context, job, async () => ({
       results: inputs.map(({ position, item }) => ({ position, item, status: 'succeeded', charged: job.cost })),
       progress: { position: inputs.at(-1)!.position },
-      isLast: true,
+      mayComplete: true,
     }));
   };
 

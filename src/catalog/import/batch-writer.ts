@@ -4,7 +4,7 @@ import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
 /**
- * A position in the input of an import, with the numbers of lines that were imported and rejected before this position.
+ * A position in the input of an import, with the numbers of records that were imported and rejected before it.
  */
 type Reached = Omit<ImportState, 'started_at'>;
 
@@ -42,7 +42,10 @@ export class BatchWriter {
   #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
-  /** The batches that are being written. The key is the position in the input at the end of the batch. */
+  /**
+   * The batches that are being written, and those whose write failed: so the saved position never passes them. The key is
+   * the position in the input at the end of the batch.
+   */
   readonly #inFlight = new Map<Reached, Batch>();
   /**
    * The end positions of batches, in the order of the input, from the first batch that is not written yet. Later
@@ -65,7 +68,7 @@ export class BatchWriter {
   /**
    * Adds one record of the input. With a `document`, the person is written to the catalog. Without a `document`, the
    * record is invalid and is only counted. Waits while too many batches are being written.
-   * @throws the error of an earlier failed write
+   * @throws the error of an earlier failed write, at the latest when the batch is full
    */
   async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
     const { loaded, bad } = this.#reached;
@@ -84,7 +87,7 @@ export class BatchWriter {
    */
   async end(): Promise<Reached> {
     if (this.#people.size > 0) await this.#send();
-    while (this.#inFlight.size > 0) await this.#settle();
+    while (this.#inFlight.size > 0) await this.#waitForOne();
     await this.#save(this.#reached);
     return this.#reached;
   }
@@ -107,8 +110,8 @@ export class BatchWriter {
       this.#inFlight.size >= maxWritesInFlight ||
       this.#inFlight.values().some((batch) => !batch.ids.isDisjointFrom(ids))
     )
-      await this.#settle();
-    await this.#note();
+      await this.#waitForOne();
+    await this.#saveProgress();
     const reached = this.#reached;
     const written = this.#write([...people.values()], reached, this.#arena);
     const ended = written.catch(() => void (this.#failed ??= written));
@@ -125,16 +128,16 @@ export class BatchWriter {
   }
 
   /** Waits until at least one of the running writes has ended. */
-  async #settle(): Promise<void> {
+  async #waitForOne(): Promise<void> {
     await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
-    await this.#note();
+    await this.#saveProgress();
   }
 
   /**
    * Saves the position up to which all people are stored, at most once every `saveEveryMs` milliseconds. After a failed
    * write, waits for all running writes, saves the position, and throws the error of the failed write.
    */
-  async #note(): Promise<void> {
+  async #saveProgress(): Promise<void> {
     if (this.#failed) await Promise.all(this.#inFlight.values().map(({ ended }) => ended));
     const gap = this.#ahead.findIndex((reached) => this.#inFlight.has(reached));
     const settled = this.#ahead.splice(0, gap < 0 ? this.#ahead.length : gap).at(-1);

@@ -13,8 +13,8 @@ const heartbeatMs = 1_000;
  */
 const maxIdleMs = 600_000;
 /**
- * How long the process tries to take the import lock again after the database connection of the lock broke (ms).
- * Postgres may notice late that the connection is lost, and releases the old lock only then.
+ * How long the process waits for the import lock if it takes it again after its connection broke (ms). Postgres may
+ * notice late that the connection is lost, and releases the old lock only then.
  */
 const regainMs = 60_000;
 
@@ -28,8 +28,9 @@ export type StillHeld = () => Promise<void>;
 // breaks, the lock is taken again on a new one.
 /**
  * Runs an import, removal or reindex of the catalog while holding a lock, so that only one of them runs at a time in
- * all processes. The lock is lost if its database connection breaks, so `work` must call and await `stillHeld` before
- * each write.
+ * all processes. The lock is lost if its database connection breaks, so `work` must often call and await `stillHeld`.
+ * The loss is noticed within about a second: until then, the writes of two processes can overlap.
+ * @param db The database of the lock. If it is unavailable, an import waits as long as `db` retries.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -72,18 +73,18 @@ class ImportLock {
    * new connection.
    */
   async hold(): Promise<void> {
-    for (let isRegained = true; isRegained;) {
-      isRegained = false;
+    for (let wasTaken = true; wasTaken;) {
+      wasTaken = false;
       try {
         await this.#db.transaction(async (sql) => {
           const holding = await this.#take(sql);
-          isRegained = true;
+          wasTaken = true;
           await this.#keep(sql, holding);
         });
         return;
       } catch (error) {
         if (this.#released.signal.aborted) return;
-        if (isRegained && isUnavailable(error)) continue;
+        if (wasTaken && isUnavailable(error)) continue;
         this.#fail(error);
         return;
       }
@@ -97,7 +98,7 @@ class ImportLock {
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
-    const holding = this.#wasHeld ? this.#await() : this.#held;
+    const holding = this.#wasHeld ? this.#markLost() : this.#held;
     const deadline = performance.now() + (this.#wasHeld ? regainMs : 0);
     await sql`select set_config('idle_in_transaction_session_timeout', ${String(maxIdleMs)}, true)`;
     while (!(await tryLock(sql))) {
@@ -121,7 +122,7 @@ class ImportLock {
    * Marks the import lock as lost, so that callers of `held` wait. Returns the new promise that these callers wait for,
    * with its functions `resolve` and `reject`.
    */
-  #await(): Holding {
+  #markLost(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
     return (this.#held = next);
@@ -139,7 +140,7 @@ class ImportLock {
     try {
       for (await this.#rest(); !isOver(); await this.#rest()) await sql`select 1`;
     } catch (error) {
-      if (!isOver()) this.#await();
+      if (!isOver()) this.#markLost();
       throw error;
     }
   }

@@ -17,7 +17,7 @@ import { endOfLine, splitRecords } from './split-records.ts';
 
 /** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
-  /** The uncompressed bytes of the file. */
+  /** The uncompressed bytes of the file, from its start also if the import resumes. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
@@ -25,15 +25,18 @@ export interface ImportRequest {
    * new import resumes it. Without an id, the import always starts at the beginning of the input.
    */
   source?: string | undefined;
-  /** Called for each invalid line, with the line number and the reason. The import waits for the returned promise. */
+  /**
+   * Called for each invalid record, with the number of its first line and the reason. The import waits for the returned
+   * promise. An import that resumes may report some records again.
+   */
   onBad: (line: number, fault: string) => unknown;
-  /** Called with the new progress each time the catalog has stored more people. */
+  /** Called before each time the progress is saved, and at the end. */
   onProgress: (reached: ImportProgress) => void;
   /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
-/** The progress of an import. `loaded` and `bad` are the numbers of lines imported and rejected so far. */
+/** The progress of an import. `loaded` and `bad` are the numbers of records imported and rejected so far. */
 export interface ImportProgress {
   loaded: number;
   bad: number;
@@ -86,7 +89,7 @@ const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
 /**
- * A position in the input of an import, with the numbers of lines that were imported and rejected before this position.
+ * A position in the input of an import, with the numbers of records that were imported and rejected before it.
  */
 type Reached = Omit<ImportState, 'started_at'>;
 
@@ -113,7 +116,8 @@ async function begin(
 }
 
 /**
- * Reads the records after the saved position in the input and writes them to the catalog. Returns the final position.
+ * Reads the whole input, skips the records before the saved position, and writes the others to the catalog. Returns the
+ * final position.
  */
 async function writeAll(
   catalog: Catalog,
