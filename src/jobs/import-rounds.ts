@@ -5,13 +5,13 @@ import { fold } from '../text/fold.ts';
 type Item = Readonly<Record<string, unknown>>;
 
 /**
- * Maximum number of batches in one transaction. The limit is reached only if many nearby records have the same value in
- * the field that identifies them, for example the same email.
+ * Maximum number of rounds in one transaction. Records with the same value in the field that identifies them, for example
+ * the same email, are written in rounds, one after the other. So the limit is reached only if a value occurs very often.
  */
 export const maxRounds = 20;
 
 /**
- * Assigns records of a file to batches that are written one after the other. A batch must not contain two records with
+ * Assigns records of a file to rounds that are written one after the other. A round must not contain two records with
  * the same value in the identifying field (for example the same email). Records that could affect each other stay in
  * the order of the file.
  */
@@ -23,7 +23,7 @@ export class Rounds {
     this.#settings = settings;
   }
 
-  /** Returns the number of the batch for the next record. The first batch has the number 0. */
+  /** Returns the number of the round for the next record. The first round has the number 0. */
   next(item: Item): number {
     const { own, shared } = keysOf(this.#settings, item);
     const after = own.map((key) => (this.#latest.get(key) ?? -1) + 1);
@@ -35,8 +35,8 @@ export class Rounds {
 }
 
 /**
- * Returns two kinds of keys that determine the batch of a record. Two records with the same `own` key must be in
- * different batches; two records with the same `shared` key may be in the same batch. Batches keep the order of such
+ * Returns two kinds of keys that determine the round of a record. Two records with the same `own` key must be in
+ * different rounds; two records with the same `shared` key may be in the same round. Rounds keep the order of such
  * records in the file.
  */
 function keysOf({ match, dry_run: isDryRun }: ImportSettings, item: Item): { own: string[]; shared: string[] } {

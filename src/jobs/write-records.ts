@@ -94,7 +94,7 @@ export async function writeRecords(
 }
 
 /**
- * Writes records in batches, one after the other, in the order of their `round`.
+ * Writes records in rounds, one after the other, in the order of their `round`.
  * @returns The outcome of each record.
  */
 async function writeRounds(

@@ -17,7 +17,7 @@ export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 /**
  * Creates the function that authenticates requests by API key. The function reads the key from the database for each
  * request, so a revoked key is rejected at once.
- * @param unauthenticatedLimit Limits the look-ups of IP addresses that send many invalid keys.
+ * @param unauthenticatedLimit Limits how many keys are looked up for an IP address that sends many invalid keys.
  */
 export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
   const find = batchLookups(

@@ -18,8 +18,8 @@ interface Connection extends Holder {
    */
   waiting: (() => void)[];
   /**
-   * A text that describes which data the caller still had to send or read at the last check, or undefined if there was
-   * no such data. The text changes when data is transferred.
+   * Describes the data that was still to be received from the caller or sent to it at the last check for stalled
+   * connections; undefined if there was none. If two checks find the same text, nothing was transferred in between.
    */
   owed: string | undefined;
   silentChecks: number;

@@ -18,7 +18,7 @@ export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionC
  * for each request.
  * @param tokenOf Returns the session token of a request, not yet validated. Returns undefined if the request has no
  *   token.
- * @param unauthenticatedLimit Limits the look-ups of IP addresses that send many invalid tokens.
+ * @param unauthenticatedLimit Limits how many tokens are looked up for an IP address that sends many invalid tokens.
  */
 export function sessionAuthenticator(
   app: FastifyInstance,

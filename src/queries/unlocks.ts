@@ -107,8 +107,8 @@ export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string
     and not in_catalog`;
 
 /**
- * Marks unlocks (prospects that customers paid to see) as confirmed by the search cluster. Locks the rows in the order
- * of their keys, to avoid deadlocks.
+ * Marks unlocks (prospects that customers paid to see) as stored in the search index too. Locks the rows in the order of
+ * their keys, to avoid deadlocks.
  */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
@@ -117,7 +117,7 @@ export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[
   await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
-/** Marks unlocks of one customer (prospects that the customer paid to see) as confirmed by the search cluster. */
+/** Marks unlocks of one customer (prospects that the customer paid to see) as stored in the search index too. */
 const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true

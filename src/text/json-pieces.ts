@@ -136,7 +136,10 @@ class Pieces {
 class ArrayParts implements ParsedJson {
   readonly open = '[';
   readonly close = ']';
-  /** Text that replaces a large element and closes the array. The text before the element can then be parsed alone. */
+  /**
+   * Text that the parser puts in place of a large element and of all that follows. With it, the part of the array before
+   * the element is complete JSON and can be parsed alone.
+   */
   readonly large = 'null]';
   readonly value: unknown[] = [];
   names = 0;
