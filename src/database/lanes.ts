@@ -224,6 +224,10 @@ const isConnectionFailure = (error: unknown): boolean => {
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 
+/** Returns true if an `unavailable` error was caused by a statement that took too long (SQLSTATE 57014). */
+export const isStatementTimeout = (error: unknown): boolean =>
+  error instanceof DomainError && codeOf(error.cause) === '57014';
+
 /**
  * Returns true if an error, or the cause of a DomainError, means that a database connection was lost or could not be
  * opened. Returns false for all other errors, such as a deadlock.

@@ -1,3 +1,4 @@
+import { isStatementTimeout } from '../database/lanes.ts';
 import { DomainError, isUnavailable } from '../errors.ts';
 import { FileRefused } from '../files/file-refused.ts';
 import { readLayout, type CsvLayout } from '../files/layout.ts';
@@ -181,7 +182,7 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
   if (leased.total === 0) return void (await write([]));
   for await (const planned of readAhead(plansOf(context, leased))) {
     const isEnd = await write(planned).catch((error: unknown) => {
-      if (error instanceof TooManyToSearch) return writeInParts(planned);
+      if (error instanceof TooManyToSearch || isStatementTimeout(error)) return writeInParts(planned);
       throw error;
     });
     if (isEnd || isOver()) return;

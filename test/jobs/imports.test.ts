@@ -1,5 +1,7 @@
 import { pino } from 'pino';
-import { beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase } from '../../src/database/db.ts';
 import { violatedConstraint } from '../../src/errors.ts';
 import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
 import { LeaseLost } from '../../src/jobs/settle.ts';
@@ -7,6 +9,7 @@ import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
 import { leaseImport } from '../../src/queries/import-turns.ts';
 import { startApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import {
   beginImport,
@@ -249,6 +252,26 @@ describe('an import', () => {
     expect(countsOf(upsert)).toMatchObject({ failed: 2 });
     expect((await other.get(`/contacts/${foreign}`)).body).toEqual(before);
   });
+});
+
+test('a transaction that takes too long is written in smaller ones', async () => {
+  const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '1000' }), app.url, { distributed: isOnCitus() });
+  await app.owner.unsafe(`
+    create function pause(name text) returns boolean language plpgsql as $$
+      begin
+        perform pg_sleep(case when name like 'Slow%' then 0.003 else 0 end);
+        return true;
+      end $$`);
+  await app.owner`alter table contacts add constraint contacts_pause check (pause(first_name)) not valid`;
+  onTestFinished(async () => {
+    await hurried.close();
+    await app.owner`alter table contacts drop constraint contacts_pause`;
+  });
+  const id = await beginImport(customer, newContacts);
+  await sendFile(customer, id, contactsCsv(...contactLines(700).map((line) => `Slow${line}`)));
+  const context = { ...contextOf(app), db: hurried.for({ customerId: customer.id }) };
+  while (await workAtImport(context, customer.id, { seconds: 60 }));
+  expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 700 });
 });
 
 describe('several workers', () => {
