@@ -54,7 +54,7 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
  * Maximum number of records in a transaction in which rejected records are searched for. The search takes several
  * milliseconds for each of them, and until it ends, others wait for the transaction's locks.
  */
-export const searchedAtOnce = 50;
+export const searchedAtOnce = 20;
 
 /**
  * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records. The caller rolls the transaction back, and
