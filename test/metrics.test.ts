@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { grantCredits } from '../src/queries/credits.ts';
 import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from './contract/declared.ts';
 import { startApp } from './setup/app.ts';
+import { isOnCitus } from './setup/database.ts';
 import { inject } from './setup/factories.ts';
 import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from './setup/prometheus.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
@@ -64,23 +65,26 @@ test('anonymous callers can create few series: each route counts with the method
   expect(new Set(others).difference(methods)).toEqual(new Set(['OPTIONS', '_OTHER']));
 });
 
-test('every gate shows its slots, and rejected operations are counted', async () => {
-  const { fastify: small } = await startApp({
-    DATABASE_SEARCH_CONNECTIONS: '1',
-    DATABASE_QUEUE_LENGTH: '1',
-    DATABASE_QUEUE_MS: '1',
-  });
-  const refused = 'sales_data_gate_refused_total{gate="search"}';
-  const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
-  const work = () => small.db.for({ customerId: 'one' }).search((sql) => sql`select pg_sleep(0.2)`);
-  const works = await Promise.allSettled([work(), work(), work()]);
-  const failed = works.filter(({ status }) => status === 'rejected').length;
-  expect(failed).toBeGreaterThan(0);
-  const text = (await small.inject('/metrics')).body;
-  expect(valueOf(text, refused)).toBe(before + failed);
-  expect(valueOf(text, 'sales_data_gate_slots{gate="search"}')).toBe(1);
-  expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
-});
+test.skipIf(isOnCitus())(
+  'every gate shows its slots, and rejected operations are counted (needs one server)',
+  async () => {
+    const { fastify: small } = await startApp({
+      DATABASE_SEARCH_CONNECTIONS: '1',
+      DATABASE_QUEUE_LENGTH: '1',
+      DATABASE_QUEUE_MS: '1',
+    });
+    const refused = 'sales_data_gate_refused_total{gate="search"}';
+    const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
+    const work = () => small.db.for({ customerId: 'one' }).search((sql) => sql`select pg_sleep(0.2)`);
+    const works = await Promise.allSettled([work(), work(), work()]);
+    const failed = works.filter(({ status }) => status === 'rejected').length;
+    expect(failed).toBeGreaterThan(0);
+    const text = (await small.inject('/metrics')).body;
+    expect(valueOf(text, refused)).toBe(before + failed);
+    expect(valueOf(text, 'sales_data_gate_slots{gate="search"}')).toBe(1);
+    expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
+  },
+);
 
 test('credits are counted when their transaction has committed, and only then', async () => {
   const { id } = await customer();
@@ -197,7 +201,8 @@ describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => 
     await expect.poll(() => prometheus.query('sales_data_database_up == 1'), { timeout: 30_000 }).toHaveLength(1);
     expect(await prometheus.query('up{job="sales-data-api"} == 1')).toHaveLength(1);
     const places = await prometheus.query('sales_data_gate_slots');
-    expect(new Set(places.map(({ metric }) => metric['gate']))).toEqual(
+    // Those of a node of a distributed database have its address at the end.
+    expect(new Set(places.map(({ metric }) => metric['gate']?.split(':')[0]))).toEqual(
       new Set(['credentials', 'lookup', 'search', 'transaction']),
     );
   });

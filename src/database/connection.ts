@@ -85,7 +85,7 @@ const plannedAnew = {
   describe_first: false,
 };
 
-/** Settings of PostgreSQL's query planner for the two kinds of statements. */
+/** Settings of PostgreSQL's query planner: one set for prepared statements, one for searches. */
 export interface QueryPlans {
   /** For prepared statements, which are planned once. */
   plannedOnce: Omit<ConnectionOptions, 'max'>;

@@ -24,13 +24,13 @@ export interface FileColumn {
   /** Path of the value in an item: the request body that creates or changes one such record. */
   item: Path;
   /**
-   * True if the file can contain null for this field. If false, null values are omitted from the file, because requests
-   * do not accept null for this field.
+   * True if an exported file can contain null for this field. If false, null values are omitted, so that the records of
+   * the file can be sent to the API as they are: there the field must not be null.
    */
   isNullable: boolean;
   /**
-   * True if the file can contain `""` for this field. If false, empty strings are omitted from the file, because
-   * requests do not accept `""` for this field.
+   * True if an exported file can contain `""` for this field. If false, empty strings are omitted, so that the records of
+   * the file can be sent to the API as they are: there the field must not be `""`.
    */
   mayBeEmpty: boolean;
 }

@@ -18,7 +18,7 @@ export interface Clauses {
 export interface PageContext {
   sql: FragmentMaker;
   listing: RecordQuery;
-  /** The SQL from clause of the statement that reads the page. */
+  /** The `FROM` clause of the SQL statement that reads the page. */
   from: Fragment;
   /** The SQL id column of the records. */
   id: Fragment;

@@ -128,7 +128,7 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns the services for handling one message. The database and catalog calls of a customer's turn count against this
+ * Returns what the handler of one queue message needs: database, catalog, log and so on. The database and catalog calls of a customer's turn count against this
  * customer's share of the capacity. Maintenance (a message without customer) runs as work for all customers.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {

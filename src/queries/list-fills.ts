@@ -134,7 +134,8 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
 }
 
 /**
- * Returns a page of the ids of customers with lists whose members must be written or removed by workers, ordered by id.
+ * Finds the customers that have work for `fill-lists` workers: a list whose members must be written or removed. Returns
+ * one page of their ids, in ascending order.
  * @param after last customer id of the previous page
  */
 export async function findFillingCustomers(

@@ -174,6 +174,7 @@ const hashes = (async () => {
     left join information_schema.columns c
       on c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = 'customer_id'
     where t.table_schema = 'public'
+      and t.table_type = 'BASE TABLE'
       and t.table_name <> all(${ownTables})`;
   const hashOf = ({ name, isOfCustomers }: (typeof tables)[number]) => `
     (
