@@ -149,27 +149,30 @@ describe('SIGTERM', () => {
     return socket;
   }
 
-  test('finishes requests in flight, cuts off requests that never end, accepts no new ones, and exits with 0', async () => {
-    const stopping = await startServerProcess(app.url, limits);
-    const id = await contact();
-    const release = await hold(id);
-    const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, customer.key, stopping);
-    const half = await halfARequest(stopping);
-    const cutOff = once(half.resume(), 'close');
-    await untilWaiting(1);
-    const ended = stopping.stop('SIGTERM');
-    await expect
-      .poll(() =>
-        fetch(`${stopping.url}/healthz`).then(
-          ({ status }) => status,
-          () => 'refused',
-        ),
-      )
-      .not.toBe(200);
-    await release();
-    expect(await slow).toMatchObject({ status: 200 });
-    expect((await customer.get(`/contacts/${id}`)).body.job_title).toBe('kept');
-    await cutOff;
-    expect(await ended).toBe(0);
-  });
+  test.skipIf(isOnCitus())(
+    'finishes requests in flight, cuts off requests that never end, accepts no new ones, and exits with 0 (needs one server)',
+    async () => {
+      const stopping = await startServerProcess(app.url, limits);
+      const id = await contact();
+      const release = await hold(id);
+      const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, customer.key, stopping);
+      const half = await halfARequest(stopping);
+      const cutOff = once(half.resume(), 'close');
+      await untilWaiting(1);
+      const ended = stopping.stop('SIGTERM');
+      await expect
+        .poll(() =>
+          fetch(`${stopping.url}/healthz`).then(
+            ({ status }) => status,
+            () => 'refused',
+          ),
+        )
+        .not.toBe(200);
+      await release();
+      expect(await slow).toMatchObject({ status: 200 });
+      expect((await customer.get(`/contacts/${id}`)).body.job_title).toBe('kept');
+      await cutOff;
+      expect(await ended).toBe(0);
+    },
+  );
 });

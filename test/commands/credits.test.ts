@@ -73,7 +73,7 @@ describe('credits', () => {
     expect(customers).toBeGreaterThan(0);
     const { stdout } = await run(['credits', 'check']);
     expect(stdout).toContain(`Checked database ${pathname.slice(1)} on ${hostname}, port ${port}\n`);
-    expect(stdout).not.toContain(password);
+    expect(stdout).not.toContain(password || 'postgres:'); // a distributed database of a test has no passwords
     expect(await run(['credits', 'check'])).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/match the ledger\n$/),

@@ -4,7 +4,7 @@ import { companySource, contactSource, type Source } from '../../src/filters/col
 import { pageClauses } from '../../src/filters/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import { recorder, type RecordedSql } from '../../src/filters/sql-recorder.ts';
-import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { createDatabase, isOnCitus, type TestDatabase } from '../setup/database.ts';
 import { peopleOfTenants } from '../setup/tenants.ts';
 import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
 import { printed } from './printed.ts';
@@ -29,6 +29,7 @@ let sql: postgres.Sql;
 let tenants: { customer: string; list: string }[];
 
 beforeAll(async () => {
+  if (isOnCitus()) return;
   database = await createDatabase();
   sql = postgres(database.ownerUrl, { max: 1, onnotice: () => {} });
   await sql.unsafe(load);
@@ -97,7 +98,7 @@ const orders = sources.flatMap(([name, source]) =>
   ),
 );
 
-describe.each(modes)('with %s', (mode) => {
+describe.skipIf(isOnCitus()).each(modes)('with %s (needs one server)', (mode) => {
   test.each(orders)(
     'a page of %s by %s %s reads a few rows of an index, for any number of records and any depth',
     async (_, field, direction, source) => {

@@ -57,7 +57,7 @@ test('an import whose file is missing is FAILED after five attempts, with pauses
     const [row] = await app.owner`
       select status, failures, leased_until > clock_timestamp() as pauses from imports where id = ${id}`;
     seen.push(row);
-    await app.owner`update imports set leased_until = clock_timestamp() where id = ${id} and lease is not null`;
+    await app.owner`update imports set leased_until = (select clock_timestamp()) where id = ${id} and lease is not null`;
   }
   expect(seen).toMatchObject([
     ...[1, 2, 3, 4].map((failures) => ({ status: 'PROCESSING', failures, pauses: true })),

@@ -56,7 +56,7 @@ describe('the same key', () => {
     const key = unique('key');
     const first = await create(key);
     await app.owner`
-      update idempotency_records set created_at = (select now()) - interval '24 hours 1 second'
+      update idempotency_records set created_at = ${new Date(Date.now() - 24 * 3_600_000 - 1_000)}
       where customer_id = ${customer.id} and key = ${key}`;
     const second = await create(key, contactBody({ job_title: 'other' }));
     expect(second.body.data.id).not.toBe(first.body.data.id);
