@@ -79,6 +79,8 @@ export class ExclusiveLane<Sql extends Connections> {
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
   readonly #free: Line<Sql>[] = [];
+  /** For each running operation, the function that makes it fail. */
+  readonly #running = new Set<(error: unknown) => void>();
   #isAbandoned = false;
 
   constructor(connect: (onclose: () => void) => Sql, limits: GateLimits) {
@@ -114,6 +116,9 @@ export class ExclusiveLane<Sql extends Connections> {
   abandon(): void {
     void this.#gate.close();
     this.#isAbandoned = true;
+    // The driver closes only its direction of the connections. It waits with some transactions until the server closes the
+    // other one, which may take as long as the outage.
+    for (const fail of this.#running) fail(databaseUnavailable());
     for (const { sql } of this.#all) void sql.end({ timeout: 0 });
   }
 
@@ -131,9 +136,12 @@ export class ExclusiveLane<Sql extends Connections> {
     };
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
+    const { promise: abandoned, reject: fail } = Promise.withResolvers<never>();
+    this.#running.add(fail);
     try {
-      return await inLane(this.#gate.name, () => work(line.sql));
+      return await Promise.race([inLane(this.#gate.name, () => work(line.sql)), abandoned]);
     } finally {
+      this.#running.delete(fail);
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);
       if (cut) await cut;

@@ -45,7 +45,10 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     pairs.add(pair);
     join(pair, lateness, () => pairs.delete(pair));
   };
-  const listener = createServer((client) => (hangingUp ? client.resume().end() : accept(client)));
+  // A frozen side does not answer the end of the other side's stream.
+  const listener = createServer({ allowHalfOpen: true }, (client) =>
+    hangingUp ? client.resume().end() : accept(client),
+  );
   await once(listener.listen(0, '127.0.0.1'), 'listening');
   const address = listener.address() as AddressInfo;
   return {
@@ -74,12 +77,13 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
 function join(pair: Pair, lateness: { ms: number }, gone: () => void): void {
   const { client, server } = pair;
   const end = () => {
-    gone();
+    if (client.closed && server.closed) gone();
     if (pair.silent) return; // the other side receives nothing, not even the end of the stream
     client.destroy();
     server.destroy();
   };
   client.on('data', (chunk) => pair.silent || server.write(chunk));
+  client.on('end', () => pair.silent || client.end());
   const deliver = (chunk: Buffer) => pair.silent || client.write(chunk);
   server.on('data', (chunk) => (lateness.ms > 0 ? setTimeout(deliver, lateness.ms, chunk) : deliver(chunk)));
   for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
