@@ -25,7 +25,8 @@ const optionalInteger = (description: string, minimum: number, maximum: number) 
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 /**
  * Returns the schema of an environment variable for a URL that can contain a password. The schema is marked as
- * `secret`: the value can also come from a file, whose path is in the variable `NAME_FILE`.
+ * `secret`, which means that the value can also come from a file. For example, the variable `DATABASE_URL_FILE` can
+ * contain the path of a file with the value of `DATABASE_URL`.
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));

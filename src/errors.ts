@@ -31,10 +31,7 @@ export class DomainError extends Error {
   readonly faults: Fault[];
   /** Number of seconds after which the caller should retry. Set only for the codes `unavailable` and `rate_limited`. */
   readonly retryAfter: number | undefined;
-  /**
-   * The ids of the records that a value in the request matches, if the value must match exactly one record but matches
-   * several.
-   */
+  /** Set if a value in the request must match exactly one record, but matches several: the ids of these records. */
   readonly matchingIds: string[] | undefined;
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
@@ -84,8 +81,9 @@ export const notFound = (noun: string, paths: string[] = []): DomainError =>
     : new DomainError('not_found', `No such ${noun}`);
 
 /**
- * Creates the error for a request body that contains ids of records which do not exist.
- * @param missing The kind of record (such as `contact`) and a JSON pointer to the id, for each missing record.
+ * Creates the error for a request body that refers to records which do not exist.
+ * @param missing For each missing record, its kind (such as `contact`) and a JSON pointer to its id in the request
+ *   body.
  */
 export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
@@ -93,7 +91,10 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
-/** Returns an error message. Appends the number of invalid values if an error response cannot list all of them. */
+/**
+ * Returns an error message for invalid values. An error response can list at most `maxFaults` values. If there are
+ * more, appends their total number to the message.
+ */
 export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
@@ -185,8 +186,9 @@ export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 
 /**
- * For each database constraint that a request can violate, a function that creates the error for the caller. A
- * violation of any other constraint is a bug in the service.
+ * Errors for violated database constraints. Key: name of the constraint. Value: a function that creates the error for
+ * the caller. Contains all constraints that a request can violate. A violation of any other constraint is a bug in the
+ * service.
  */
 const constraintErrors: Record<string, () => DomainError> = {
   contacts_company_fkey: () => notFound('company', ['/company/id']),

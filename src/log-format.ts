@@ -33,7 +33,7 @@ const withoutControls = (json: string): string =>
   );
 
 /**
- * Pattern for the escape sequences of JSON that need no replacement: line breaks, tabs, quotes, slashes, backslashes,
- * and the start of a Unicode escape (`\u`).
+ * Matches the escape sequences of JSON that are safe to print to a terminal: line breaks, tabs, quotes, slashes,
+ * backslashes, and the start of a Unicode escape (`\u`).
  */
 const isHarmless = /^\\["\\/ntu]$/;

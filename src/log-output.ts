@@ -66,9 +66,9 @@ export class LogOutput {
 let terminal: number | undefined;
 
 /**
- * Returns a file descriptor for stderr on which a write fails instead of blocking. For a terminal, opens a new
- * non-blocking file descriptor, which only Linux supports. Otherwise returns stderr's own file descriptor, which does
- * not block.
+ * Returns a file descriptor for stderr on which a write fails instead of blocking. If stderr is a terminal, opens the
+ * terminal again in non-blocking mode. Only Linux supports this; on other systems, writing to a terminal can block. If
+ * stderr is a pipe or a file, returns its own file descriptor, which does not block.
  */
 function nonBlockingStderr(): number {
   const { fd, isTTY } = process.stderr;

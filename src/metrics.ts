@@ -30,8 +30,8 @@ export const requestDuration = new Histogram({
 });
 
 /**
- * Time that operations waited before they started, because a `Gate` limits how many operations use a resource at the
- * same time (seconds). 0 for operations that did not wait.
+ * How long an operation waited before it started (seconds). It waits if too many operations already use the same
+ * resource (see `Gate`). 0 if it did not wait.
  */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
@@ -53,8 +53,8 @@ export const gateRefusals = new Counter({
 });
 
 /**
- * Number of requests that a rate limit has counted, by the name of the rate limit (`policy`) and the outcome (`allowed`
- * or `refused`).
+ * Number of requests that were checked against a rate limit. Labels: `policy` is the name of the rate limit, and
+ * `outcome` is `allowed` or `refused`.
  */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',

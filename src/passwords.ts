@@ -37,8 +37,8 @@ export async function verifyPassword(stored: string | undefined, password: strin
 const normal = (password: string): string => password.normalize('NFKC');
 
 /**
- * The hash of a random password. It is compared with the password if a login's account does not exist, so that such a
- * login takes as long as any other login.
+ * The hash of a random password. If no account has the e-mail address of a login, the given password is compared with
+ * this hash. So such a login takes as long as any other login.
  */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

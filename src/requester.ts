@@ -30,8 +30,8 @@ export interface Requester {
 export const serviceItself = 'service';
 
 /**
- * Stands in place of a customer's id for work that reads the rows of many customers, such as the search for waiting
- * jobs. In a distributed database, such work needs all nodes.
+ * Used instead of a customer id for work that reads rows of many customers, such as the search for waiting jobs. In a
+ * distributed database, such work needs all nodes.
  */
 export const allCustomers = 'all customers';
 

@@ -4,9 +4,9 @@ type Environment = Record<string, string | undefined>;
 
 // Reading a pipe or a device might never end.
 /**
- * Replaces environment variables by the contents of secret files, as Docker and Kubernetes provide them. If the
- * variable `NAME_FILE` contains a path, `NAME` gets the content of the file, without a line break at the end. A secret
- * file must be a regular file of at most 64 KiB, or a symbolic link to such a file.
+ * Sets environment variables to the contents of secret files, as Docker and Kubernetes provide them. For example, if
+ * `DATABASE_URL_FILE` contains a path, `DATABASE_URL` gets the content of that file, without a line break at the end.
+ * A secret file must be a regular file of at most 64 KiB, or a symbolic link to such a file.
  * @param secrets The names of the variables whose values can come from files.
  * @returns The environment with the secrets, and one message for each problem.
  */

@@ -82,8 +82,8 @@ const maxStatementMs = 3_600_000;
 
 /**
  * Opens the database and the catalog, runs `work` with them, and always closes them.
- * @param overrides a function that receives the opened database and returns the database to use, e.g. a wrapper that
- *   waits while the database is unavailable
+ * @param overrides may replace the opened database: it receives this database and returns the database to use, e.g. a
+ *   wrapper that waits while the database is unavailable
  */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
@@ -138,8 +138,8 @@ async function runImport(
 }
 
 /**
- * Deletes the import progress that the database stores for earlier versions of a file. With the option `--restart`,
- * also deletes the progress for the current version.
+ * Deletes the saved progress of imports of earlier versions of a file. With the option `--restart`, also deletes the
+ * saved progress for the current version of the file.
  */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;

@@ -31,9 +31,9 @@ const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 const pathOf = ({ words }: Place): string => words.map((word) => ` ${word}`).join('');
 
 /**
- * Returns the branches of a shell `case` statement that complete the values of options. There is one branch for each
- * option that takes a value.
- * @param complete returns the shell code that completes one kind of value
+ * Returns the lines of a shell `case` statement that suggest values for command line options. There is one line for
+ * each option that takes a value.
+ * @param complete returns the shell code that suggests the values of an option
  */
 const valueCases = (places: readonly Place[], complete: (value: Flag['value']) => string): string[] =>
   places.flatMap((place) =>

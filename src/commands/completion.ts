@@ -25,7 +25,7 @@ export function define(command: Command): void {
 
 /**
  * Returns the words that shell completion can suggest after a command and after each of its subcommands.
- * @param words the name of the command after the names of the commands that contain it, e.g. `customer` and `create`
+ * @param words the path of the command in the command line, e.g. `customer` and `create`; empty for the program itself
  */
 function placesOf(command: Command, words: string[] = []): Place[] {
   const below = command.commands.flatMap((verb) => placesOf(verb, [...words, verb.name()]));

@@ -60,8 +60,8 @@ const setStatus =
     );
 
 /**
- * Makes the workers continue the jobs of a customer after a suspension, by adding a message for the customer to each
- * job queue.
+ * Adds a turn for a customer to every job queue, so that the workers continue the jobs of the customer after a
+ * suspension. A turn is a message that makes one worker process jobs of one customer for a short time.
  */
 async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
   for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);

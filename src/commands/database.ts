@@ -6,8 +6,8 @@ import { openDatabase, type Database, type SharedDatabase } from '../database/db
 import { checkSchema } from '../database/migrations.ts';
 
 /**
- * A PostgreSQL database that a command uses. `url` contains the login of the service, `ownerUrl` the login of the owner
- * of the database schema.
+ * The URLs of the PostgreSQL database that a command uses. `url` contains the login of the service. `ownerUrl` contains
+ * the login of the owner of the database schema.
  */
 interface Server {
   url: string;
@@ -28,7 +28,8 @@ export interface OpenServices {
 /**
  * Opens the database and the prospect catalog. If `DATABASE_URL` is not set, uses the embedded PostgreSQL in
  * `DATA_DIR`, and starts it if necessary.
- * @param overrides receives the opened database and returns the database to use, e.g. a wrapper that retries
+ * @param overrides may replace the opened database: it receives this database and returns the database to use, e.g. a
+ *   wrapper that retries
  */
 export async function openServices(
   config: Config = readConfig(),
@@ -45,7 +46,10 @@ export async function openServices(
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, close };
 }
 
-/** Opens the database. Uses other connection settings if the tables are distributed over several servers with Citus. */
+/**
+ * Opens the database. If its tables are distributed over several servers (Citus), opens it again with the settings for
+ * a distributed database.
+ */
 async function openPlanned(
   config: Config,
   url: string,
@@ -71,7 +75,7 @@ async function openServer(config: Config): Promise<Server> {
 }
 
 /**
- * Checks that this program can run on the schema of the database.
+ * Checks that the version of the database schema fits this program.
  * @throws Error if migrations are missing, or the database is too new for this program
  */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {

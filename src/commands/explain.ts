@@ -20,8 +20,8 @@ const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
 /**
- * Returns an explanation for users of the given error. If there is none, returns the explanation of the first of the
- * error's causes that has one. Returns undefined if no explanation is known.
+ * Returns an explanation of an error for users. If the error itself has no known explanation, looks for one in its
+ * `cause`, then in the cause of the cause, and so on. Returns undefined if no explanation is known.
  */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
@@ -47,7 +47,10 @@ const notMigrated = 'The database is not migrated yet. Run: sales-data-api migra
 const withoutTls =
   'The database has no TLS although `sslmode` asks for it. Turn on its TLS, or remove `sslmode` from DATABASE_URL.';
 
-/** Messages for a server that cannot listen on its port, by the operating system's error code. */
+/**
+ * Explains why a server cannot listen on its host and port. Key: error code of the operating system. Value: a function
+ * that returns the message for the user.
+ */
 const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number }) => string> = {
   EADDRINUSE: ({ port }) =>
     `Another program already listens on HOST and PORT or METRICS_PORT (port ${port}). Stop it, or set another port.`,
@@ -57,7 +60,9 @@ const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number 
   ENOTFOUND: () => 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
 };
 
-/** Messages for a file that cannot be read or written, by the operating system's error code. */
+/**
+ * Explains why a file cannot be read or written. Key: error code of the operating system. Value: message for the user.
+ */
 const files: Record<string, string> = {
   EACCES:
     'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
@@ -71,8 +76,8 @@ const files: Record<string, string> = {
 };
 
 /**
- * Messages for errors of the database connection and of the disk, by error code of the driver or the operating system,
- * or by SQLSTATE.
+ * Explains errors of the database connection and of the disk. Key: error code of the operating system or the database
+ * driver, or SQLSTATE of the database. Value: message for the user.
  */
 const meanings: Record<string, string> = {
   ECONNREFUSED: 'The database cannot be reached: no server listens on the host and port in DATABASE_URL.',

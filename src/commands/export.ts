@@ -82,8 +82,8 @@ export function formatOf(file: string): FileFormat {
 }
 
 /**
- * Writes all records of a customer to a file. While the records are written, the name of a regular file ends in
- * `.partial`.
+ * Writes all records of a customer to a file. First writes to a file with the ending `.partial`, and renames this file
+ * when it is complete. If `output` exists and is not a regular file (e.g. a pipe), writes directly to it.
  */
 async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
   const { customer, output, format = formatOf(output) } = options;

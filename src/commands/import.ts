@@ -197,8 +197,8 @@ async function sendIfMissing(
 const lookMs = 500;
 
 /**
- * Processes an import until it has ended. Workers of other processes may process parts of the same import at the same
- * time. Returns the ended import.
+ * Waits until an import has ended, and returns the ended import. This process helps to process the import while it
+ * waits. Workers of other processes may process parts of the import at the same time.
  */
 async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
   const context: ImportContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };

@@ -39,9 +39,9 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns the action of a subcommand that changes the job given by the option `--job`. The action returns the job after
- * the change.
- * @param change changes the job, and returns the id of the job to show, which is the new job after a retry
+ * Returns the action of a subcommand, such as `cancel`, that changes one job. The user names the job with the option
+ * `--job`. The action returns the changed job, or the new job after a retry.
+ * @param change changes the job, and returns the id of the job that the action returns
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

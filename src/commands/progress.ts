@@ -1,7 +1,8 @@
 /** A display of the progress of a long task: a progress bar on a terminal, otherwise a text line every five seconds. */
 export interface Progress {
   /**
-   * Updates the progress display. Does nothing if the last update was only a moment ago.
+   * Updates the progress display. Does nothing if the last update was less than 100 ms ago (on a terminal) or 5 s ago
+   * (otherwise).
    * @param done how much of `total` is done, in the same unit
    * @param text a text that is shown beside the bar
    * @param items the number of items done so far, from which the items per second are computed

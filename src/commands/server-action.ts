@@ -4,7 +4,7 @@ import { commandAction } from './command.ts';
 
 /**
  * Returns the action of a command that runs until it gets a signal, such as `serve`. Works like `commandAction`, but
- * also writes JSON if the log format is JSON.
+ * also writes the result as JSON without `--json` if the log format is JSON.
  */
 export const serverAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>

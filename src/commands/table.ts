@@ -2,7 +2,7 @@ import { lengthOf } from '../text/code-points.ts';
 
 /**
  * Returns rows as a text table with aligned columns, or `none` if there are no rows.
- * @param columns for each column heading, a function that returns the text of a row in this column
+ * @param columns key: heading of the column; value: function that returns the text of the column for a row
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';

@@ -14,8 +14,9 @@ const seed = 1;
  * name.
  */
 const source = 'people of the demo';
-/** The longest wait for an import of another process, and the pause between two attempts (both in ms). */
+/** Maximum time to wait until another process has finished its import (ms). */
 const patienceMs = 120_000;
+/** Pause between two attempts to import (ms). */
 const pollMs = 250;
 
 /**

@@ -64,10 +64,10 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and imports invented people into the prospect catalog. Skips data that already exists.
- * Every call sets a new password and creates another API key, which is valid for a week.
- * @param force if true, the demo customer is created even if the database contains other customers, but the catalog is
- *   then not changed. If true and the demo customer already exists, nothing is changed
+ * Creates the demo customer and imports invented people into the prospect catalog. Skips data that already exists. Sets
+ * a new password and creates another API key, which is valid for a week.
+ * @param force if true, changes nothing if the demo customer already exists. If true and the database contains other
+ *   customers, creates the demo customer, but imports no people
  * @throws OtherCustomerError if the database contains another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {

@@ -167,8 +167,9 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
 }
 
 /**
- * Returns true if the process `pid` is the PostgreSQL server of this data folder. The server's working directory is the
- * data folder.
+ * Returns true if the process `pid` is the PostgreSQL server of this data folder. On Linux, the server is recognised by
+ * its working directory, which is the data folder. On systems without `/proc`, any PostgreSQL process counts as this
+ * server.
  */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);

@@ -29,13 +29,13 @@ interface Rules {
   /** Returns the text of a value that is not null. */
   write(value: never): string;
   /**
-   * Returns the value of a cell. The caller handles empty cells and null.
+   * Returns the value of a cell that is not empty and does not mean null.
    * @throws InvalidCell if the text is not valid for this type.
    */
   read(cell: Cell): unknown;
   /**
-   * Returns true if the text of this value must be quoted, because unquoted it would be read as a value of another
-   * type.
+   * Returns true if the cell of this value must be quoted. For example, the text `true` must be quoted, because without
+   * quotes it would be read as a boolean.
    */
   isQuoted?(value: never): boolean;
 }

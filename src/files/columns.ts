@@ -19,18 +19,24 @@ export interface FileColumn {
   /** The header of the CSV column. */
   name: string;
   type: CellType;
-  /** Path of the value in a record as API responses contain it: a field, and for object fields also a key. */
+  /**
+   * Path of the value in a record of an API response: the name of a field. If the field contains an object, the name of
+   * a property of this object follows, such as `['custom_fields', 'region']`.
+   */
   shown: Path;
-  /** Path of the value in an item: the request body that creates or changes one such record. */
+  /**
+   * Path of the value in a request body that creates or changes a record: the name of a field. If the field contains an
+   * object, the name of a property of this object follows, such as `['custom_fields', 'region']`.
+   */
   item: Path;
   /**
-   * True if an exported file can contain null for this field. If false, null values are omitted, so that the records of
-   * the file can be sent to the API as they are: there the field must not be null.
+   * True if an exported file can contain null for this field. If false, the export omits null values, because the API
+   * rejects null for this field. So the exported records can be sent to the API unchanged.
    */
   isNullable: boolean;
   /**
-   * True if an exported file can contain `""` for this field. If false, empty strings are omitted, so that the records of
-   * the file can be sent to the API as they are: there the field must not be `""`.
+   * True if an exported file can contain `""` for this field. If false, the export omits empty strings, because the API
+   * rejects `""` for this field. So the exported records can be sent to the API unchanged.
    */
   mayBeEmpty: boolean;
 }
@@ -69,8 +75,10 @@ export function readFields(fields: FileFields, given: unknown, pointer: string):
 }
 
 /**
- * Validates the field name at index `i` of the given names. Returns an error message, or undefined if the name is
- * valid.
+ * Validates one of the field names that a request selects for an export. Returns an error message, or undefined if the
+ * name is valid.
+ * @param given All selected names.
+ * @param i Index of `name` in `given`.
  */
 function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))

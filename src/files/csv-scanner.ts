@@ -55,7 +55,10 @@ export class CsvScanner implements RecordScanner {
     'start of cell';
   /** Where the record starts. */
   #start: FilePosition;
-  /** Size of the record (bytes), without its part in the piece that is being scanned. */
+  /**
+   * Size of the current record in the text pieces that were already scanned (bytes). Does not include the piece that is
+   * being scanned.
+   */
   #bytes = 0;
   /** Number of line breaks in quoted cells of the current record. */
   #breaks = 0;
@@ -68,12 +71,12 @@ export class CsvScanner implements RecordScanner {
   #isQuoted = false;
   /** The line of the cell's opening quote. */
   #quoteLine = 0;
-  /** Whether the quoted text so far ends with CR. An LF after it belongs to the same line break. */
+  /** True if the quoted text so far ends with CR. If an LF follows, it belongs to the same line break. */
   #endsWithCr = false;
 
   /**
    * Creates a parser. The text must start at the beginning of a record.
-   * @param from Position of this record in the file.
+   * @param from Position of the first record in the file.
    * @param maxCells Maximum number of cells to return for each record. Further cells are dropped.
    */
   constructor(separator: Separator, from: FilePosition, maxCells: number) {
@@ -88,8 +91,8 @@ export class CsvScanner implements RecordScanner {
 
   /**
    * Parses the next piece of text. Yields the records that end in this piece.
-   * @throws FileRefused if a closing quote seems to be missing: the quoted text continues over a line break, and text
-   * follows directly after the next quote.
+   * @throws FileRefused if a closing quote seems to be missing. A sign of this is a quoted text that contains a line
+   * break and is directly followed by other text, without a separator.
    */
   *scan(text: string): Generator<RawRecord> {
     const counter = new ByteCounter(text);
@@ -190,8 +193,8 @@ export class CsvScanner implements RecordScanner {
   }
 
   /**
-   * Returns the index of the separator or line break that ends an unquoted cell. Returns the length of the text if the
-   * text contains neither.
+   * Returns the index of the separator or line break that ends an unquoted cell, or the length of the text if there is
+   * none. If the record already has more cells than are kept, may skip several cells at once.
    */
   #endOfPlainText(text: string, from: number): number {
     const separator = this.#separator.charCodeAt(0);

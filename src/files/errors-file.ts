@@ -27,7 +27,7 @@ export function errorsLine(
 const originalColumns = (layout: CsvLayout | null): readonly string[] => layout?.headers ?? ['_record'];
 
 /**
- * Converts a cell for the CSV writer. A quoted cell stays quoted, because the quotes can change the meaning of the cell
- * in the next import.
+ * Converts a cell of a failed record for the CSV writer. A quoted cell stays quoted, because the next import of the
+ * file can read the cell differently without quotes.
  */
 const cellOf = (cell: Cell | undefined): string | Cell => (cell?.isQuoted ? cell : (cell?.text ?? ''));

@@ -6,15 +6,18 @@ import { columnNamed, type FileColumn } from './columns.ts';
 export interface ImportFile {
   object: 'contacts' | 'companies';
   mode: 'create' | 'update' | 'upsert';
-  /** The field that identifies the existing record to change. Default: `id`. Ignored in the mode `create`. */
+  /**
+   * The field by which an import finds the existing record that it changes. Default: `id`. Ignored in the mode
+   * `create`.
+   */
   match?: MatchField | undefined;
   format: FileFormat;
   /**
-   * Maps the headers of a CSV file to field names. The value null ignores the column. A header without an entry is
-   * itself the field name.
+   * The field names for the columns of a CSV file. Key: header of the column. Value: field name, or null to ignore the
+   * column. A header without an entry is used as the field name.
    */
   mapping?: Record<string, string | null> | null | undefined;
-  /** True if columns with an unknown header are ignored. False if they make the import fail. */
+  /** True if columns that belong to no known field are ignored. False if such a column makes the import fail. */
   ignoreUnknown: boolean;
 }
 

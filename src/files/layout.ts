@@ -68,7 +68,7 @@ interface Beginning {
   /** Position of the text in the file: directly after the byte order mark, if the file has one. */
   start: FilePosition;
   isWholeFile: boolean;
-  /** The error, if the rest of the file is unreadable. Otherwise undefined. */
+  /** The error if the file cannot be read after this text. Otherwise undefined. */
   refusal: FileRefused | undefined;
 }
 
@@ -124,13 +124,14 @@ const bestOf = (records: FirstRecord[]): FirstRecord => records.toSorted((a, b) 
 
 const rank = ({ record }: FirstRecord): number => (record.fault === undefined ? record.cellCount : 0);
 
-/** Returns the header in a cell of the header line. White space around an unquoted header is removed. */
+/** Converts a cell of the header line to the header of the column. White space around an unquoted header is removed. */
 const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());
 
 /**
  * Finds the field for each column of a CSV file.
- * @returns The field names, null for ignored columns. `faults` lists why the columns cannot be imported: a header that
- * is not a field name, two columns for the same field, or no column for the field that identifies the records.
+ * @returns `columns`: the field name for each column, or null for an ignored column. `faults`: the reasons why the
+ * columns cannot be imported, such as an unknown field name, two columns for the same field, or no column for the field
+ * that identifies the records.
  */
 export function mapColumns(file: ImportFile, headers: string[]): { columns: (string | null)[]; faults: Fault[] } {
   const ignored = ignoredFields(file);

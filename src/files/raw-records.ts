@@ -2,7 +2,7 @@ import type { Cell } from './cells.ts';
 
 /** A place in a file between two records. */
 export interface FilePosition {
-  /** Number of bytes before it, in the uncompressed file. */
+  /** Number of bytes in the uncompressed file before this position. */
   bytes: number;
   /** Number of the line that begins at this position. The first line of the file is 1. */
   line: number;
@@ -13,15 +13,15 @@ export interface RawRecord {
   /** The cells of a CSV record. An NDJSON record has one cell: its line. Empty if the record is too long. */
   cells: Cell[];
   /**
-   * Number of cells in the record. Larger than `cells.length` if the record has more cells than the parser keeps; the
-   * exact number is then unknown.
+   * Number of cells in the record. The parser returns only a limited number of cells. If the record has more, this
+   * number is larger than `cells.length`, but not exact.
    */
   cellCount: number;
   /** Number of the line where the record starts. */
   line: number;
   /** Where the next record starts. */
   next: FilePosition;
-  /** Why the record cannot be read, if so. */
+  /** The reason why the record cannot be read. Undefined if the record can be read. */
   fault?: string | undefined;
 }
 

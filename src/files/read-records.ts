@@ -16,8 +16,8 @@ import { textBlocks } from './text-blocks.ts';
 /** One record of an import's file. */
 export interface FileRecord {
   /**
-   * The item: the same object as in a request for a batch, not validated yet. It contains only text that PostgreSQL can
-   * store. Or the error `validation_failed` that says why the record has none.
+   * The request body that creates or changes the record, as in a batch request. It is not validated yet, but contains
+   * only text that PostgreSQL can store. If the record cannot be converted: the error `validation_failed`.
    */
   item: Record<string, unknown> | DomainError;
   /**
@@ -74,9 +74,7 @@ export async function* readRecords(
   if (!batch.isEmpty) yield batch.take();
 }
 
-/**
- * Collects records until the next array is full. An array is limited in its number of records and in their total size.
- */
+/** Collects the records of the next array that `readRecords` yields. Limits their number and their total size. */
 class Batch {
   #records: FileRecord[] = [];
   #start: FilePosition;
@@ -125,8 +123,8 @@ class ItemReader {
   }
 
   /**
-   * Checks whether a piece of the file's text can contain text that PostgreSQL cannot store. Call this for each piece
-   * of text before the records in it are read.
+   * Remembers whether the file can contain text that PostgreSQL cannot store. `read` checks records for such text only
+   * if the file can contain it. Call this for each piece of the file before its records are read.
    */
   expect(text: string): void {
     // JSON can write every character as an escape sequence.

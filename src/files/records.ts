@@ -5,7 +5,10 @@ import type { FileColumn } from './columns.ts';
 
 type Json = Record<string, unknown>;
 
-/** Returns the value of a record in one column of a file. Returns undefined if the file does not contain the value. */
+/**
+ * Returns the value that an exported file contains for a record in one column. Returns undefined if the record has no
+ * value for the column, or if the export omits the value (null or an empty string).
+ */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
   const value = part === undefined ? whole : ownMember(whole as Json, part);

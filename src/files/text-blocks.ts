@@ -45,7 +45,10 @@ function validLength(bytes: Buffer): number {
   }
 }
 
-/** Returns the number of bytes of an incomplete UTF-8 character at the end. */
+/**
+ * Returns how many bytes at the end of `bytes` belong to an incomplete UTF-8 character. Returns 0 if the last character
+ * is complete.
+ */
 function unfinishedLength(bytes: Buffer): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
     const byte = bytes[bytes.length - length]!;

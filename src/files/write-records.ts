@@ -17,8 +17,9 @@ export const recordWriter = (format: FileFormat, columns: readonly FileColumn[])
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
 /**
- * Yields the text of a file with the given pages of records.
- * @param onPage Callback that is called after each page.
+ * Yields the text of a file that contains the given records.
+ * @param pages The records, in arrays.
+ * @param onPage Callback that is called after the text of each array was consumed.
  */
 export async function* fileText(
   writer: RecordWriter,

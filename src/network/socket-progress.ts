@@ -9,8 +9,8 @@ import type { Socket } from 'node:net';
 export type Unacknowledged = ReadonlyMap<string, string>;
 
 /**
- * Reads for each TCP connection how many sent bytes the peer has not acknowledged yet. Returns an empty map on other
- * systems than Linux.
+ * Returns the number of sent bytes that the peer has not acknowledged yet, for each TCP connection of this machine.
+ * Works only on Linux; on other systems, returns an empty map.
  * @see https://docs.kernel.org/networking/proc_net_tcp.html
  */
 export async function readUnacknowledged(): Promise<Unacknowledged> {

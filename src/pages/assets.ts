@@ -7,7 +7,7 @@ import staticFiles from '@fastify/static';
 import type { FastifyInstance } from 'fastify';
 import { forAll } from './access.ts';
 
-/** The static files of the web pages: for each name in a URL, the path of the file on disk. */
+/** The static files of the web pages. Key: file name in the URL. Value: path of the file on disk. */
 const files = {
   'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
   'style.css': fileURLToPath(new URL('files/style.css', import.meta.url)),

@@ -95,8 +95,8 @@ export function byField(faults: readonly Fault[]): Faults {
 }
 
 /**
- * Converts an error that is caused by the values of a form to the error messages of the form and the HTTP status of the
- * response. Throws all other errors again.
+ * Returns the error messages for a form and the HTTP status of the response, if the submitted values caused the error.
+ * Throws every other error again.
  */
 export function refusalOf(error: unknown): { faults: Faults; status: number } {
   if (!(error instanceof DomainError)) throw error;

@@ -13,7 +13,8 @@ const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle:
 const numbers = new Intl.NumberFormat('en-GB');
 
 /**
- * Formats a timestamp as the HTML of a date and time in UTC. If the timestamp is null, shows the text `none` instead.
+ * Formats a timestamp as the HTML of a date and time in UTC. If the timestamp is null, returns the HTML of
+ * the text in `none`.
  */
 export const moment = (instant: string | null, none = '–'): Html =>
   instant === null

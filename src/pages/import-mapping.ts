@@ -11,14 +11,15 @@ import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '
 import { option, text, type Fields } from './forms.ts';
 import { count, html, table, type Html } from './html.ts';
 
-/** The id of an import, and the kinds of imports that the user may see. */
+/** Selects one import: its id, and the kinds of imports that the user may see. */
 interface Given {
   id: string;
   visible: VisibleImports;
 }
 
 /**
- * Returns the preview of an import's file, and the changes to the column mapping that a submitted form contains.
+ * Returns a preview of the uploaded file of an import (`preview`). Also returns the changes that the user has made to
+ * the column mapping in a form (`patch`).
  * @param fields The fields of the submitted form. If undefined, there are no changes.
  */
 export async function readPreview(
@@ -39,8 +40,8 @@ export async function readPreview(
 }
 
 /**
- * Returns why an import would fail, or each of its records, if it was started with its present settings. Returns an empty
- * array if records can succeed.
+ * Returns the reasons why an import with its current settings cannot succeed: the whole import would fail, or each of
+ * its records would fail. Returns an empty array if there is no such reason.
  */
 export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
@@ -50,7 +51,7 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/** Returns the fields that every new record must have and that no column of a CSV file is read as. */
+/** Returns the fields that every new record must have, but that no column of the CSV file is mapped to. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create } = found.object === 'contacts' ? contactBatches : companyBatches;
@@ -58,7 +59,10 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   return (create.required ?? []).filter((field) => !given.has(field));
 }
 
-/** What people call fields in the header lines of their files. */
+/**
+ * Other names for record fields that users write in the header line of a file. Key: the name in the header line, in
+ * lower case and with `_` between words. Value: the record field.
+ */
 const synonyms = new Map(
   Object.entries({
     e_mail: 'work_email',
@@ -77,8 +81,8 @@ const synonyms = new Map(
 );
 
 /**
- * Guesses a mapping from columns to record fields, for columns whose header is not the name of a field. Returns
- * undefined if no column can be mapped.
+ * Guesses the record field of each column whose header is not a field name, such as `work_email` for `E-mail`. Returns
+ * undefined if no field can be guessed.
  */
 export async function suggestMapping(
   db: Database,

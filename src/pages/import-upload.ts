@@ -123,7 +123,7 @@ const isFormFault = (error: unknown): boolean =>
   !(error instanceof DomainError) &&
   /multipart|boundary|reach (fields|files|parts) limit/i.test(error.message);
 
-/** Returns the import that the fields of the form describe. It may be invalid. */
+/** Reads the settings of a new import from the fields of the upload form. The settings are not validated yet. */
 function draftOf(fields: Fields): ImportCreate {
   const [name, match] = [text(fields, 'name').trim(), text(fields, 'match')];
   const mode = text(fields, 'mode') as ImportMode;

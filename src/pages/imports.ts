@@ -119,7 +119,10 @@ const row = (one: Import): Html =>
     <td>!${moment(one.created_at)}</td>
   </tr>`;
 
-/** Starts an import whose settings are changed, unless it is certain to fail. Returns whether it did. */
+/**
+ * Changes the settings of an import and starts it. Does nothing and returns false if the import is certain to fail.
+ * Returns true if the import was started.
+ */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { db, caller } = request;
   const given = { id, visible: allImports };
@@ -173,7 +176,10 @@ async function settings(request: FastifyRequest, reply: FastifyReply, found: Imp
   return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body, attributes: 'data-keep' }) : body;
 }
 
-/** Returns what an import has come to, in a sentence. */
+/**
+ * Returns the HTML that describes the outcome of an import: a message for an import that has completed or failed, and a
+ * link to download the failed records, if there are any.
+ */
 function outcomeOf({ status, dry_run, error, failed, total, id }: Import): Html {
   const errors =
     failed > 0

@@ -6,7 +6,7 @@ import { html, type Html } from './html.ts';
 /** The data of a new API key from a submitted form, not validated yet. */
 export type KeyDraft = Required<KeyRequest>;
 
-/** For each resource (the part of a scope before the colon), its label on the page. */
+/** The labels of resources on the page. Key: the resource (the part of a scope before the colon). Value: the label. */
 const resources: Record<string, string> = {
   customer: 'Account and credits',
   contacts: 'Contacts',

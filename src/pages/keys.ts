@@ -146,7 +146,10 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, e
   });
 }
 
-/** Answers a form to issue or rotate a key that was sent again, such as by reloading the page that showed the key. */
+/**
+ * Sends an error page when a form that creates or rotates an API key is submitted a second time, such as by reloading
+ * the page. The second submission does not create another key.
+ */
 const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
   sendPage(request, reply, {
     title: 'This key was issued already',

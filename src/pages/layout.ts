@@ -56,18 +56,18 @@ export function form(
   </form>`;
 }
 
-/** A page that asks before something is done that cannot be undone. */
+/** A page that asks the user to confirm an action, before the action is carried out. */
 export interface Confirmation {
-  /** What is done, such as `Cancel the job`: the title of the page and the text of its button. */
+  /** The action, such as `Cancel the job`. This text is the title of the page and the text of its button. */
   title: string;
   section: string;
-  /** What it means: the content of a paragraph. */
+  /** The HTML of a paragraph that explains the consequences of the action. */
   text: Html;
-  /** The path to which the form is sent. */
+  /** The path to which the confirmed form is sent. */
   action: string;
   /** The path of the page to return to. */
   back: string;
-  /** Text of the link back. */
+  /** The text of the link with which the user refuses the action and goes back. */
   refusal: string;
 }
 

@@ -42,8 +42,9 @@ const isVisitOfRoot = ({ method, url, is404, headers: { accept } }: FastifyReque
   is404 && /^\/(\?|$)/.test(url) && (method === 'GET' || method === 'HEAD') && /\btext\/html\b/.test(accept ?? '');
 
 /**
- * Returns the function that answers requests whose path Fastify cannot read, such as one with invalid percent-encoding.
- * Below `/app` the answer is a page. No route and no hook sees such a request.
+ * Returns the error handler for requests whose path Fastify cannot read, such as a path with invalid percent-encoding.
+ * Sends an HTML page for paths below `/app`, and otherwise an error of the API. Fastify runs no route and no hook for
+ * such a request.
  */
 export function unreadablePaths({ PUBLIC_URL }: Config) {
   const protect = helmet(protection(PUBLIC_URL));

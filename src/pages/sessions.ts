@@ -57,8 +57,8 @@ export async function sessions(app: FastifyInstance): Promise<void> {
 }
 
 /**
- * Converts the error of a rejected login to the error message of the login form and the HTTP status of the response.
- * Throws all other errors again.
+ * Returns the error message for the login form and the HTTP status of the response, if a login was rejected. Throws
+ * every other error again.
  */
 function refusalOf(error: unknown, request: FastifyRequest, reply: FastifyReply): Pick<LoginForm, 'faults' | 'status'> {
   if (error instanceof Unauthorized) {

@@ -16,7 +16,7 @@ import { ErrorBody } from '../schemas/wire.ts';
 
 const tags = ['companies'];
 
-/** The routes that write batches of companies: for each operation, a description and the required scopes. */
+/** The routes that write batches of companies. Key: the operation. Value: its description and the required scopes. */
 const writes = {
   create: {
     summary: 'Create many companies',

@@ -14,7 +14,7 @@ import { ErrorBody } from '../schemas/wire.ts';
 
 const tags = ['contacts'];
 
-/** The routes that write batches of contacts: for each operation, a description and the required scopes. */
+/** The routes that write batches of contacts. Key: the operation. Value: its description and the required scopes. */
 const writes = {
   create: {
     summary: 'Create many contacts',

@@ -1,4 +1,4 @@
-/** Maximum length of a statement summary (characters), which OpenTelemetry recommends. */
+/** Maximum length of a statement summary (characters). OpenTelemetry recommends this limit. */
 const maxLength = 255;
 
 /**
@@ -14,7 +14,7 @@ export function summaryOf(statement: string): string {
   return [operation.toUpperCase(), ...(table === undefined ? [] : [table])].join(' ').slice(0, maxLength);
 }
 
-/** For each SQL operation, the pattern that finds the name of the table. */
+/** Patterns that find the table name in an SQL statement. Key: the operation. Value: the pattern. */
 const tableOf: Record<string, RegExp> = {
   select: /\bfrom\s+"?([a-z_][\w.]*)/,
   insert: /\binto\s+"?([a-z_][\w.]*)/,

@@ -26,9 +26,9 @@ export interface ItemRules {
 }
 
 /**
- * Validates each item of a batch request with the schema that is used for a request with a single record.
- * @returns for each item the item itself, or the error `validation_failed` with the first faults of the item. After
- *   `maxBatchFaults` faults in the whole batch, the errors contain no faults
+ * Validates each item of a batch request with the schema for a request with a single record.
+ * @returns for each item, the item itself if it is valid, otherwise the error `validation_failed` with the first faults
+ *   of the item. When the errors contain `maxBatchFaults.inAll` faults together, further errors contain no faults
  */
 export async function checkItems(
   { kind, operation, match, mayBeUnstorable }: ItemRules,

@@ -19,7 +19,10 @@ export type HostAddresses = { status: 'found'; addresses: readonly string[] } | 
 
 /** Options of the DNS resolver. */
 export interface DnsOptions {
-  /** The DNS servers to ask, as `address` or `address:port`. If empty, those of the operating system. */
+  /**
+   * The DNS servers to ask, as `address` or `address:port`. If empty, the DNS servers of the operating system are
+   * asked.
+   */
   servers: readonly string[];
   /** The timeout of one try of a DNS query (ms). */
   timeoutMs: number;
@@ -113,8 +116,8 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
 }
 
 /**
- * Waits for a DNS query and returns its records. Returns `no_domain` if the domain does not exist, `no_records` if the
- * domain has no such records, and the failure if the query failed.
+ * Waits for a DNS query and returns the found records. Returns `no_domain` if the domain does not exist, and
+ * `no_records` if the domain exists but has no records of the queried type. If the query failed, returns the failure.
  */
 async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {

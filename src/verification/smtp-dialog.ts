@@ -45,8 +45,8 @@ export class SmtpDialog {
   }
 
   /**
-   * The local IP address of the connection in the format `[192.0.2.1]`, in which EHLO accepts it instead of a host name
-   * (RFC 5321, 4.1.4).
+   * The local IP address of the connection in the format of the command EHLO, such as `[192.0.2.1]`. EHLO accepts this
+   * text instead of a host name (RFC 5321, 4.1.4).
    */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;

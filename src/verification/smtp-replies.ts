@@ -21,8 +21,8 @@ export class SmtpFault extends Error {
 }
 
 /**
- * Limits for one SMTP reply: the number of characters in a line, and the number of lines. RFC 5321 allows 512
- * characters, but some servers send more.
+ * The maximum length of a line (characters) and the maximum number of lines in one SMTP reply. RFC 5321 allows lines of
+ * 512 characters, but some servers send longer lines.
  */
 export const replyLimits = { lineLength: 2_048, lines: 64 };
 
@@ -66,8 +66,8 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Words that show that a mail server rejected an address for another cause than a missing mailbox: the sender's
- * reputation, a limit, or a temporary problem.
+ * Matches words in a mail server's rejection which show that the mailbox may exist. The cause of the rejection is then
+ * something else: the reputation of the sender, a limit, or a temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;

@@ -13,8 +13,8 @@ import { openProbe, type SmtpCheck } from './probe.ts';
 export interface Verifier {
   /**
    * Verifies one e-mail address. If DNS or mail servers fail, the result is `unknown`; the promise does not reject.
-   * Takes at most `VERIFY_DEADLINE_MS`, not counting a wait for other connections to the same domain to end.
-   * @param signal when aborted during this wait, the promise rejects with the signal's reason
+   * Takes at most `VERIFY_DEADLINE_MS`, plus the wait in the queue for connections to mail servers.
+   * @param signal when it aborts during the wait in the queue, the promise rejects with its reason
    * @param owner id of the customer who wants the result; customers who wait for the same domain are served alternately
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
@@ -86,7 +86,7 @@ export function openVerifier(config: Config): Verifier {
  * @param ms Time limit (ms).
  * @param closing Signal that ends the wait early.
  * @param work The work to do. Its signal aborts when the time limit is reached or `closing` aborts.
- * @param late The result to return in these two cases.
+ * @param late The result to return if the time limit is reached, or `closing` aborts, before `work` has finished.
  * @returns The result of `work`, or `late`.
  */
 async function within<T>(
@@ -135,7 +135,7 @@ function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['
   return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
 }
 
-/** The results of the checks before any check has run: `not_checked`. */
+/** The value of each check that has not run: `not_checked`. */
 const unchecked: VerificationChecks = {
   syntax: { status: 'not_checked' },
   disposable: { status: 'not_checked' },
