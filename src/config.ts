@@ -32,7 +32,10 @@ const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
-/** The schema of all environment variables of the service. The table in docs/configuration.md is generated from this schema. */
+/**
+ * The schema of all environment variables of the service. The table in docs/configuration.md is generated from this
+ * schema.
+ */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,

@@ -30,7 +30,7 @@ export class Shutdown {
     this.#apps.push(app);
   }
 
-  /** Registers a function that stops workers. The method `run` calls the function. */
+  /** Registers a function that stops workers. It is called when the process shuts down. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }

@@ -6,11 +6,13 @@ type Read = <T>(work: (sql: postgres.Sql) => Promise<T>) => Promise<T>;
 /** Maximum number of customers whose shards are cached. When it is reached, the cache is emptied. */
 const mostCustomers = 100_000;
 /**
- * Age at which the nodes of the shards are read again, because shards can be moved to other nodes (ms). They are read in
- * the background of the next call, which still gets the old result.
+ * Age at which the nodes of the shards are read again, because shards can be moved to other nodes (ms). They are read
+ * in the background of the next call, which still gets the old result.
  */
 const maxAgeMs = 5_000;
-/** Number of random ids among which an id for each node is searched for. With n shards, one in n is in a given shard. */
+/**
+ * Number of random ids among which an id for each node is searched for. With n shards, one in n is in a given shard.
+ */
 const candidates = 20_000;
 
 /**
@@ -49,8 +51,8 @@ export class CustomerNodes {
   }
 
   /**
-   * Returns an id for test queries to a node: rows of a customer with this id would be on that node. Returns undefined if
-   * the node has no shards.
+   * Returns an id for test queries to a node: rows of a customer with this id would be on that node. Returns undefined
+   * if the node has no shards.
    */
   sampleOn(node: string): string | undefined {
     return this.#samples.get(node);

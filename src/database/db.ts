@@ -59,13 +59,13 @@ export interface SharedDatabase extends Database {
   /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
   readonly gates: readonly Gate[];
   /**
-   * For each node of a distributed database that this process has used so far, whether it responds. Empty for a database
-   * on one server.
+   * For each node of a distributed database that this process has used so far, whether it responds. Empty for a
+   * database on one server.
    */
   readonly nodes: readonly { node: string; isUp: boolean }[];
   /**
-   * True if the disk of the database is full: from the error of a transaction that says so until a later transaction has
-   * written data.
+   * True if the disk of the database is full: from the error of a transaction that says so until a later transaction
+   * has written data.
    */
   readonly isDiskFull: boolean;
   /**
@@ -143,8 +143,8 @@ function openNodes(source: LaneSource, coordinator: LaneSet, url: string): Distr
 /**
  * Creates the test query for a node of a distributed database.
  * @param sql A connection that nothing else uses, because the query may wait for a long time.
- * @param sample Returns a customer id whose rows would be on the node (no customer has it), or undefined if no customer's
- * rows can be there. Then nothing is sent, and the node counts as up.
+ * @param sample Returns a customer id whose rows would be on the node (no customer has it), or undefined if no
+ * customer's rows can be there. Then nothing is sent, and the node counts as up.
  */
 function probe(sql: Sql, sample: () => string | undefined): Probe {
   return {

@@ -113,8 +113,9 @@ export class NodeMonitor {
 }
 
 /**
- * Returns true if the coordinator could not use its connection to the node: SQLSTATE class 08, or its time limit. Errors
- * that the coordinator did not send, such as a lost connection to the coordinator itself, say nothing about the node.
+ * Returns true if the coordinator could not use its connection to the node: SQLSTATE class 08, or its time limit.
+ * Errors that the coordinator did not send, such as a lost connection to the coordinator itself, say nothing about the
+ * node.
  */
 function isNodeFailure(error: unknown): boolean {
   const { code, severity } = Object(error) as { code?: string; severity?: string };

@@ -143,9 +143,10 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns SQL conditions for the filter `search` on contacts. A contact that passes the filter meets at least one of
- * these conditions: the contact contains all words, the name of its company contains all words, or the contact contains
- * one word and the company name another word.
+ * Returns SQL conditions for the filter `search` on contacts. A contact passes the filter if each word occurs in the
+ * contact or in the name of its company. Every such contact meets at least one of these conditions: the contact
+ * contains all words, the company name contains all words, or the contact contains one of the words and the company
+ * name another.
  * @param hasAll SQL condition: the contact contains all words
  */
 function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {

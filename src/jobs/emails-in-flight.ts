@@ -14,8 +14,8 @@ const maxStarts = 200;
 /** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
 /**
- * Milliseconds between two writes of finished verifications to the database. After a crash, the verifications that ended
- * since the last write, and those that were running, are repeated.
+ * Milliseconds between two writes of finished verifications to the database. After a crash, the verifications that
+ * ended since the last write, and those that were running, are repeated.
  */
 const settleMs = 500;
 

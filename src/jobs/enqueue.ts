@@ -41,8 +41,8 @@ export interface Delay {
  * Enqueues a message that makes a worker process one customer's jobs for a short period (a turn). Runs in the caller's
  * transaction: workers see the message after the commit, and a rollback removes the message.
  * @param delay Delay before a worker may process the message. Default: no delay.
- * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has taken,
- * or that wait for another time, do not count.
+ * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has
+ * taken, or that wait for another time, do not count.
  */
 export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
   // A delayed turn has another key, so that it does not block a turn that may start at once.

@@ -5,8 +5,9 @@ import { fold } from '../text/fold.ts';
 type Item = Readonly<Record<string, unknown>>;
 
 /**
- * Maximum number of rounds in one transaction. Records with the same value in the field that identifies them, for example
- * the same email, are written in rounds, one after the other. So the limit is reached only if a value occurs very often.
+ * Maximum number of rounds in one transaction. Records with the same value in the field that identifies them, for
+ * example the same email, are written in rounds, one after the other. So the limit is reached only if a value occurs
+ * very often.
  */
 export const maxRounds = 20;
 

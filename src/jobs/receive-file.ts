@@ -44,8 +44,8 @@ export async function receiveFile(
 }
 
 /**
- * Deletes the stored chunks of a failed upload. Keeps them if they are the file of the import: then the last transaction
- * was committed, and only its result was lost.
+ * Deletes the stored chunks of a failed upload. Keeps them if they are the file of the import: then the last
+ * transaction was committed, and only its result was lost.
  */
 async function discard(sql: Transaction, customerId: string, upload: Upload, visible: VisibleImports): Promise<void> {
   const found = await lockImport(sql, customerId, upload.importId, visible);

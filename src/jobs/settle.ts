@@ -15,8 +15,8 @@ export interface Delivery {
    */
   progress?: object;
   /**
-   * Whether the job may end. If true, the job becomes COMPLETED as soon as every input has its result. False if the batch
-   * has more work to do, which is not among the inputs.
+   * Whether the job may end. If true, the job becomes COMPLETED as soon as every input has its result. False if the
+   * batch has more work to do, which is not among the inputs.
    */
   mayComplete: boolean;
 }

@@ -27,8 +27,8 @@ export interface WorkerSlotsContext {
 }
 
 /**
- * The worker slots of this process. Each turn (a short period in which a worker processes one customer's jobs) takes one
- * slot. The slots of all processes are shared fairly between customers.
+ * The worker slots of this process. Each turn (a short period in which a worker processes one customer's jobs) takes
+ * one slot. The slots of all processes are shared fairly between customers.
  */
 export class WorkerSlots {
   readonly #context: WorkerSlotsContext;

@@ -128,8 +128,9 @@ interface SharedContext extends JobContext {
 }
 
 /**
- * Returns what the handler of one queue message needs: database, catalog, log and so on. The database and catalog calls of a customer's turn count against this
- * customer's share of the capacity. Maintenance (a message without customer) runs as work for all customers.
+ * Returns what the handler of one queue message needs: database, catalog, log and so on. The database and catalog calls
+ * of a customer's turn count against this customer's share of the capacity. Maintenance (a message without customer)
+ * runs as work for all customers.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.db.for({ customerId: allCustomers }) };

@@ -67,8 +67,8 @@ export class TooManyToSearch extends Error {}
  * are processed, also ends the import. The caller's transaction makes all changes atomic.
  * @param from Position in the file where the first of these records starts.
  * @returns True if the import has ended.
- * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already. Nothing
- * is written then.
+ * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already.
+ * Nothing is written then.
  * @throws TooManyToSearch if PostgreSQL rejected one of more than `searchedAtOnce` records.
  */
 export async function writeRecords(
@@ -121,10 +121,10 @@ async function writeRounds(
 }
 
 /**
- * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes its
- * halves, down to single records. So only the records that PostgreSQL rejects fail.
- * @param how `needsNoLocks`: true if the caller holds the locks of all items or undoes the writes. `maySearch`: false if
- * the transaction has too many records to write halves.
+ * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes
+ * its halves, down to single records. So only the records that PostgreSQL rejects fail.
+ * @param how `needsNoLocks`: true if the caller holds the locks of all items or undoes the writes. `maySearch`: false
+ * if the transaction has too many records to write halves.
  */
 async function writeAccepted(
   sql: Transaction,

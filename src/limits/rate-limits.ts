@@ -106,7 +106,9 @@ export class Limit {
     return use;
   }
 
-  /** Returns the number of requests of a key in the current time window, without counting a request. */
+  /**
+   * Returns how many requests were counted for an API key in the current time window. Does not count a request itself.
+   */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);

@@ -72,9 +72,9 @@ const maxRecords = 16;
 
 // The key is still checked for every request. The cache cannot be stale, because a key never changes its customer.
 /**
- * Fastify plugin for routes that return one record. It reads the record while the API key is still being checked, so that
- * the request waits for the database only once. For this it remembers which customer each API key belongs to. The records
- * for requests that arrive together with the same key are read by one SQL statement.
+ * Fastify plugin for routes that return one record. It reads the record while the API key is still being checked, so
+ * that the request waits for the database only once. For this it remembers which customer each API key belongs to. The
+ * records for requests that arrive together with the same key are read by one SQL statement.
  */
 export default fp(
   async (app) => {

@@ -260,8 +260,8 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Returns a page of the ids of customers whose contacts wait for a background update after a change of their company,
- * ordered by id.
+ * Finds the customers that have work for the `settle-companies` workers: after a change of a company, its contacts must
+ * be updated too. Returns one page of the customers' ids, in ascending order.
  * @param after last customer id of the previous page
  */
 export async function findSettlingCustomers(

@@ -229,7 +229,7 @@ export async function findNextImportTurn(sql: Transaction, customerId: string): 
 }
 
 /**
- * Returns a page of the ids of customers that have a waiting import, ordered by id.
+ * Finds the customers that have a waiting import. Returns one page of their ids, in ascending order.
  * @param after last customer id of the previous page
  */
 export async function findImportingCustomers(

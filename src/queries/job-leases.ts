@@ -167,7 +167,7 @@ export async function areOthersWaiting(sql: Transaction, customerId: string, typ
 }
 
 /**
- * Returns a page of the ids of customers that have a waiting job of these types, ordered by id.
+ * Finds the customers that have a waiting job of these types. Returns one page of their ids, in ascending order.
  * @param after last customer id of the previous page
  */
 export async function findWaitingCustomers(

@@ -60,7 +60,7 @@ export async function refreshMember(
   await changes.finish();
 }
 
-/** A contact with all fields that list rules can test. */
+/** A contact with all fields that the rules of a list can test. */
 export interface RuleContact extends FilteredRecord {
   id: string;
   /**
@@ -70,8 +70,8 @@ export interface RuleContact extends FilteredRecord {
 }
 
 /**
- * SQL `select` that returns an inserted contact with all fields that list rules can test. Put it after `with contacts
- * as (insert … returning *)`.
+ * SQL `select` that returns a contact which was just inserted, with all fields that the rules of a list can test. Put
+ * it after `with contacts as (insert … returning *)`.
  */
 export const newContact = `
   select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids

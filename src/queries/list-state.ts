@@ -19,7 +19,9 @@ export interface ListState {
   is_changing: boolean;
 }
 
-/** SQL condition: the rules of the list `l` use company fields, and contacts of changed companies wait for an update. */
+/**
+ * SQL condition: the rules of the list `l` use company fields, and contacts of changed companies wait for an update.
+ */
 const isChanging = (sql: FragmentMaker, customerId: string): Fragment =>
   sql`(${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)}))`;
 

@@ -74,8 +74,8 @@ export async function removeMembers(
 }
 
 /**
- * Locks a list and the contacts that will be added to it or removed from it. If it is not certain that the stored list
- * memberships of these contacts are current, brings the memberships up to date first.
+ * Locks a list and the contacts that will be added to it or removed from it. The stored list
+ * memberships of these contacts may be out of date; then they are written first.
  * @returns the contacts' ids in lower case, without duplicates
  * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */

@@ -61,7 +61,10 @@ const termPairs = (source: Source): string =>
     .map((column) => `'${column}', t.${column}`)
     .join(', ');
 
-/** Returns a page of the ids of customers with records whose search terms are missing or out of date, ordered by id. */
+/**
+ * Finds the customers that have records with missing or outdated search terms. Returns one page of their ids, in
+ * ascending order.
+ */
 export async function findCustomersWithoutTerms(
   sql: Sql,
   source: Source,

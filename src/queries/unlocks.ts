@@ -107,8 +107,8 @@ export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string
     and not in_catalog`;
 
 /**
- * Marks unlocks (prospects that customers paid to see) as stored in the search index too. Locks the rows in the order of
- * their keys, to avoid deadlocks.
+ * Marks unlocks (prospects that customers paid to see) as stored in the search index too. Locks the rows in the order
+ * of their keys, to avoid deadlocks.
  */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);

@@ -22,9 +22,9 @@ export const formats: Record<string, (text: string) => boolean> = {
 };
 
 /**
- * For each format name, the schema that replaces it in the OpenAPI document, because API clients do not know this
- * service's custom formats. The pattern accepts all valid strings, but also a few invalid ones, such as February 30. A
- * schema with a title becomes a component of the document.
+ * How the OpenAPI document describes each string format of this service, because API clients know only the standard
+ * ones. Key: name of the format. Value: the schema that stands in its place. Its pattern accepts all valid strings, and
+ * a few invalid ones, such as February 30. If it has a title, it becomes a component of the document.
  */
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },

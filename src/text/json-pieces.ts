@@ -137,8 +137,8 @@ class ArrayParts implements ParsedJson {
   readonly open = '[';
   readonly close = ']';
   /**
-   * Text that the parser puts in place of a large element and of all that follows. With it, the part of the array before
-   * the element is complete JSON and can be parsed alone.
+   * Text that the parser puts in place of a large element and of all that follows. With it, the part of the array
+   * before the element is complete JSON and can be parsed alone.
    */
   readonly large = 'null]';
   readonly value: unknown[] = [];

@@ -70,8 +70,8 @@ export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fiel
  */
 export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
 /**
- * Returns the name of the index field that holds the original spelling of a prospect's text field. The field is missing
- * if the original is just the lower-case text with each word capitalised.
+ * Returns the name of the index field that keeps how a text of a prospect is spelled. For searches, the index has the
+ * text in lower case. If capitals at the start of each word give the original back, the spelling is not stored.
  */
 export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;
 

@@ -43,8 +43,8 @@ export class BatchWriter {
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
   /**
-   * The batches that are being written, and those whose write failed: the saved position never passes them. The key is the
-   * position in the input at the end of the batch.
+   * The batches that are being written, and those whose write failed: the saved position never passes them. The key is
+   * the position in the input at the end of the batch.
    */
   readonly #inFlight = new Map<Reached, Batch>();
   /**
