@@ -78,7 +78,7 @@ export interface SharedDatabase extends Database {
 }
 
 /**
- * Creates the database access of this process. Connections are opened at their first use.
+ * Creates the object through which this process uses the database. Connections are opened at their first use.
  * @param distributed True if the tables of the database are distributed over several machines with Citus.
  */
 export function openDatabase(config: Config, url: string, { distributed = false } = {}): SharedDatabase {

@@ -46,7 +46,7 @@ export class DistributedLanes<Lanes extends Closable> {
   #everywhere: Lanes;
   #log: FastifyBaseLogger | undefined;
 
-  /** @param coordinator the connections for tables that only the coordinator has */
+  /** @param coordinator the connections for work on tables that are not distributed: only the coordinator has them */
   constructor(coordinator: Lanes, options: DistributedLanesOptions<Lanes>) {
     this.#coordinator = coordinator;
     this.#options = options;

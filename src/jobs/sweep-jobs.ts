@@ -89,8 +89,8 @@ async function cancelExpiredImports({ db, stopping }: JobContext): Promise<numbe
 }
 
 /**
- * Maximum number of unlocked prospects in one request to the search index. If a request fails, the next run of
- * `sweepJobs` retries all its prospects.
+ * Maximum number of prospects whose unlocks one request adds to the search index. If the request fails, the next run of
+ * `sweepJobs` tries all of them again.
  */
 const unlocksAtOnce = 500;
 

@@ -241,8 +241,8 @@ async function noteProgress(
 }
 
 /**
- * Ends the background update after a change of a company. Does nothing if the company has changed again. If the company
- * is marked as deleted, also deletes its row.
+ * Marks the background update of a company's contacts as done. Does nothing if the company has changed again meanwhile: a
+ * new update follows then. If the company was deleted by its customer, also deletes its row, which was only hidden.
  */
 async function endSettlement(sql: Transaction, customerId: string, settlement: Settlement): Promise<void> {
   // Without this row, reads use the stored list memberships.

@@ -104,8 +104,8 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
 }
 
 /**
- * Encodes a suggested value as a bulk operation. The document gets an id from the cluster, because an id made from the
- * value could be too long.
+ * Encodes a value for suggestions (type-ahead) as one operation of a bulk request, which adds it to the index as a
+ * document. The search cluster chooses the id of the document, because an id made from the value could be too long.
  */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
