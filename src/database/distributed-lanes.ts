@@ -12,6 +12,9 @@ interface Closable {
   abandon(): void;
 }
 
+/** The name that stands for the coordinator where the name of a node is expected. */
+export const coordinatorItself = 'coordinator';
+
 /** The connections for one node, and whether it responds. */
 interface Node<Lanes> {
   lanes: Lanes;
@@ -26,7 +29,7 @@ interface DistributedLanesOptions<Lanes> {
    * @param name suffix for the names of the set in the metrics
    */
   open: (name: string) => Lanes;
-  /** Opens a connection that sends test queries to a node. */
+  /** Opens a connection that sends test queries to a node, or to the coordinator (`coordinatorItself`). */
   openProbe: (node: string) => Probe;
   /** Time without a response after which a node counts as down (ms). */
   silenceMs: number;
@@ -42,6 +45,8 @@ interface DistributedLanesOptions<Lanes> {
 export class DistributedLanes<Lanes extends Closable> {
   readonly #options: DistributedLanesOptions<Lanes>;
   readonly #coordinator: Lanes;
+  /** Tells silent nodes from a silent coordinator, through which all test queries go. */
+  readonly #coordinatorMonitor: NodeMonitor;
   readonly #nodes = new Map<string, Node<Lanes>>();
   #everywhere: Lanes;
   #log: FastifyBaseLogger | undefined;
@@ -51,6 +56,12 @@ export class DistributedLanes<Lanes extends Closable> {
     this.#coordinator = coordinator;
     this.#options = options;
     this.#everywhere = options.open(':all');
+    this.#coordinatorMonitor = new NodeMonitor({
+      node: coordinatorItself,
+      openProbe: () => options.openProbe(coordinatorItself),
+      silenceMs: Infinity,
+      onChange: () => undefined,
+    });
   }
 
   /** All sets of connections. */
@@ -87,6 +98,7 @@ export class DistributedLanes<Lanes extends Closable> {
 
   async close(): Promise<void> {
     for (const { monitor } of this.#nodes.values()) monitor.close();
+    this.#coordinatorMonitor.close();
     await Promise.all(this.sets.map((lanes) => lanes.close()));
   }
 
@@ -103,7 +115,8 @@ export class DistributedLanes<Lanes extends Closable> {
     const onChange = (isUp: boolean) => {
       if (!isUp) this.#abandon(name);
     };
-    const monitor = new NodeMonitor({ node: name, openProbe: () => openProbe(name), silenceMs, onChange });
+    const isExcused = () => this.#coordinatorMonitor.isDoubtful;
+    const monitor = new NodeMonitor({ node: name, openProbe: () => openProbe(name), silenceMs, isExcused, onChange });
     if (this.#log) monitor.logTo(this.#log);
     const node = { lanes: open(`:${name}`), monitor };
     this.#nodes.set(name, node);

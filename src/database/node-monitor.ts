@@ -16,6 +16,8 @@ export interface NodeMonitorOptions {
   openProbe: () => Probe;
   /** Time without a response after which the node counts as down (ms). */
   silenceMs: number;
+  /** Returns true if silence has another cause than the node: the coordinator, which passes the queries on, is silent. */
+  isExcused?: () => boolean;
   /** Called when the node goes down, and when it is up again. */
   onChange: (isUp: boolean) => void;
 }
@@ -24,6 +26,8 @@ export interface NodeMonitorOptions {
 const tickMs = 250;
 /** Time without a response after which the probe opens a new connection (ms). */
 const renewMs = 10_000;
+/** A test query may wait this many times longer for its response while other queries get theirs. */
+const probeSilences = 1.5;
 
 /**
  * Checks all the time whether one node of a distributed database responds. A node is down if a test query fails because
@@ -38,13 +42,20 @@ export class NodeMonitor {
   #isUp = true;
   #downSince = 0;
   #isWaiting = false;
-  /** Ticks of the timer since the test query was sent or the node last responded. */
+  /** Ticks of the timer since the test query was sent or another query last got its response. */
   #silentTicks = 0;
+  /** Ticks of the timer since the test query was sent. */
+  #probeTicks = 0;
 
   constructor(options: NodeMonitorOptions) {
     this.#options = options;
     this.#probe = options.openProbe();
     this.#timer = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  /** True if a test query has got no response for at least two ticks of the timer. */
+  get isDoubtful(): boolean {
+    return this.#isWaiting && this.#probeTicks >= 2;
   }
 
   /** False while the node does not respond. */
@@ -72,13 +83,17 @@ export class NodeMonitor {
   #tick(): void {
     if (!this.#isWaiting) return void this.#ask();
     this.#silentTicks += 1;
-    if (this.#silentTicks * tickMs >= this.#options.silenceMs) this.#set(false, 'no response');
-    if (this.#silentTicks * tickMs >= renewMs) this.#renew();
+    this.#probeTicks += 1;
+    const { silenceMs, isExcused } = this.#options;
+    // Other queries may have needed only the coordinator. So their responses do not count for ever.
+    const isSilent = this.#silentTicks * tickMs >= silenceMs || this.#probeTicks * tickMs >= probeSilences * silenceMs;
+    if (isSilent && !isExcused?.()) this.#set(false, 'no response');
+    if (this.#probeTicks * tickMs >= renewMs) this.#renew();
   }
 
   async #ask(): Promise<void> {
     this.#isWaiting = true;
-    this.#silentTicks = 0;
+    this.#silentTicks = this.#probeTicks = 0;
     const probe = this.#probe;
     try {
       await probe.send();

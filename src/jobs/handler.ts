@@ -10,6 +10,11 @@ import type { JobPayloads } from './enqueue.ts';
 export interface JobContext {
   config: Config;
   db: Database;
+  /**
+   * Database access for work that reads the rows of all customers. In a distributed database, such work fails while a
+   * node is down, so a turn of one customer must not depend on it.
+   */
+  allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;

@@ -83,13 +83,30 @@ async function runNextBatch(
     return leased;
   });
   const hasEnded = job && (await runUntilYield(contextOf(context, job), queue, job, batches[job.type]));
-  return context.db.transaction(async (sql) => {
+  const goesOn = job !== undefined && isInTime() && !(await mayOthersWait(context, customerId, types));
+  await context.db.transaction(async (sql) => {
     if (job && hasEnded) await releaseLease(sql, customerId, job);
-    if (job && isInTime() && !(await areOthersWaiting(sql, customerId, types))) return true;
-    await enqueueNextTurn(sql, queue, customerId);
-    return false;
+    if (!goesOn) await enqueueNextTurn(sql, queue, customerId);
   });
+  return goesOn;
 }
+
+/**
+ * Returns true if another customer has a waiting job of these types, or if that cannot be read now. Reads outside the
+ * customer's transaction: in a distributed database the answer depends on all nodes, and one of them may be silent.
+ */
+const mayOthersWait = (
+  { allCustomersDb, log }: JobContext,
+  customerId: string,
+  types: readonly JobType[],
+): Promise<boolean> =>
+  allCustomersDb
+    .lookup((sql) => areOthersWaiting(sql, customerId, types))
+    .catch((err: unknown) => {
+      if (!isUnavailable(err)) throw err;
+      log.debug({ err }, 'the waiting jobs of other customers could not be read; the turn ends');
+      return true;
+    });
 
 /** Returns a copy of the context whose log lines contain the job's id and type. */
 const contextOf = (context: JobContext, { id, type }: LeasedJob): JobContext => ({

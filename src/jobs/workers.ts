@@ -41,7 +41,10 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions extends Omit<JobContext, 'stopping' | 'background' | 'verifier' | 'db'> {
+export interface WorkerOptions extends Omit<
+  JobContext,
+  'stopping' | 'background' | 'verifier' | 'db' | 'allCustomersDb'
+> {
   db: SharedDatabase;
   /** URL of the database, with user name and password of the service. */
   url: string;
@@ -99,6 +102,7 @@ export async function startWorkers(
     for (const kind of kinds)
       await startKind(boss, kind, handlers, {
         ...services,
+        allCustomersDb: services.db.for({ customerId: allCustomers }),
         verifier,
         stopping: stopping.signal,
         background,
@@ -133,7 +137,7 @@ interface SharedContext extends JobContext {
  * runs as work for all customers.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
-  if (!isTurn(data)) return { ...context, log, db: context.db.for({ customerId: allCustomers }) };
+  if (!isTurn(data)) return { ...context, log, db: context.allCustomersDb };
   const requester = { customerId: data.customerId };
   return {
     ...context,

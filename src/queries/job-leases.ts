@@ -158,7 +158,7 @@ export async function findNextTurn(sql: Transaction, customerId: string, types: 
 }
 
 /** Returns true if any customer other than `customerId` has a waiting job of these types. */
-export async function areOthersWaiting(sql: Transaction, customerId: string, types: Types): Promise<boolean> {
+export async function areOthersWaiting(sql: Sql, customerId: string, types: Types): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (
       select 1 from jobs j join customers c on c.id = j.customer_id where ${isWaiting(sql, types)} and c.id <> ${customerId}

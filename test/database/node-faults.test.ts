@@ -161,8 +161,10 @@ describe.skipIf(!hasCitusProgram)(`a distributed database whose nodes fail ${nee
       await traffic.allServed(30_000);
       const before = traffic.mark();
       expect([before.of('worker1').failed, before.of('worker2').failed]).toEqual([[], []]);
+      const jobsBefore = await jobsEndedWithin(8_000);
       await harm('worker2');
-      await sleep(8_000);
+      traffic.mark();
+      const jobsDuring = await jobsEndedWithin(8_000);
       const during = traffic.mark();
       await heal('worker2');
       const returned = performance.now();
@@ -171,11 +173,13 @@ describe.skipIf(!hasCitusProgram)(`a distributed database whose nodes fail ${nee
       await sleep(3_000);
       const after = traffic.mark();
       process.stdout.write(
-        `${fault}: ${JSON.stringify({ during: during.summary, after: after.summary, secondsToServe })}\n`,
+        `${fault}: ${JSON.stringify({ during: during.summary, after: after.summary, secondsToServe, jobsBefore, jobsDuring })}\n`,
       );
       expect(during.of('worker1').failed.slice(0, 5)).toEqual([]);
       expect(after.of('worker1').failed.slice(0, 5)).toEqual([]);
       expect(during.of('worker1').served).toBeGreaterThan(20);
+      // Without care for the other node, about one in fifteen.
+      expect(jobsDuring).toBeGreaterThan(jobsBefore / 5);
       expect(during.of('worker2').statuses).toContain(503);
       // The aim is 2 s for a refusal, and 5 s for the first responses after the return.
       expect(during.of('worker2').longestMs).toBeLessThan(10_000);
@@ -184,6 +188,25 @@ describe.skipIf(!hasCitusProgram)(`a distributed database whose nodes fail ${nee
     },
     inMinutes,
   );
+
+  /** Waits, and counts the jobs of the customers of worker1 that end meanwhile. */
+  async function jobsEndedWithin(ms: number): Promise<number> {
+    const counted = await Promise.all(
+      tenants
+        .filter(({ node }) => node === 'worker1')
+        .map(async ({ id }) => {
+          const count = async () => {
+            const [row] = await owner<[{ jobs: number }]>`
+              select count(*)::integer as jobs from jobs where customer_id = ${id} and finished_at is not null`;
+            return row.jobs;
+          };
+          const from = await count();
+          await sleep(ms);
+          return (await count()) - from;
+        }),
+    );
+    return counted.reduce((all, one) => all + one, 0);
+  }
 
   // A node that waits for a standby server has written its part of the transaction, and does not confirm it.
   test.each([

@@ -83,7 +83,12 @@ export class Traffic {
 
   start(): void {
     this.#running = Promise.all(
-      this.#tenants.flatMap((tenant) => [this.#write(tenant), this.#read(tenant), this.#unlock(tenant)]),
+      this.#tenants.flatMap((tenant) => [
+        this.#write(tenant),
+        this.#read(tenant),
+        this.#readUsers(tenant),
+        this.#unlock(tenant),
+      ]),
     );
   }
 
@@ -148,6 +153,14 @@ export class Traffic {
       await this.#send(tenant, 'POST', path, body);
       await this.#send(tenant, 'GET', '/customer/credits');
       await sleep(10);
+    }
+  }
+
+  /** Sends requests that the coordinator answers alone. They must not hide that the node is silent. */
+  async #readUsers(tenant: Tenant): Promise<void> {
+    while (!this.#stopping.signal.aborted) {
+      await this.#send(tenant, 'GET', '/customer/users');
+      await sleep(200);
     }
   }
 

@@ -71,7 +71,7 @@ describe('one worker', () => {
     const [busy, modest] = [await app.customer(), await app.customer()];
     const long = await begin(app, busy, 10_000);
     const worker = await startWorker(echo());
-    await expect.poll(async () => (await jobRow(app, long)).succeeded).toBeGreaterThan(1_000);
+    await expect.poll(async () => (await jobRow(app, long)).succeeded, { timeout: 30_000 }).toBeGreaterThan(1_000);
     const short = await begin(app, modest, 10);
     // Before that its message was not visible, however long the start took to commit.
     const [{ waits }] = await app.owner<[{ waits: string }]>`select clock_timestamp()::text as waits`;

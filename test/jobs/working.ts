@@ -6,6 +6,7 @@ import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { findNextInputs } from '../../src/queries/job-inputs.ts';
+import { allCustomers } from '../../src/requester.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
@@ -15,6 +16,7 @@ const log = pino({ level: 'silent' });
 export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext & Pick<TestApp, 'db'> => ({
   config,
   db,
+  allCustomersDb: db.for({ customerId: allCustomers }),
   catalog,
   verifier,
   log,
