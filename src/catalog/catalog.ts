@@ -17,8 +17,8 @@ export interface Search {
 }
 
 /**
- * The part of a search's result to return: at most `limit` prospects, after the first `skip` prospects or after the
- * prospect at the sort position `after`. Do not set both `skip` and `after`.
+ * Which page of a search's result to return. The page has at most `limit` prospects. It starts after the first `skip`
+ * prospects, or after the position `after` in the sort order. Do not set both `skip` and `after`.
  */
 export interface PageWindow {
   limit: number;
@@ -71,8 +71,8 @@ export interface CatalogReads {
 }
 
 /**
- * The prospect catalog, with its read and write methods. Use the read methods of the catalog itself for the service's
- * own work. For a customer's request, use the read methods that `for` returns.
+ * The prospect catalog. Its own read methods are for internal work of the service, such as commands and background
+ * jobs. For a customer's request, call `for` and use the read methods that it returns.
  */
 export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
@@ -91,9 +91,9 @@ export interface Catalog extends CatalogReads {
   for(requester: Requester): CatalogReads;
 
   /**
-   * Copies the unlocks of prospects from Postgres into the catalog. An unlock means that a customer has paid to see a
-   * prospect. The catalog stores, with each prospect, the ids of the customers who have unlocked the prospect. Copies
-   * all unlocks that were committed before the call. Searches see the copied unlocks after `refresh`.
+   * Copies unlocks from Postgres into the catalog. An unlock means that a customer has paid to see a prospect. The
+   * catalog stores, with each prospect, the ids of these customers. All unlocks that were committed before the call are
+   * copied. Searches see them after `refresh`.
    * @param ids the ids of the prospects
    */
   syncUnlocks(ids: string[]): Promise<void>;
@@ -105,8 +105,8 @@ export interface Catalog extends CatalogReads {
   /**
    * Prepares the catalog for writes, and repairs it if needed. Call it once before the first write.
    * @param notify receives a message for each repair
-   * @returns the id of the Elasticsearch index, or of the Postgres table file, to which people are written. If a later
-   *   call returns another id, the catalog was replaced in between, and people who were written earlier may be missing
+   * @returns the id of the place to which people are written: an Elasticsearch index or a Postgres table file. If a
+   *   later call returns another id, the catalog was replaced, and people who were written earlier may be missing
    */
   prepare(notify?: (text: string) => unknown): Promise<string>;
   /** Encodes a person as text for `write`: a row as JSON for Postgres, a bulk operation for Elasticsearch. */

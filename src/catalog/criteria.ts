@@ -67,8 +67,8 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
   );
 
 /**
- * Returns true if the condition can exclude prospects. Returns false for a condition that all prospects meet: a range
- * without ends, or a `words` condition with an alternative that has no words.
+ * Returns true if a condition can exclude prospects. Returns false for two conditions that exclude nobody: a range
+ * without ends, and a `words` condition with an alternative that has no words.
  */
 const asksSomething = (criterion: Criterion): boolean =>
   criterion.kind === 'words'
@@ -97,9 +97,9 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the filters of a request in the form in which the response contains them. Text fields and `date_verified` are
- * always included, other filters only if the request has them. If a client sends the result as `filters` in a new
- * request, it gets the same matches.
+ * Returns the filters of a request as the response shows them. Text fields and `date_verified` are always included,
+ * other filters only if the request has them. A client can send the result as `filters` in a new request, and gets the
+ * same matches.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);

@@ -100,8 +100,8 @@ export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): s
 interface Folded {
   readonly folded: string;
   /**
-   * The original spelling of the text. Undefined if the original spelling equals `usualSpelling(folded)`, in which each
-   * word starts with a capital letter.
+   * The original spelling of the text. Undefined if it can be computed from `folded`, because the only difference is a
+   * capital letter at the start of each word.
    */
   readonly spelled: string | undefined;
   /** The distinct words of `folded`. Undefined until they are first needed. */

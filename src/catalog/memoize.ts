@@ -5,8 +5,8 @@
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Returns a cached version of the pure function `make`, which remembers the results for recent texts. Do not change the
- * results, because all callers share them. When the cache is full, its older half is deleted.
+ * Returns a version of the pure function `make` that caches its results for recent texts. Do not change the results,
+ * because all callers share them. When the cache is full, its older half is deleted.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();

@@ -74,8 +74,8 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
   }));
 
 /**
- * Returns true if a position from a cursor has all its sort values. In a cursor, a text that is too long is replaced by
- * `true`; the caller must then read the value from the prospect itself.
+ * Returns true if the position from a cursor contains all sort values. Instead of a text that is too long, a cursor
+ * contains `true`. The caller must then read this text from the prospect itself.
  */
 export const isWhole = (position: Position): position is ProspectPosition =>
   position.values.every((value) => value !== true);

@@ -18,7 +18,7 @@ import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
 import { bestFirst, cursorColumns, isWhole, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
 
-/** The services that `listProspects` and `countProspects` need. */
+/** What `listProspects` and `countProspects` need: the configuration, the database and the prospect catalog. */
 export interface ProspectServices {
   config: Pick<Config, 'PROSPECT_MASKING'>;
   db: Pick<Database, 'lookup'>;

@@ -5,13 +5,13 @@ import { unavailable } from '../errors.ts';
  * Applies only while the IP address exceeds its rate limit.
  */
 export const maxInFlight = 8;
-/** Maximum number of waiting look-ups for one IP address. Further look-ups are rejected. */
+/** Maximum number of waiting look-ups of API keys and session tokens for one IP address. Further ones are rejected. */
 const maxWaiting = 2_000;
-/** Maximum time that a look-up waits to start (ms). */
+/** Maximum time that the look-up of an API key or session token waits to start (ms). */
 const waitMs = 10_000;
 
 interface Address {
-  /** Number of waiting and running look-ups for this IP address. */
+  /** Number of look-ups of API keys and session tokens, waiting or running, for this IP address. */
   present: number;
   inFlight: number;
   /** The functions that start the waiting look-ups, in order of arrival. */
@@ -76,8 +76,8 @@ function turnOf({ waiting }: Address): Promise<void> {
 }
 
 /**
- * Ends a look-up: starts the look-up of the same IP address that has waited longest. If none is waiting, decreases the
- * number of running look-ups.
+ * Called when a look-up has ended. Starts the look-up that has waited longest for the same IP address. If none is
+ * waiting, or too many are running, decreases the number of running look-ups.
  */
 function leave(address: Address): void {
   const [next] = address.waiting;

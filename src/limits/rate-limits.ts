@@ -6,8 +6,8 @@ import { limitedRequests } from '../metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /**
- * The environment variable of each rate limit, which sets the maximum number of requests per minute. The order is the
- * order in which the limits are checked.
+ * Key: the name of a rate limit. Value: the environment variable that sets its maximum number of requests per minute.
+ * The limits are checked in this order.
  */
 const variables = {
   default: 'RATE_LIMIT_DEFAULT',
@@ -38,7 +38,7 @@ export const windowSeconds = 60;
  */
 export interface Use {
   limit: Limit;
-  /** Number of requests in the current time window, including the current request. */
+  /** Number of requests that were counted in the current time window. */
   used: number;
   /** Milliseconds until the current time window ends. */
   msLeft: number;

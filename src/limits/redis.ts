@@ -52,7 +52,7 @@ export class RedisServer {
   /**
    * Connects to a Redis server. Waits up to one second for the connection. If this time is too short, connecting
    * continues in the background.
-   * @param purpose A few words for log lines that say for what the server is used.
+   * @param purpose What the server is used for, such as `rate limits`. The text appears in log lines.
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const server = new RedisServer(url, purpose, log);

@@ -4,14 +4,14 @@ import { LookupSlots } from './lookup-slots.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
 // Short, because other processes of the service count requests of the same address.
-/** How long this process caches the fact that an IP address is below its rate limit (ms). */
+/** How long this process usually caches whether an IP address has reached its rate limit (ms). */
 const trustMs = 1_000;
 
 /** Limits the number of requests without a valid API key or session token from each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
   readonly #slots = new LookupSlots();
-  /** Cache by IP address: true if the address exceeded its rate limit at the last check. */
+  /** Cache by IP address: true if the address had reached its rate limit at the last check. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
   /**

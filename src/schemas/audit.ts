@@ -17,7 +17,10 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/** A new event for the audit log. Failed logins have their own function, because they are counted together. */
+/**
+ * A new event for the audit log, except a failed login. Failed logins are saved by another function, which counts
+ * several of them as one event.
+ */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;

@@ -7,8 +7,8 @@ import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
 /**
- * The fields that can identify the record of a batch item, with the schemas of their values. A batch is a request that
- * processes several records; each record is an item.
+ * The fields by which an item of a batch can name its record, with the schemas of their values. A batch is a request
+ * that processes several records; each item stands for one record.
  */
 const matchSchemas = {
   id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
@@ -27,7 +27,7 @@ export type MatchField = keyof typeof matchSchemas;
 /** A kind of record that batches work on. */
 export interface BatchKind {
   readonly noun: 'contact' | 'company';
-  /** Prefix of the schema titles for this kind of record, such as `Contact`. */
+  /** The kind of record as a prefix for the titles of its schemas, such as `Contact` in `ContactBatchCreate`. */
   readonly title: string;
   /** The request body of the call that creates one record. */
   readonly create: TObject;

@@ -102,8 +102,8 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
 /**
- * Request body for counting companies: filters, sort order and page. The page can be given by its number, not by a
- * cursor.
+ * Request body for counting companies. It has the same fields as the body for listing companies, but its page can only
+ * be given by number, not by a cursor.
  */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,

@@ -220,8 +220,8 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 export type ContactQuery = Static<typeof ContactQuery>;
 
 /**
- * Request body for counting contacts: filters, sort order and page. The page can be given by its number, not by a
- * cursor.
+ * Request body for counting contacts. It has the same fields as the body for listing contacts, but its page can only be
+ * given by number, not by a cursor.
  */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,

@@ -56,8 +56,8 @@ const without = (schema: Schema, keywords: string[]): Schema =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !keywords.includes(key)));
 
 /**
- * Applies `part` to each schema inside the value of a schema keyword, such as the schema in `items`. Returns a value
- * without schemas unchanged.
+ * Converts the value of a schema keyword: applies `part` to each schema in the value, such as the schema in `items`.
+ * Returns a value without schemas unchanged.
  */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
@@ -69,8 +69,8 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
 
 /**
- * Adds the keyword `uniqueItems` to an array schema, or to each array in an object schema. `uniqueItems` replaces the
- * custom keyword `x-distinct-ids`, which compares only the ids of the elements.
+ * Adds the keyword `uniqueItems` to an array schema, or to each array in an object schema. In the OpenAPI document, it
+ * replaces the custom keyword `x-distinct-ids`, which means that the ids of the elements must be distinct.
  */
 function withDistinct(schema: Schema): Schema {
   if (schema['type'] === 'array') return { ...schema, uniqueItems: true };
@@ -89,7 +89,9 @@ const filterFields: Record<string, FilterFields> = {
 const fileFields: Record<string, FileFields> = { contacts: contactFileFields, company: companyFileFields };
 const titles: Record<string, string> = { contacts: 'Contact', company: 'Company', prospect: 'Prospect' };
 
-/** Replaces a custom keyword of this service, such as `x-filters`, by standard JSON Schema for the same values. */
+/**
+ * Replaces a custom keyword of this service, such as `x-filters`, by standard JSON Schema that accepts the same values.
+ */
 function withKeywords(schema: Schema): Schema {
   const { 'x-filters': filtered, 'x-order-by': ordered, 'x-order-by-index': exported, ...others } = schema;
   const { 'x-file-fields': columns, 'x-rules': ruled, ...rest } = others;
@@ -145,8 +147,8 @@ const text = { type: 'string', maxLength: filterLimits.characters };
 const custom = { anyOf: [text, { type: 'number' }, { type: 'boolean' }] };
 
 /**
- * For each type of filter field, a prefix for schema titles, the schema of values that are tested for equality
- * (`value`), and the schema of values that are compared by operators such as `gt` (`compared`).
+ * For each type of filter field: a prefix for schema titles (`title`), the schema of a value that is tested for
+ * equality (`value`), and the schema of a value in a comparison with an operator such as `gt` (`compared`).
  */
 const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schema; compared: Schema }> = {
   text: { title: 'Text', value: text, compared: text },

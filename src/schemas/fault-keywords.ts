@@ -2,9 +2,9 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**
- * Returns replacements for some standard Ajv keywords, such as `items`. A validator with these replacements reports all
- * errors of a request body, but stops after `max` + 1 invalid elements or properties of one array or object, to limit
- * memory.
+ * Returns versions of some Ajv keywords, such as `items`, that limit the memory for errors. Ajv's own versions report
+ * the errors of all elements of a huge array. These versions stop after `max` + 1 invalid elements or properties of one
+ * array or object.
  * @param ajv The Ajv instance that compiles the schemas of elements and properties.
  * @param max Maximum number of invalid elements or properties of one array or object.
  */

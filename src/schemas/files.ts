@@ -9,8 +9,8 @@ export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
 /**
- * The schemas that determine the fields of one kind of record in files. They are the same schemas as in the endpoints
- * for single records.
+ * The schemas of one kind of record. They determine which fields an imported or exported file can contain. The
+ * endpoints for single records use the same schemas.
  */
 export interface FileFields {
   /** Name of the kind of record, as in the URL path. */
@@ -102,8 +102,8 @@ export const exportOrderFields = {
 } as const;
 
 /**
- * Returns the schema of the request field `order_by` for an export, which accepts a single field that has a database
- * index. The custom Ajv keyword `x-order-by-index` validates this field.
+ * Returns the schema of the request field `order_by` for an export. The field accepts a single sort field, which must
+ * have a database index. The custom Ajv keyword `x-order-by-index` validates it.
  */
 const IndexedOrder = (
   noun: keyof typeof exportOrderFields,

@@ -46,7 +46,7 @@ export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   return actions.map((action) => `${object}:${action}` as const);
 }
 
-/** All scopes that are needed for any kind of import. An API key with none of these scopes cannot start an import. */
+/** The scopes for imports of any kind. An API key with none of these scopes cannot use the endpoints for imports. */
 export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];

@@ -10,7 +10,9 @@ import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './wire
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** For each type of job, the scopes that an API key needs to read or start a job of this type. */
+/**
+ * For each type of job, the scopes with which an API key can read or cancel a job of this type. One of them is enough.
+ */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],

@@ -16,7 +16,10 @@ import {
   Uuid,
 } from './wire.ts';
 
-/** Filter fields of prospects whose whole value must equal the value in the filter. Case and accents are ignored. */
+/**
+ * Filter fields of prospects that are compared as a whole: the field must equal a value in the filter. Case and accents
+ * are ignored.
+ */
 export const exactFields = [
   'first_name',
   'last_name',
@@ -26,7 +29,10 @@ export const exactFields = [
   'location_postal_code',
 ] as const;
 
-/** Filter fields of prospects that match if they contain all words of the value in the filter, in any order. */
+/**
+ * Filter fields of prospects that are compared by word: the field must contain all words of a value in the filter, in
+ * any order.
+ */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
 /** Text fields of prospects that can be used as filters. The service can suggest values for these fields. */
@@ -155,8 +161,8 @@ const additive = {
 };
 
 /**
- * Filters for prospects. A filter lists values of one field, and matches prospects that have one of these values. A
- * prospect must match all filters in the request.
+ * Filters for prospects, each for one field. A filter with an array of values matches prospects that have one of these
+ * values. A prospect must match all filters in the request.
  */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
@@ -166,9 +172,9 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
 /**
- * The prospect filters that the server has applied, for the response. Filters of the API specification are always
- * present, even if the request does not contain them. Additional filters of this service are present only if the
- * request contains them.
+ * The prospect filters that the server has applied, as the response shows them. The filters of the API specification
+ * are always present, even if the request does not contain them. The additional filters of this service are present
+ * only if the request contains them.
  */
 export const FiltersApplied = Type.Composite(
   [

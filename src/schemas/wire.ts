@@ -252,7 +252,7 @@ export const done = (message: string, id: string): Static<typeof DoneWithId> => 
 /** Request body of an endpoint that takes no input: an empty body or `{}`. */
 export const NoBody = Strict({});
 
-/** Response body of errors with status 401 or 403. According to the API specification, it has only these two fields. */
+/** Response body of errors with status 401 or 403. According to the API specification, it has no other fields. */
 export const Refusal = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
@@ -265,7 +265,8 @@ export const Refusal = Type.Object(
 
 /**
  * Schema of a list of invalid values: where each is and what is wrong with it.
- * @param whole what the paths point into, such as `the request body`
+ * @param whole the name of the value that contains the invalid values, such as `the request body`; used in the
+ *   description of the field `path`
  */
 export const FaultList = (whole: string, options: object = {}) =>
   Type.Array(

@@ -35,8 +35,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters whose Unicode case folding differs from `toUpperCase` followed by `toLowerCase`, each with its case folding.
- * Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
+ * Letters for which `toUpperCase` and then `toLowerCase` does not give the Unicode case folding, each with its case
+ * folding. Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],

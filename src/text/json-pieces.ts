@@ -13,8 +13,8 @@ export interface ParsedJson {
 const pieceBytes = 64 * 1024;
 
 /**
- * Maximum number of members that the parser keeps of an array or object in a large JSON text. It is five times more
- * than any schema allows, so validation still rejects an array or object that was cut.
+ * Maximum number of elements or properties that the parser keeps of one array or object in a large JSON text. It is
+ * five times more than any schema allows, so validation still rejects an array or object that was cut.
  */
 export const maxKept = 5_000;
 
@@ -39,8 +39,8 @@ export async function parseInPieces(text: Buffer, parse: (text: string) => unkno
 const withNames = (value: unknown): ParsedJson => ({ value, names: countMembers(value) });
 
 /**
- * Finds the arrays and objects that are larger than a piece (`pieceBytes`). Returns the index of the last byte of each,
- * by the index of the first byte.
+ * Finds the arrays and objects that are larger than a piece (`pieceBytes`).
+ * @returns a map. Key: index of the first byte of an array or object. Value: index of its last byte
  * @throws SyntaxError if an array or object has no closing bracket
  */
 function largeContainers(text: Buffer): Map<number, number> {
@@ -121,10 +121,9 @@ class Pieces {
   }
 
   /**
-   * Parses a part of the text that contains complete members of an array or object, and adds the members to
-   * `container`.
-   * @param mayBeEmpty true if the part may contain no member
-   * @throws SyntaxError if the part contains no member although it must
+   * Parses a part of the text that consists of complete elements or properties, and adds them to `container`.
+   * @param mayBeEmpty true if the part may contain nothing
+   * @throws SyntaxError if the part contains nothing although it must
    */
   #addRun(container: ArrayParts | ObjectParts, from: number, to: number, mayBeEmpty: boolean): void {
     const part = this.#parse(container.open + this.#text.toString('utf8', from, to) + container.close) as object;
@@ -162,8 +161,8 @@ class ObjectParts implements ParsedJson {
   readonly open = '{';
   readonly close = '}';
   /**
-   * Text that replaces the large value of a property and closes the object. The name of the property can then be parsed
-   * alone.
+   * Placeholder for the large value of a property, followed by the closing bracket of the object. With it, the name of
+   * the property can be parsed alone.
    */
   readonly large = 'null}';
   readonly value: Record<string, unknown> = {};
@@ -179,7 +178,7 @@ class ObjectParts implements ParsedJson {
 
   /**
    * Adds a property whose value is large.
-   * @param before an object that contains only the name of the property
+   * @param before an object with one property, which has the name of the new property
    */
   addLarge(before: Record<string, unknown>, { value, names }: ParsedJson): void {
     this.#put(Object.keys(before)[0]!, value, names);

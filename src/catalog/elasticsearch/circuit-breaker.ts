@@ -1,8 +1,8 @@
 import { unavailable } from '../../errors.ts';
 
 /**
- * Protects a remote service that is down from further calls. If a call fails and the service is down, all callers are
- * rejected for a while. Then one call is allowed as a test. If it succeeds, all callers are allowed again.
+ * Stops calls to a remote service while the service is down. If a call fails because the service is down, rejects all
+ * calls for a while. Then allows one call as a test. If this call succeeds, allows all calls again.
  */
 export class CircuitBreaker {
   readonly #openMs: number;

@@ -45,14 +45,14 @@ export interface Route {
 }
 
 /**
- * The health of a node. 0: the node responded. 1: it did not respond in time, so it may be down or only busy. 2: no
- * connection, or the connection broke.
+ * How likely it is that a node is down. 0: the node responded. 1: it did not respond in time, so it may be down or only
+ * busy. 2: no connection, or the connection broke.
  */
 type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** The health of the node in its last health check. */
+  /** How likely it is that the node is down, according to its last health check. */
   doubt: Doubt;
   /** True if the node responded to its last health check. */
   answers: boolean;

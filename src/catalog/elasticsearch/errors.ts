@@ -12,8 +12,9 @@ import { DomainError, unavailable } from '../../errors.ts';
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * The meaning of those Elasticsearch error types whose HTTP status is misleading (see `Meaning`). For all other error
- * types, the HTTP status decides: 401, 429, and 500 or above mean `wait`; any other status means `refused`.
+ * Key: an Elasticsearch error type whose HTTP status is misleading. Value: what an error of this type means for the
+ * caller. For all other types, the HTTP status decides: 401, 429, and 500 or above mean `wait`; any other status means
+ * `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -66,8 +67,8 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the response to a refresh unchanged if no shard failed. Otherwise throws. Offline copies of a shard are
- * ignored, because they get all writes when they come back.
+ * Returns the response to a refresh unchanged, or throws if a shard failed. An offline copy of a shard does not count
+ * as failed, because it gets all writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
 export function requireRefreshed<T extends Shards>(answer: T): T {

@@ -35,18 +35,21 @@ export const namesOf = ({ ELASTICSEARCH_INDEX }: Config): Names => {
  */
 export const newIndex = (alias: string): string => `${alias}-${Date.now()}-${randomBytes(4).toString('hex')}`;
 
-/** Returns true if the service could have given this name to an index: the alias, a time, and perhaps random digits. */
+/**
+ * Returns true if an index name has the form of the names that the service creates: the alias, the time, and perhaps
+ * random digits.
+ */
 export const isNamedFor = (index: string, alias: string): boolean =>
   index.startsWith(`${alias}-`) && /^\d+(-[0-9a-f]{8})?$/.test(index.slice(alias.length + 1));
 
-/** Returns the alias through which one index is written. No other index has this alias. */
+/** Returns the alias through which the service writes to an index. No other index has this alias. */
 export const writeAlias = (index: string): string => `${index}-writes`;
 
 type Properties = Record<string, estypes.MappingProperty>;
 
 /**
- * The mapping of an index field that holds a text for searching and sorting. Elasticsearch compares the bytes of the
- * text, because the service stores the text in lower case and without accents.
+ * The mapping of an index field that holds a text for searching and sorting. Elasticsearch compares the text byte by
+ * byte. This is enough, because the service stores the text in lower case and without accents.
  */
 const keyword: estypes.MappingProperty = { type: 'keyword' };
 /** The mapping of an index field that holds a text for searching, but not for sorting or counting. */

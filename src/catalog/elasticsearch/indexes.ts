@@ -7,21 +7,24 @@ import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
 /**
- * The objects that every function on the catalog's indexes needs: the search cluster, the database, the aliases of the
- * indexes, and the configuration.
+ * What the functions for the catalog's Elasticsearch indexes need: the search cluster, the databases, the aliases of
+ * the indexes, and the configuration.
  */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
-  /** The database for reads and writes of the unlocks of all customers. */
+  /**
+   * The database for statements on the unlocks of all customers. An unlock means that a customer has paid to see a
+   * person.
+   */
   unlocks: Database;
   names: Names;
   config: Config;
 }
 
 /**
- * An Elasticsearch index that may belong to the catalog: its name is equal to an alias of the catalog or begins with
- * this alias, or the index has this alias.
+ * An Elasticsearch index that was found under an alias of the catalog: it has this alias, or its name equals the alias
+ * or begins with it. It may not belong to the catalog (see `isOurs`).
  */
 export interface FoundIndex {
   name: string;
@@ -52,7 +55,8 @@ export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Handles an error of a call to the cluster. Use it as `promise.catch(whenIndexMissing)`.
+ * Throws the given error, but replaces an error that means "index is missing". Use it after a call to the cluster:
+ * `promise.catch(whenIndexMissing)`.
  * @throws DomainError `unavailable` if an index is missing, otherwise the given error
  */
 export function whenIndexMissing(error: unknown): never {
@@ -60,7 +64,8 @@ export function whenIndexMissing(error: unknown): never {
 }
 
 /**
- * Returns all indexes, also closed and hidden ones, whose name or alias is `alias`, or whose name begins with it.
+ * Returns all indexes that have this alias, or whose name equals the alias or begins with it. Closed and hidden indexes
+ * are included.
  * @param patienceMs how long to retry (ms)
  */
 export async function findIndexes(

@@ -39,7 +39,7 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** Returns the name of the Elasticsearch field by which a prospect's field is searched and sorted. */
+/** Returns the name of the Elasticsearch field that searches and sort orders use for a prospect's field. */
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 

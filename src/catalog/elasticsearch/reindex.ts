@@ -14,8 +14,7 @@ import { encode, writePeople } from './write.ts';
  * @param old the index to copy from
  * @param progress is called and awaited after each batch. If it throws, the reindex ends with this error.
  * @returns the number of people in the new index, and the index
- * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches use another index than
- *   `old`
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use the index `old`
  */
 export async function reindex(
   indexes: Indexes,

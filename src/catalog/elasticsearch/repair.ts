@@ -46,9 +46,9 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Chooses the catalog's index of people from the `found` indexes. The first choice is the index that Postgres has saved
- * for searches, the second choice the index with the alias for searches, and the third choice the index of an
- * unfinished import. Returns undefined if none of these indexes was found.
+ * Returns the catalog's index of people, or undefined if there is none. Chooses the first of these that is in `found`:
+ * the index that Postgres has saved for searches; the index with the alias for searches; the index of an unfinished
+ * import; the only index, if an earlier release of the service imported it and saved no id.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -166,8 +166,8 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
 }
 
 /**
- * Creates an empty index of people with the given aliases and a further alias, through which only this index is
- * written.
+ * Creates an empty index of people. The index gets the given aliases and one more alias, which no other index has. The
+ * service writes to the index through this alias.
  */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);

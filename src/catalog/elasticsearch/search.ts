@@ -24,8 +24,8 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
 }
 
 /**
- * Returns one page of the people who match a search. Reads whole documents, because the cluster needs more time to
- * select fields.
+ * Returns one page of the people who match a search. Reads all fields of each person, because the cluster needs more
+ * time to return only some fields.
  */
 async function searchPeople(
   reader: Reader,
@@ -64,8 +64,8 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 }
 
 /**
- * A sort order by the id fields. The cluster rejects a search with this sort order if the index lacks these fields,
- * which means that the service did not create the index.
+ * A sort order by id. It protects against an index that the service did not create: such an index lacks the id fields,
+ * so the cluster rejects a search with this sort order.
  */
 const indexGuardOrder = sortBy([]);
 

@@ -26,9 +26,9 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Says which index must exist when unlocks are copied to the cluster. `searched`: the copy fails if people were
- * imported earlier, but the index that searches use is missing. `any`: the index that searches use may be missing, as
- * during an import that replaces a lost index.
+ * Which index must exist when unlocks are copied to the cluster. `searched`: the index that searches use must exist,
+ * unless no import has ever finished. `any`: the index that searches use may be missing, as during an import that
+ * replaces a lost index.
  */
 type Demand = 'searched' | 'any';
 
@@ -36,11 +36,11 @@ type Demand = 'searched' | 'any';
 // again.
 /**
  * Copies unlocks from Postgres into every index of people, and marks the unlocks as indexed. An unlock means that a
- * customer has paid to see a person. Concurrent calls cannot replace newer unlocks by older ones.
+ * customer has paid to see a person. If two calls run at the same time, older unlocks never replace newer ones.
  * @param ids ids of the people whose unlocks are copied
- * @param demand `any` during an import that replaces a lost index, because the index for searches is then missing
- * @throws DomainError `unavailable` if some unlocks could not be written in time; the unwritten unlocks are not marked
- *   as indexed
+ * @param demand `any` if the index that searches use may be missing, as during an import that replaces a lost index
+ * @throws DomainError `unavailable` if some unlocks could not be written in time; these unlocks are not marked as
+ *   indexed
  */
 export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
@@ -79,9 +79,10 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 /**
  * Returns the indexes to which unlocks must be written. Asks the cluster in each call, because a reindex may have
  * created another index.
- * @throws DomainError `unavailable` if the service did not create the index behind the alias for searches
- * @throws DomainError `unavailable` if `demand` is `searched`, people were imported earlier, and the index that
- *   searches use is missing
+ * @throws DomainError `unavailable` if the alias for searches belongs to several indexes, or to an index that the
+ *   service did not create
+ * @throws DomainError `unavailable` if `demand` is `searched` and no index has this alias, although an import has
+ *   finished
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;

@@ -13,8 +13,8 @@ const heartbeatMs = 1_000;
  */
 const maxIdleMs = 600_000;
 /**
- * How long the process waits for the import lock if it takes it again after its connection broke (ms). Postgres may
- * notice late that the connection is lost, and releases the old lock only then.
+ * How long the process tries to take the import lock again after its connection broke (ms). Postgres may notice late
+ * that the connection is lost, and releases the old lock only then.
  */
 const regainMs = 60_000;
 
@@ -29,8 +29,8 @@ export type StillHeld = () => Promise<void>;
 /**
  * Runs an import, removal or reindex of the catalog while holding a lock, so that only one of them runs at a time in
  * all processes. The lock is lost if its database connection breaks, so `work` must often call and await `stillHeld`.
- * The loss is noticed within about a second: until then, the writes of two processes can overlap.
- * @param db The database of the lock. If it is unavailable, an import waits as long as `db` retries.
+ * The loss is noticed after about a second. Until then, two processes may write at the same time.
+ * @param db The database that holds the lock. If it is unavailable, waits as long as `db` retries its operations.
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -92,9 +92,9 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock until the end of this transaction, and resolves the promise that `held` returns. If this
-   * process has lost the lock before, retries for at most `regainMs` (ms). Returns the promise of `held`, together with
-   * its functions `resolve` and `reject`.
+   * Takes the import lock until the end of this transaction, and resolves the promise that `held` returns. Returns this
+   * promise, together with its functions `resolve` and `reject`. If this process has had the lock before and lost it,
+   * retries for at most `regainMs` (ms).
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -131,9 +131,9 @@ class ImportLock {
   // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
   // `holding`.
   /**
-   * Sends a statement every `heartbeatMs` (ms) in the transaction that holds the import lock, so that the connection is
-   * not closed as idle. Ends when the lock is released. If the connection breaks, marks the lock as lost and throws.
-   * Does not mark the lock as lost if another transaction of this process has already taken the lock again.
+   * Keeps the connection that holds the import lock open: sends a statement every `heartbeatMs` (ms), so that the
+   * connection is not closed as idle. Ends when the lock is released. If the connection breaks, throws, and marks the
+   * lock as lost, unless this process has already begun to take the lock again in another transaction.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;

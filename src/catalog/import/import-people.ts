@@ -30,7 +30,7 @@ export interface ImportRequest {
    * promise. An import that resumes may report some records again.
    */
   onBad: (line: number, fault: string) => unknown;
-  /** Called before each time the progress is saved, and at the end. */
+  /** Receives the progress of the import each time before the progress is saved, and at the end. */
   onProgress: (reached: ImportProgress) => void;
   /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
@@ -94,9 +94,9 @@ const isValidationFailure = (error: unknown): boolean =>
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
- * Records in the database that an import has started. Returns the progress of the import: the saved progress if an
- * earlier import of the same input was interrupted, otherwise zero.
- * @param source the id of the input; undefined if the import cannot be resumed
+ * Starts an import, or resumes it if an earlier import of the same input was interrupted. Saves this in the database,
+ * and returns the progress so far: zero if the import starts at the beginning.
+ * @param source the id of the input; undefined if the import cannot be resumed, so that nothing is saved
  * @param incarnation the id of the index or table to which the import writes
  * @param onNote receives a message if an interrupted import cannot be resumed
  */

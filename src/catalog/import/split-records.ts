@@ -50,7 +50,7 @@ class Splitter {
   #rest: Buffer = Buffer.alloc(0);
   #line = 1;
   #passed = 0;
-  /** True while the rest of an invalid record is skipped: all bytes up to the next line break. */
+  /** True while the splitter skips the rest of an invalid record, up to the next line break. */
   #skipping = false;
 
   constructor(findEnd: FindEnd) {
@@ -107,9 +107,10 @@ class Splitter {
   }
 
   /**
-   * Removes the first `length` bytes from the buffer and returns them as a record.
+   * Removes the first `length` bytes from the buffer. Returns them as a record, or returns undefined if they belong to
+   * no record.
    * @param found `{}` for a valid record, `{ fault }` for an invalid record, undefined for bytes that belong to no
-   *   record. In the last case, the method returns undefined
+   *   record
    */
   #pass(length: number, found: { fault?: string } | undefined): RawRecord | undefined {
     const bytes = this.#rest.subarray(0, length);

@@ -94,7 +94,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** For each sort field that is not a text, the SQL type in which its values are compared. */
+/** Key: a sort field that is not a text. Value: the SQL type to which its values are converted for comparisons. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -139,8 +139,8 @@ function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: Prospec
 }
 
 /**
- * Returns one SQL condition for each of the first `before` sort fields: the field equals the value of this field in
- * `values`.
+ * Returns SQL conditions for prospects that equal a position in the first `before` sort fields, one condition for each
+ * of these fields. `values` contains the sort values of the position.
  */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
@@ -161,8 +161,8 @@ function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }:
 
 // Postgres does not derive this condition from the whole condition, because that contains `or`.
 /**
- * Returns the SQL condition for prospects whose first sort field equals the given value or comes after it in the sort
- * order. An index scan with this condition can start at the given value.
+ * Returns the SQL condition for prospects that do not come before the given value in their first sort field. With this
+ * condition, an index scan can start at the value. If the field can be null, the condition is `true`.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;
