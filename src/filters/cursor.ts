@@ -9,8 +9,8 @@ import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
 /**
- * One sort value of the last row of a page, as stored in a cursor. A cursor contains the constant `ofRow` instead of a
- * long text. The SQL statement for the next page then reads the text from the row.
+ * One of the values by which the last row of a page was sorted, as stored in a cursor. A long text is not stored: the
+ * constant `ofRow` stands in its place, and the SQL statement for the next page reads the text from the row.
  */
 export type KeyValue = string | number | null | typeof ofRow;
 export const ofRow = true;

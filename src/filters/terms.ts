@@ -53,8 +53,8 @@ const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
 };
 
 /**
- * Returns true if the index contains a search term (hash) for this value of this field. There is none for an empty
- * text.
+ * Returns true if records with this value in this field can be found by a search term, a hash that the index contains.
+ * Returns false for an empty text: no term stands for it.
  */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&

@@ -17,8 +17,8 @@ export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId:
 }
 
 /**
- * Enqueues a message that makes a worker process the customer's next job of one queue, delayed until the job may run.
- * Does nothing if no job is left.
+ * Enqueues a message for the customer's next job in one queue. Workers get the message when the job may run. Does
+ * nothing if no job is left.
  */
 export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
   await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue]));

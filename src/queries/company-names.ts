@@ -13,7 +13,7 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
  * Finds the customer's oldest company with a given name, or creates a company. Case and accents in the name are
  * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
  * transactions cannot change or delete it.
- * @param counts collected changes to counters, to which this function adds a created company
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
  * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock
  */
 export async function findOrCreateCompany(
@@ -145,7 +145,7 @@ const lockOldestStatement = `
 /**
  * Creates companies. The caller must have locked their names with `lockCompanies`. If two of the given companies have
  * the same name, only the first one is created.
- * @param counts collected changes to counters, to which this function adds the created companies
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
  * @returns a map from company name (in lower case, without accents) to company id
  */
 export async function createCompanies(

@@ -176,7 +176,7 @@ export async function writeParts(
 /**
  * Moves the list memberships of these contacts from the table `copied_members`, where they wait to be written, to
  * `list_members`. The caller must have locked the contacts.
- * @param counts collected changes to counters, to which this function adds the changes of the lists' member counts
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
  */
 export async function writeCopied(
   sql: Transaction,

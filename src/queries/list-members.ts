@@ -188,7 +188,7 @@ export async function setManualLists(
 /**
  * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
  * memberships of these contacts that are not written yet. The caller must have locked the contacts.
- * @param counts collected changes to counters, to which this function adds the changes of the lists' member counts
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
  */
 export async function findManualLists(
   sql: Transaction,
@@ -239,7 +239,7 @@ export function unknownLists(given: readonly string[], known: ReadonlySet<string
 
 /**
  * Deletes all list memberships of contacts. Call it before the contacts are deleted.
- * @param counts collected changes to counters, to which this function adds the changes of the lists' member counts
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
  */
 export async function removeFromAllLists(
   sql: Transaction,

@@ -26,9 +26,9 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * Which index must exist when unlocks are copied to the cluster. `searched`: the index that searches use must exist,
- * unless no import has ever finished. `any`: the index that searches use may be missing, as during an import that
- * replaces a lost index.
+ * What copying unlocks (which customers have bought which prospects) to the search cluster demands. `searched`: the
+ * index that searches use must exist; only before the first import has finished may it be missing. `any`: it may be
+ * missing, for example during an import that replaces a lost index.
  */
 type Demand = 'searched' | 'any';
 
