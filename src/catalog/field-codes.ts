@@ -16,5 +16,5 @@ export const fieldCodes = {
   location_postal_code: 'p',
 } as const satisfies Record<TextField, string>;
 
-/** The one-letter code of the text field `M`, as a type: `'f'` for `first_name`. */
+/** The type of a field's one-letter code in the index. For the field `first_name` it is `'f'`. */
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];

@@ -76,8 +76,9 @@ export class DistributedLanes<Lanes extends Closable> {
 
   /**
    * Runs `work` with the connections for a customer's node.
-   * @param customerId the customer, `serviceItself` for work on tables of the coordinator, or `allCustomers`
-   * @throws DomainError `unavailable` if the node does not respond; for `allCustomers`, if one of all nodes does not
+   * @param customerId id of the customer; or `serviceItself` for work on tables that only the coordinator has; or
+   * `allCustomers` for work that needs all nodes
+   * @throws DomainError `unavailable` if a node that the work needs does not respond
    */
   async run<T>(customerId: string, work: (lanes: Lanes) => Promise<T>): Promise<T> {
     if (customerId === serviceItself) return work(this.#coordinator);

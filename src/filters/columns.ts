@@ -8,8 +8,8 @@ import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 export interface Column {
   type: FieldType;
   /**
-   * SQL expression for comparing and sorting. For the type `text`, its value is in lower case without accents, with the
-   * collation "C".
+   * SQL expression for the field's value as conditions compare it and pages sort by it. A text is in lower case, without
+   * accents, and has the collation "C".
    */
   value: string;
   /** SQL expression for the stored value. Conditions use it to test whether the field is empty. */

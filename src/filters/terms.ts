@@ -38,8 +38,8 @@ export const maxIndexedText = 2_000;
 const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
 
 /**
- * Returns the names of the columns, besides `folded`, from which the search terms (hashes in the index) of a record are
- * computed.
+ * Returns the names of columns from which the search terms of a record (hashes in the index) are computed. The column
+ * `folded`, which has the searchable texts in lower case, is used too, but not returned.
  */
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 

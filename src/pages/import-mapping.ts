@@ -11,7 +11,7 @@ import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '
 import { option, text, type Fields } from './forms.ts';
 import { count, html, table, type Html } from './html.ts';
 
-/** Selects one import: its id, and the kinds of imports that the user may see. */
+/** Which import a page shows: its id, and the kinds of imports that the user has the right to see. */
 interface Given {
   id: string;
   visible: VisibleImports;

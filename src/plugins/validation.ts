@@ -41,7 +41,7 @@ async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   throw validationFailed([...unstorable, ...others]);
 }
 
-/** Returns the body of a batch request with an empty array `items`. Returns any other body unchanged. */
+/** Returns a copy of the body of a batch request in which `items` is empty. Returns any other body unchanged. */
 const withoutItems = (body: unknown): unknown =>
   typeof body === 'object' &&
   body !== null &&
