@@ -1,5 +1,4 @@
 import type { Transaction } from '../database/db.ts';
-import { contactSource } from '../filters/columns.ts';
 import type { SearchColumns } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
 import { contactFields } from '../schemas/contacts.ts';
@@ -36,11 +35,10 @@ export async function syncProspects(
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
   const rules = await lockAndReadRules(sql, customerId);
   const locked = await lockForSync(sql, customerId, prospects, given);
-  const found = await findContacts(sql, customerId, given);
+  const batch = new Batch(await lockStored(sql, customerId, given));
+  const slots = given.map((contact) => batch.add(contact));
   const counts = new CountChanges();
-  const companies = await companiesOf(sql, customerId, { prospects, found, locked }, counts);
-  const batch = new Batch(await lockFound(sql, customerId, found));
-  const slots = given.map((contact, i) => batch.add({ ...contact, company_id: companies[i] ?? null }));
+  await fillCompanies(sql, customerId, { prospects, slots, locked }, counts);
   await write(sql, customerId, [...new Set(slots)], counts);
   await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], counts);
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
@@ -78,15 +76,6 @@ class Batch {
   }
 }
 
-/** A stored contact that may match a prospect of the batch. Its row is not locked yet. */
-interface Found {
-  id: string;
-  /** The prospect id by which the contact was found; null if it was found by `email`. */
-  prospect_id: string | null;
-  email: string | null;
-  has_company: boolean;
-}
-
 /**
  * Locks prospect ids, emails and companies of a batch. Until the transaction ends, other transactions cannot create
  * contacts with these ids or emails.
@@ -110,59 +99,41 @@ function lockForSync(
 const emailsOf = (given: readonly SyncedContact[]): string[] =>
   [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
-/** Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. */
-function findContacts(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Found[]> {
+/**
+ * Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. Returns their
+ * ids.
+ */
+function findContacts(
+  sql: Transaction,
+  customerId: string,
+  given: readonly SyncedContact[],
+): Promise<{ id: string }[]> {
   const ids = given.map(({ prospect_id }) => prospect_id!);
-  return sql<Found[]>`
-    select c.id, c.prospect_id, null as email, co.id is not null as has_company
-    from ${constant(sql, contactSource.from)}
-    where c.customer_id = ${customerId}
-      and c.prospect_id is not null
-      and c.prospect_id = any(${ids}::uuid[])
-    union all
-    select oldest.id, null, wanted.email, co.id is not null
+  return sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and prospect_id is not null
+      and prospect_id = any(${ids}::uuid[])
+    union
+    select oldest.id
     from unnest(${emailsOf(given)}::text[]) as wanted (email)
     cross join lateral (
-      select id, company_id
+      select id
       from contacts
       where customer_id = ${customerId}
         and (folded ->> 'work_email') collate "C" = wanted.email
       order by id
       limit 1
-    ) oldest
-    left join companies co on co.customer_id = ${customerId} and co.id = oldest.company_id and co.deleted_at is null`;
+    ) oldest`;
 }
 
 /**
- * Finds or creates the companies of the prospects. Returns one company id for each prospect. The id is undefined for a
- * prospect without a company name. The id is also undefined if the contact of the prospect already has a company, or
- * gets a company from an earlier prospect.
+ * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
+ * values, the oldest contact first. A company that is deleted counts as none.
  */
-async function companiesOf(
-  sql: Transaction,
-  customerId: string,
-  { prospects, found, locked }: { prospects: readonly Prospect[]; found: readonly Found[]; locked: LockedCompanies },
-  counts: CountChanges,
-): Promise<(string | null | undefined)[]> {
-  // Prospect ids and emails of contacts that have a company, or get one from an earlier prospect of the batch.
-  const settled = new Set(
-    found.filter((contact) => contact.has_company).map((contact) => contact.prospect_id ?? contact.email),
-  );
-  const companies = prospects.map((prospect) => {
-    const email = fold(prospect.work_email);
-    if (settled.has(prospect._id) || settled.has(email)) return undefined;
-    const company = companyOf(prospect);
-    if (company && email !== '') settled.add(email);
-    return company;
-  });
-  const missing = companies.filter((company) => company && !locked.byName.has(fold(company.company_name)));
-  const created = await createCompanies(sql, customerId, missing as NamedCompany[], counts);
-  const ids = new Map([...locked.byName, ...created]);
-  return companies.map((company) => company && ids.get(fold(company.company_name)));
-}
-
-/** Locks the found contacts until the transaction ends, and returns their current values, the oldest contact first. */
-async function lockFound(sql: Transaction, customerId: string, found: readonly Found[]): Promise<Slot[]> {
+async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Slot[]> {
+  const found = await findContacts(sql, customerId, given);
   if (found.length === 0) return [];
   const contacts = await sql<(SyncedContact & { id: string })[]>`
     select
@@ -184,6 +155,27 @@ async function lockFound(sql: Transaction, customerId: string, found: readonly F
       and id = any(${found.map(({ id }) => id)}::uuid[])
     ${lockedInOrder(sql)}`;
   return contacts.map(({ id, ...contact }) => ({ id, contact }));
+}
+
+/**
+ * Gives each contact without a company the company of its first prospect that has one. Finds or creates these companies.
+ * @param slots for each prospect, its contact
+ */
+async function fillCompanies(
+  sql: Transaction,
+  customerId: string,
+  { prospects, slots, locked }: { prospects: readonly Prospect[]; slots: readonly Slot[]; locked: LockedCompanies },
+  counts: CountChanges,
+): Promise<void> {
+  const wanted = new Map<Slot, NamedCompany>();
+  for (const [i, slot] of slots.entries()) {
+    const company = companyOf(prospects[i]!);
+    if (company && slot.contact.company_id === null && !wanted.has(slot)) wanted.set(slot, company);
+  }
+  const missing = [...wanted.values()].filter(({ company_name }) => !locked.byName.has(fold(company_name)));
+  const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, counts))]);
+  for (const [slot, { company_name }] of wanted)
+    slot.contact = { ...slot.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
 
 /** The columns of a contact that searches use, with their SQL types. */

@@ -197,6 +197,30 @@ test('prospects without an email, name, company or known country each become a s
   expect([await count('contacts'), await count('company')]).toEqual([2, 0]);
 });
 
+test('each prospect with the same text that is no address becomes a contact with its own company', async () => {
+  const companies = ['One Ltd', 'Two Ltd', 'Three Ltd'];
+  const prospects = companies.map((job_company_name) => person({ work_email: 'n/a', job_company_name }));
+  const ids = await sync(prospects);
+  const contacts = await Promise.all(prospects.map(({ _id }) => read(ids.get(_id)!)));
+  expect(contacts.map(({ company }) => company.company_name)).toEqual(companies);
+  await expectExact();
+});
+
+test('a contact without a company, found by its prospect id, gets the company although another contact has the same email', async () => {
+  const other = await make(
+    customer,
+    '/contacts',
+    contactBody({ work_email: 'ada@engines.example', company: { name: 'Own Ltd' } }),
+  );
+  const prospect = person({ work_email: 'countess@engines.example' });
+  const { id } = await synced(prospect);
+  await customer.patch(`/contacts/${id}`, { company: null });
+  const again = { ...prospect, work_email: 'ada@engines.example' };
+  expect(await synced(again)).toMatchObject({ id, company: { company_name: 'Analytical Engines Ltd' } });
+  expect(await read(other)).toMatchObject({ company: { company_name: 'Own Ltd' } });
+  await expectExact();
+});
+
 test('too long texts are cut; too long emails and links are left out', async () => {
   const contact = await synced(
     person({
