@@ -86,7 +86,8 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
 /** Returns a stored person as a prospect, with its id in `_id`. */
 export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
-/** Returns whether a prospect has an e-mail address. Unlocking a prospect without one is free. */
+// The catalog stores the result, so a change of this function would contradict the people who are stored already.
+/** Returns whether a prospect has a text in a field for e-mail addresses, valid or not. */
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 

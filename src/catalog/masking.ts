@@ -1,3 +1,4 @@
+import { isEmailAddress } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';
@@ -13,11 +14,15 @@ export const mask = (prospect: Prospect): Prospect => ({
   mobile_phone: prospect.mobile_phone === null ? null : maskPhone(prospect.mobile_phone),
 });
 
-/** Masks an e-mail address as `a•••@example.com`. Keeps the first character and the domain, and hides the length. */
+// A text that is no address may contain anything, such as a phone number after an @. So it is hidden as a whole.
+/**
+ * Masks an e-mail address as `a•••@example.com`: keeps the first character and the domain, and hides the length. Returns
+ * `•••` for a text that is no valid address.
+ */
 function maskEmail(email: string): string {
   if (email === '') return '';
-  const at = email.lastIndexOf('@');
-  return `${Array.from(email)[0]}${dot.repeat(3)}${at < 1 ? '' : email.slice(at)}`;
+  const hidden = dot.repeat(3);
+  return isEmailAddress(email) ? `${email[0]}${hidden}${email.slice(email.lastIndexOf('@'))}` : hidden;
 }
 
 /**

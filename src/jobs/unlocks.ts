@@ -1,9 +1,9 @@
-import { hasEmail } from '../catalog/document.ts';
 import type { Transaction } from '../database/db.ts';
 import { syncProspects } from '../queries/crm-sync.ts';
 import type { LeasedJob } from '../queries/job-leases.ts';
 import type { JobRow, NewResult } from '../queries/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../queries/unlocks.ts';
+import { isEmailAddress } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import type { JobContext } from './handler.ts';
 import { settle } from './settle.ts';
@@ -23,7 +23,7 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
-/** Returns the job result for one unlocked prospect. A prospect without an email costs nothing. */
+/** Returns the job result for one unlocked prospect. A prospect without a valid e-mail address costs nothing. */
 export const unlockResult = (
   job: JobRow,
   position: number,
@@ -34,7 +34,7 @@ export const unlockResult = (
   item: prospect._id,
   contact_id: contacts.get(prospect._id) ?? null,
   status: 'succeeded',
-  charged: hasEmail(prospect) ? job.cost : 0,
+  charged: [prospect.work_email, ...prospect.emails].some(isEmailAddress) ? job.cost : 0,
   result: prospect,
 });
 

@@ -1,7 +1,7 @@
 import type postgres from 'postgres';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import type { Contact } from '../schemas/contacts.ts';
-import { formats } from '../schemas/formats.ts';
+import { isEmailAddress } from '../schemas/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import { blank, type ContactColumns } from './contacts.ts';
@@ -18,7 +18,7 @@ export type SyncedContact = ContactColumns &
  * Maximum lengths of a contact's texts (characters), and the maximum number of its other e-mail addresses. Values of a
  * prospect can exceed these limits.
  */
-const maxLengths = { text: 255, url: 2048, email: 254, otherEmails: 20 };
+const maxLengths = { text: 255, url: 2048, otherEmails: 20 };
 
 /**
  * Converts a prospect to a contact.
@@ -29,7 +29,7 @@ const maxLengths = { text: 255, url: 2048, email: 254, otherEmails: 20 };
  * - `location_country` is `""` if the country has no unambiguous code.
  */
 export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedContact {
-  const work_email = isAddress(prospect.work_email) ? prospect.work_email : '';
+  const work_email = isEmailAddress(prospect.work_email) ? prospect.work_email : '';
   return {
     ...blank,
     prospect_id: prospect._id,
@@ -70,10 +70,8 @@ const clip = (text: string): string =>
  */
 const url = (text: string | null): string | null => (text !== null && text.length <= maxLengths.url ? text : null);
 
-const isAddress = (text: string): boolean => text.length <= maxLengths.email && formats['email']!(text);
-
 function otherEmails(emails: string[], workEmail: string): string[] | null {
-  const others = new Map(emails.filter(isAddress).map((email) => [fold(email), email]));
+  const others = new Map(emails.filter(isEmailAddress).map((email) => [fold(email), email]));
   others.delete(fold(workEmail));
   return others.size === 0 ? null : [...others.values()].slice(0, maxLengths.otherEmails);
 }

@@ -21,6 +21,15 @@ export const formats: Record<string, (text: string) => boolean> = {
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
+/** The maximum length of an e-mail address (characters). */
+export const maxEmailLength = 254;
+
+/**
+ * Returns true if the text is an e-mail address that the API accepts. Any other text of a prospect counts as no
+ * address, such as `n/a`.
+ */
+export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats['email']!(text);
+
 /**
  * How the OpenAPI document describes each string format of this service, because API clients know only the standard
  * ones. Key: name of the format. Value: the schema that stands in its place. Its pattern accepts all valid strings, and
