@@ -3,7 +3,7 @@ import { conflict, DomainError } from '../errors.ts';
 import {
   beginUpload,
   chunkBytes,
-  deleteUpload,
+  discardUpload,
   endUpload,
   insertChunk,
   type StoredFile,
@@ -38,19 +38,9 @@ export async function receiveFile(
     await db.transaction((sql) => complete(sql, customerId, upload, { bytes, visible }));
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
-    await cleaner.transaction((sql) => discard(sql, customerId, upload, visible)).catch(() => undefined);
-    throw error;
+    const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
+    if (!isComplete) throw error; // else the last transaction was committed, and only its answer was lost
   }
-}
-
-/**
- * Deletes the stored chunks of a failed upload. Keeps them if they are the file of the import: then the last
- * transaction was committed, and only its result was lost.
- */
-async function discard(sql: Transaction, customerId: string, upload: Upload, visible: VisibleImports): Promise<void> {
-  const found = await lockImport(sql, customerId, upload.importId, visible);
-  if (found.status !== 'UPLOADING' && found.upload === upload.upload) return;
-  await deleteUpload(sql, customerId, upload);
 }
 
 function requireNoFile({ status }: ImportState): void {

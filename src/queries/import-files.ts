@@ -70,17 +70,32 @@ export async function endUpload(
       and id = ${importId}`;
 }
 
-/** Deletes all chunks that an interrupted upload has stored. */
-export async function deleteUpload(
+/**
+ * Ends an interrupted upload: deletes its chunks. Its transactions may still be running; from then on, none of them can
+ * store a chunk or complete the file. Does nothing if the file is complete, or if a newer upload has started.
+ * @returns true if this upload is complete
+ */
+export async function discardUpload(
   sql: Transaction,
   customerId: string,
   { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
-): Promise<void> {
-  await sql`
-    delete from import_chunks
+): Promise<boolean> {
+  const { count } = await sql`
+    update imports
+    set upload = null
     where customer_id = ${customerId}
-      and import_id = ${importId}
-      and upload = ${upload}`;
+      and id = ${importId}
+      and upload = ${upload}
+      and status = 'UPLOADING'`;
+  if (count === 1) await deleteFile(sql, customerId, importId);
+  const complete = await sql`
+    select
+    from imports
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and upload = ${upload}
+      and file_bytes is not null`;
+  return complete.count === 1;
 }
 
 /** Deletes the stored file of an import. */
