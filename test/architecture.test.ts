@@ -132,6 +132,11 @@ test('only config.ts reads the environment', () => {
   ]);
 });
 
+test('no module joins signals with `AbortSignal.any`, whose listeners live as long as its sources', () => {
+  const text = (module: string) => textOf(module).replaceAll(/^ *(\/\/|\/?\*).*$/gm, '');
+  expect(modules.filter((module) => /AbortSignal\s*\.\s*any/.test(text(module)))).toEqual([]);
+});
+
 test("modules read the caller's address from `request.address`, which respects trusted proxies", () => {
   expect(modules.filter((module) => /\brequest\.ips?\b/.test(textOf(module).replaceAll(/`[^`]*`/g, '')))).toEqual([]);
 });

@@ -35,12 +35,12 @@ export class EmailsInFlight {
   readonly #maxPerDomain: number;
   readonly #inFlight = new Map<number, EmailInput>();
   readonly #verified = new Map<number, VerifiedEmail>();
-  readonly #closed = new AbortController();
   /**
-   * Signal that aborts when no more verifications may start. Emails that still wait for their mailbox check are then
-   * removed from the set, and a later batch verifies them.
+   * Aborts when no more verifications may start. Emails that still wait for their mailbox check are then removed from
+   * the set, and a later batch verifies them.
    */
-  readonly #late: AbortSignal;
+  readonly #late = new AbortController();
+  readonly #beginTimer = setTimeout(() => this.end(), beginMs);
   #isAbandoned = false;
   #fault: unknown;
   /** Ends the current wait in `sleep` early. */
@@ -49,22 +49,26 @@ export class EmailsInFlight {
   /**
    * Creates an empty set of emails for one batch.
    * @param customerId Id of the customer whose job is processed.
-   * @param signal Aborts when the batch must end, because the worker shuts down or has lost the lease on the job.
+   * @param signal Aborts when the batch must end, because the worker shuts down or has lost the lease on the job. It must
+   *   not outlive the batch, because it keeps this set in memory.
    */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
     this.#customerId = customerId;
     // Without SMTP checks no domain is slow.
     this.#maxPerDomain = config.VERIFY_SMTP === 'on' ? maxPerDomain : maxInFlight;
-    this.#late = AbortSignal.any([signal, this.#closed.signal, AbortSignal.timeout(beginMs)]);
-    const stop = () => (stopping.aborted ? this.#abandonAfter(graceMs(config)) : this.#abandon());
+    const stop = () => {
+      this.end();
+      if (stopping.aborted) this.#abandonAfter(graceMs(config));
+      else this.#abandon();
+    };
     if (signal.aborted) stop();
     else signal.addEventListener('abort', stop, { once: true });
   }
 
   /** Maximum number of verifications that may be started now. */
   get capacity(): number {
-    return this.#late.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
+    return this.#late.signal.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }
 
   /** Number of emails in the set: verification started, result not stored yet. */
@@ -86,7 +90,7 @@ export class EmailsInFlight {
    * True if the batch can end: all finished verifications are stored, and the batch waits for no other verification.
    */
   get isOver(): boolean {
-    return this.#isAbandoned ? this.#verified.size === 0 : this.#late.aborted && this.#inFlight.size === 0;
+    return this.#isAbandoned ? this.#verified.size === 0 : this.#late.signal.aborted && this.#inFlight.size === 0;
   }
 
   get isAbandoned(): boolean {
@@ -146,7 +150,8 @@ export class EmailsInFlight {
    * a later batch verifies them.
    */
   end(): void {
-    this.#closed.abort();
+    clearTimeout(this.#beginTimer);
+    this.#late.abort();
   }
 
   /** True if at least one verification is still running. */
@@ -162,13 +167,13 @@ export class EmailsInFlight {
 
   async #verify(input: EmailInput): Promise<void> {
     try {
-      const verification = await this.#verifier.verify(input.item, this.#late, this.#customerId);
+      const verification = await this.#verifier.verify(input.item, this.#late.signal, this.#customerId);
       // Once abandoned, the verifier may be closed, and its result would be meaningless.
       if (!this.#isAbandoned) this.#verified.set(input.position, { input, verification });
     } catch (error) {
       // Released while it waited for its domain, or failed. A later batch verifies it.
       this.#drop(input);
-      if (!this.#late.aborted) this.#fail(error);
+      if (!this.#late.signal.aborted) this.#fail(error);
     }
     if (!this.#isWaiting) this.#resume();
   }
@@ -180,7 +185,7 @@ export class EmailsInFlight {
 
   #fail(error: unknown): void {
     this.#fault ??= error;
-    this.#closed.abort();
+    this.end();
   }
 
   #abandonAfter(ms: number): void {

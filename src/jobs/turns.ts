@@ -1,6 +1,7 @@
 import { retryLevel } from '../database/outages.ts';
 import { turnQueues, type TurnQueue } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
+import { withOwnAbort } from '../own-abort.ts';
 import {
   waitForJobStarts,
   releaseLease,
@@ -152,43 +153,42 @@ async function endInBackground(
   }
 }
 
-async function runBatch(
+/** Runs one batch of a leased job. Renews the lease meanwhile, and handles errors of the batch. */
+export function runBatch(
   context: JobContext,
   job: LeasedJob,
   batch: JobBatch,
   continueInBackground: () => void,
 ): Promise<void> {
-  const lease = keepLease(context, job);
-  const signal = AbortSignal.any([context.stopping, lease.lost]);
   const span = {
     name: `job ${job.type}`,
     attributes: { 'sales_data.job_id': job.id, 'sales_data.customer': job.customer_id },
     cause: job.request as TraceContext,
   };
-  try {
-    await inSpan(span, () => batch(context, job, signal, continueInBackground));
-    context.log.debug('a batch of a job ended');
-  } catch (error) {
-    await handleBatchError(context, job, error);
-  } finally {
-    lease.stop();
-  }
+  return withOwnAbort(context.stopping, async (ending) => {
+    const renewal = keepLease(context, job, () => ending.abort());
+    try {
+      await inSpan(span, () => batch(context, job, ending.signal, continueInBackground));
+      context.log.debug('a batch of a job ended');
+    } catch (error) {
+      await handleBatchError(context, job, error);
+    } finally {
+      clearInterval(renewal);
+    }
+  });
 }
 
 /**
- * Renews a lease (a worker's time-limited claim on a job) regularly, until `stop` is called.
- * @returns The function `stop`, and a signal `lost` that aborts when the job has ended or another worker has taken the
- * lease.
+ * Renews a lease (a worker's time-limited claim on a job) regularly, until the returned timer is cleared.
+ * @param lose Called when the job has ended or another worker has taken the lease.
  */
-function keepLease({ db, log }: JobContext, job: LeasedJob): { lost: AbortSignal; stop: () => void } {
-  const lost = new AbortController();
+function keepLease({ db, log }: JobContext, job: LeasedJob, lose: () => void): NodeJS.Timeout {
   const renew = async () => {
-    if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lost.abort();
+    if (!(await db.transaction((sql) => renewLease(sql, job.customer_id, job)))) lose();
   };
-  const timer = setInterval(() => {
+  return setInterval(() => {
     renew().catch((err: unknown) => log[retryLevel(err)]({ err }, 'a lease could not be renewed; retrying'));
   }, renewalMs);
-  return { lost: lost.signal, stop: () => clearInterval(timer) };
 }
 
 /**

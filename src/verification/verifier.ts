@@ -1,4 +1,5 @@
 import type { Config } from '../config.ts';
+import { withOwnAbort } from '../own-abort.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
 import { openAddressLists, type AddressLists } from './address-lists.ts';
 import { parseAddress, SyntaxFault, type Address } from './address.ts';
@@ -89,24 +90,18 @@ export function openVerifier(config: Config): Verifier {
  * @param late The result to return if the time limit is reached, or `closing` aborts, before `work` has finished.
  * @returns The result of `work`, or `late`.
  */
-async function within<T>(
-  ms: number,
-  closing: AbortSignal,
-  work: (signal: AbortSignal) => Promise<T>,
-  late: T,
-): Promise<T> {
-  const ending = new AbortController();
-  const over = new Promise<T>((resolve) => ending.signal.addEventListener('abort', () => resolve(late)));
-  const end = () => ending.abort();
-  const timer = setTimeout(end, Math.max(0, ms));
-  closing.addEventListener('abort', end);
-  if (closing.aborted) end();
-  try {
-    return await Promise.race([over, work(ending.signal)]);
-  } finally {
-    clearTimeout(timer);
-    closing.removeEventListener('abort', end);
-  }
+function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
+  return withOwnAbort(closing, async (ending) => {
+    if (ending.signal.aborted) return late;
+    const { promise: over, resolve } = Promise.withResolvers<T>();
+    ending.signal.addEventListener('abort', () => resolve(late));
+    const timer = setTimeout(() => ending.abort(), Math.max(0, ms));
+    try {
+      return await Promise.race([over, work(ending.signal)]);
+    } finally {
+      clearTimeout(timer);
+    }
+  });
 }
 
 function read(text: string): Address | SyntaxFault {

@@ -4,6 +4,7 @@ import type { Config } from '../../config.ts';
 import { unavailable } from '../../errors.ts';
 import { Gate } from '../../limits/gate.ts';
 import { catalogCallDuration } from '../../metrics.ts';
+import { withOwnAbort } from '../../own-abort.ts';
 import { serviceItself, type Requester } from '../../requester.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import {
@@ -224,11 +225,12 @@ export class SearchNodes {
 
   async #attempt<T>(call: Call<T>, requestTimeout: number, signal?: AbortSignal): Promise<T> {
     const node = this.#pick();
-    // The call gets its own signal, because the client fires the abort event of its signal when the call times out.
-    const given = signal ? { signal: AbortSignal.any([signal]) } : {};
     const stop = catalogCallDuration.startTimer();
     try {
-      const answer = await call(node.client, { requestTimeout, maxRetries: 0, ...given }, this.#route());
+      // The call gets its own signal, because the client fires the abort event of its signal when the call times out.
+      const answer = await withOwnAbort(signal, (own) =>
+        call(node.client, { requestTimeout, maxRetries: 0, signal: own.signal }, this.#route()),
+      );
       this.#failures = 0;
       stop({ outcome: 'ok' });
       return answer;
