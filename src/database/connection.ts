@@ -2,6 +2,7 @@ import postgres from 'postgres';
 import type { Config } from '../config.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
 import { scramPassword } from './scram-password.ts';
+import { sessionSettings } from './session-settings.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
 /**
@@ -36,7 +37,7 @@ export function addressOf(url: string): DatabaseAddress {
  * The PostgreSQL role that runs all statements of the service, independent of the user in the database URL. Migration
  * 0001 creates this role.
  */
-const serviceRole = 'sales_data_api';
+export const serviceRole = 'sales_data_api';
 
 /** Maximum time to open a database connection (seconds). */
 const connectTimeout = 5;
@@ -135,7 +136,7 @@ export function connect(config: Config, url: string, { planner, ...lane }: Conne
     connection: {
       application_name: 'sales-data-api',
       role: serviceRole,
-      TimeZone: 'UTC',
+      ...sessionSettings,
       statement_timeout: config.STATEMENT_TIMEOUT_MS,
       lock_timeout: config.STATEMENT_TIMEOUT_MS,
       idle_in_transaction_session_timeout: config.STATEMENT_TIMEOUT_MS,

@@ -4,6 +4,7 @@ import { changeShardsInSequence, isDistributed, placeTable } from './citus.ts';
 import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
+import { sessionSettings } from './session-settings.ts';
 
 /**
  * The result of `migrate`: the names of the applied migrations (`applied`), and the name of the newest migration in the
@@ -76,6 +77,7 @@ export async function asMigrator<T>(
     connect_timeout: 10,
     saslprep: scramPassword,
     onnotice: () => {},
+    connection: { application_name: 'sales-data-api migrate', ...sessionSettings },
   };
   const sql = postgres(ownerUrl, options);
   try {

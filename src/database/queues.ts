@@ -2,13 +2,14 @@ import { PgBoss } from 'pg-boss';
 import type postgres from 'postgres';
 import { jobTypes, type JobType } from '../schemas/jobs.ts';
 import { hasCitus } from './citus.ts';
+import { withSessionSettings } from './session-settings.ts';
 
 /** Name of the database schema that contains the tables of the job queue (pg-boss). */
 export const queueSchema = 'pgboss';
 
 /**
  * Options of queues whose jobs are retried with growing delays until they succeed. While a worker runs a job, it must
- * send heartbeats. If the heartbeats stop, the job is retried.
+ * send heartbeats. If the heartbeats stop, the job is retried. Finished messages have no use, so they are deleted soon.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -19,8 +20,7 @@ const persistent = {
   heartbeatSeconds: 10,
 };
 
-// One waiting message per customer gives a fair order. Processing a message takes little time, and finished messages have
-// no use, so both expire soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
+// One waiting message per customer gives a fair order. Processing a message takes little time, so it expires soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
 /**
  * Options of queues that hold at most one waiting message for each customer (policy `short`). A message means that the
  * customer has work to process.
@@ -85,7 +85,7 @@ const schedules: Record<JobKind, string | null> = {
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({
-    connectionString: (await hasCitus(sql)) ? withoutPropagation(ownerUrl) : ownerUrl,
+    connectionString: withSessionSettings(ownerUrl, (await hasCitus(sql)) ? withoutPropagation : {}),
     schema: queueSchema,
     max: 1,
     supervise: false,
@@ -110,15 +110,8 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   await grantService(sql);
 }
 
-/**
- * Adds an option to a database URL, so that Citus does not copy tables which are created over the connection to the
- * workers.
- */
-function withoutPropagation(url: string): string {
-  const changed = new URL(url);
-  changed.searchParams.set('options', '-c citus.enable_ddl_propagation=off');
-  return changed.href;
-}
+/** With this setting, Citus does not copy tables which are created over the connection to the workers. */
+const withoutPropagation = { 'citus.enable_ddl_propagation': 'off' };
 
 const grantService = (sql: postgres.Sql) =>
   sql.unsafe(`

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
+import { sessionSettings } from '../database/session-settings.ts';
 import { isAlive, killServer, openCluster, runningPort, startServer, stopServer, type Cluster } from './cluster.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
@@ -211,7 +212,7 @@ async function enter(port: number, password: string): Promise<postgres.Sql | und
     fetch_types: false,
     connect_timeout: 10,
     onnotice: () => {},
-    connection: { application_name: 'sales-data-api presence' },
+    connection: { application_name: 'sales-data-api presence', ...sessionSettings },
   });
   try {
     const [row] = await presence<{ present: boolean }[]>`

@@ -1,8 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { PgBoss } from 'pg-boss';
+import { serviceRole } from '../database/connection.ts';
 import type { SharedDatabase } from '../database/db.ts';
 import { isConnectionLost } from '../database/lanes.ts';
 import { queueSchema, type JobKind } from '../database/queues.ts';
+import { withSessionSettings } from '../database/session-settings.ts';
 import { isUnavailable } from '../errors.ts';
 import { allCustomers } from '../requester.ts';
 import type { TraceContext } from '../tracing/spans.ts';
@@ -61,9 +63,8 @@ export async function startWorkers(
 ): Promise<Workers> {
   const { log, config } = services;
   const boss = new PgBoss({
-    connectionString: url,
     // The service's role, whichever login the URL has, as on the other connections.
-    options: '-c role=sales_data_api -c statement_timeout=30000',
+    connectionString: withSessionSettings(url, { role: serviceRole, statement_timeout: '30000' }),
     application_name: 'sales-data-api-jobs',
     max: 3,
     schema: queueSchema,

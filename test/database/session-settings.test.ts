@@ -1,0 +1,97 @@
+import { PgBoss } from 'pg-boss';
+import { beforeAll, expect, test } from 'vitest';
+import { asMigrator } from '../../src/database/migrate.ts';
+import { withSessionSettings } from '../../src/database/session-settings.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { asSuperuser } from '../setup/database.ts';
+import { contactBody, make } from '../setup/factories.ts';
+
+/** Settings that a database may have. Each changes how values are read or written. */
+const unusual = {
+  array_nulls: 'off',
+  bytea_output: 'escape',
+  client_encoding: 'LATIN1',
+  DateStyle: 'German, DMY',
+  default_transaction_isolation: 'serializable',
+  extra_float_digits: '-15',
+  IntervalStyle: 'sql_standard',
+  standard_conforming_strings: 'off',
+  TimeZone: 'Asia/Kathmandu',
+};
+
+const expected = {
+  array_nulls: 'on',
+  bytea_output: 'hex',
+  client_encoding: 'UTF8',
+  DateStyle: 'ISO, MDY',
+  default_transaction_isolation: 'read committed',
+  extra_float_digits: '1',
+  IntervalStyle: 'postgres',
+  standard_conforming_strings: 'on',
+  TimeZone: 'UTC',
+};
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await startApp();
+  const name = new URL(app.url).pathname.slice(1);
+  await asSuperuser(async (sql) => {
+    for (const [setting, value] of Object.entries(unusual))
+      await sql.unsafe(`alter database ${name} set ${setting} = '${value}'`);
+    await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = ${name}`;
+  });
+});
+
+/** SQL that returns the settings of a session. */
+const inForce = `select name, setting from pg_settings where name in ('${Object.keys(unusual).join("', '")}')`;
+
+const toRecord = (rows: Iterable<{ name: string; setting: string }>) =>
+  Object.fromEntries(Array.from(rows, ({ name, setting }) => [name, setting]));
+
+test('values are read and written alike, whatever the settings of the database', async () => {
+  const customer = await app.customer();
+  const before = new Date();
+  const text = String.raw`O'Neil \ 東京 😀`;
+  const id = await make(
+    customer,
+    '/contacts',
+    contactBody({ first_name: text, last_name: 'NULL', other_emails: ['a@x.example'], custom_fields: { text } }),
+  );
+  const { status, body } = await customer.get(`/contacts/${id}`);
+  expect(status).toBe(200);
+  expect(body).toMatchObject({ first_name: text, last_name: 'NULL', custom_fields: { text } });
+  expect(body.created_at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  expect(Math.abs(Date.parse(body.created_at) - before.getTime())).toBeLessThan(60_000);
+  const since = { filters: { created_at: { gte: before.toISOString() } } };
+  const found = await customer.post('/contacts/list', since);
+  expect(found.body.map((contact: { id: string }) => contact.id)).toEqual([id]);
+});
+
+test('each lane of the service pins the settings of its sessions', async () => {
+  const lanes = ['lookup', 'search', 'transaction'] as const;
+  for (const lane of lanes)
+    expect(toRecord(await app.db[lane]((sql: any) => sql.unsafe(inForce))), lane).toEqual(expected); // eslint-disable-line typescript/no-explicit-any -- the lanes differ in the type of their session
+});
+
+test('the migrator pins the settings of its session', async () => {
+  expect(toRecord(await asMigrator(app.ownerUrl, (sql) => sql.unsafe(inForce)))).toEqual(expected);
+});
+
+test.each(['', '?application_name=x', '?options=-c%20DateStyle=German+-c%20work_mem=5MB'])(
+  'the job queue pins the settings of its sessions, with a URL that ends in %j',
+  async (parameters) => {
+    const connectionString = withSessionSettings(app.url + parameters, { role: 'sales_data_api' });
+    const boss = new PgBoss({ connectionString, schema: 'pgboss', migrate: false, supervise: false, schedule: false });
+    await boss.start();
+    try {
+      const { rows } = await boss.getDb().executeSql(inForce);
+      expect(toRecord(rows)).toEqual(expected);
+      const other = `select current_user::text as role, current_setting('work_mem') as memory`;
+      expect((await boss.getDb().executeSql(other)).rows).toEqual([
+        { role: 'sales_data_api', memory: parameters.includes('work_mem') ? '5MB' : '4MB' },
+      ]);
+    } finally {
+      await boss.stop({ graceful: false });
+    }
+  },
+);
