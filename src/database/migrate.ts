@@ -54,7 +54,8 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
     const { pending, newest } = compare(migrations, await appliedBy(sql));
     const distributed = await isDistributed(sql);
     for (const migration of pending) await apply(sql, migration, { session, distributed });
-    if (pending.length > 0) await sql`grant select on schema_migrations to sales_data_api`;
+    // Each time, because an earlier call may have been killed before this statement.
+    await sql`grant select on schema_migrations to sales_data_api`;
     // Otherwise a newer release owns the queues.
     if (newest === undefined) await installQueues(sql, ownerUrl);
     return { applied: pending.map(({ name }) => name), version: newest ?? migrations.at(-1)!.name };

@@ -60,6 +60,19 @@ describe('migrations', () => {
     expect((await migrate(database.ownerUrl)).applied).toEqual([]);
   });
 
+  test('that were killed just after the last file grant the rights when they run again', async () => {
+    await migrate(database.ownerUrl);
+    await owner`revoke all on schema_migrations from sales_data_api`;
+    await owner`drop schema pgboss cascade`;
+    expect((await migrate(database.ownerUrl)).applied).toEqual([]);
+    const db = openDatabase(parseConfig({}), database.url);
+    try {
+      expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
+    } finally {
+      await db.close();
+    }
+  });
+
   test('that were edited after they were applied are rejected by name', async () => {
     await migrate(database.ownerUrl);
     await owner`update schema_migrations set sha256 = 'another' where name = '0001_accounts.sql'`;
