@@ -18,6 +18,7 @@ const persistent = {
   retryDelayMax: 60,
   expireInSeconds: 6 * 3600,
   heartbeatSeconds: 10,
+  deleteAfterSeconds: 60,
 };
 
 // One waiting message per customer gives a fair order. Processing a message takes little time, so it expires soon. A message whose worker died is retried about when the dead worker's lease on the job ends.
@@ -31,7 +32,6 @@ const turns = {
   notify: true,
   retryDelayMax: 15,
   expireInSeconds: 900,
-  deleteAfterSeconds: 60,
 } as const;
 
 /**
@@ -49,6 +49,10 @@ export const queues = {
   'sweep-jobs': { ...persistent, policy: 'short', retryLimit: 3, notify: false },
   'remove-idempotency-records': { ...persistent, retryLimit: 3, notify: false },
 } as const;
+
+// It gets one message for each message of a schedule. By default pg-boss keeps them for a week.
+/** The queue in which pg-boss itself notes that a schedule is due, with our options. */
+const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
 export type JobKind = keyof typeof queues;
 
@@ -95,7 +99,7 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
   boss.on('error', (error) => errors.push(error));
   await boss.start();
   try {
-    for (const [kind, options] of Object.entries(queues)) {
+    for (const [kind, options] of Object.entries({ ...queues, ...queueOfSchedules })) {
       await boss.createQueue(kind, options);
       // pg-boss cannot change the policy of an existing queue.
       const { policy, ...changeable } = { policy: undefined, ...options };

@@ -73,6 +73,7 @@ export async function startWorkers(
     useListenNotify: true,
     superviseIntervalSeconds: 5,
     monitorIntervalSeconds: 5,
+    maintenanceIntervalSeconds: 60, // how often finished messages are removed; by default once a day
   });
   const stopping = new AbortController();
   const background: JobContext['background'] = new Set();

@@ -40,3 +40,19 @@ test('the error of a failed job is logged', async () => {
   await vi.waitFor(() => expect(failure()).toBeDefined(), { timeout: 30_000, interval: 50 });
   expect(failure()).toMatchObject({ level: 50, kind: 'remove-idempotency-records', err: { message: 'no luck' } });
 });
+
+test('a finished message is removed about a minute after its end', async () => {
+  await workers?.stop();
+  await app.owner`delete from pgboss.job`;
+  const kinds = await app.owner<{ name: string }[]>`
+    update pgboss.queue set maintain_on = now() - interval '65 seconds' returning name`;
+  await app.owner`
+    insert into pgboss.job (name, state, completed_on, deletion_seconds)
+    select name, 'completed', now() - interval '65 seconds', deletion_seconds
+    from pgboss.queue`;
+  workers = await startWorkers(services);
+  const left = () => app.owner`
+    select name from pgboss.job where state = 'completed' and completed_on < now() - interval '60 seconds'`;
+  expect(kinds.length).toBeGreaterThan(5);
+  await vi.waitFor(async () => expect(await left()).toEqual([]), { timeout: 30_000, interval: 50 });
+});
