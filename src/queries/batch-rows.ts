@@ -3,17 +3,18 @@ import type { Transaction } from '../database/db.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { constant } from '../filters/sql.ts';
 
-/** The columns to write for a record, by column name. */
+/** The columns of a record, by column name. */
 type Row = Record<string, unknown>;
 
-/** The name of a table to which batches write. */
-type Table = 'contacts' | 'companies';
+/** A table to which batches write rows of the type `R`. */
+export interface WrittenTable<R extends object> {
+  name: 'contacts' | 'companies';
+  /** All columns that a batch writes. Every row has a value or null in each of them. */
+  columns: readonly (keyof R & string)[];
+}
 
-/**
- * SQL expression that converts records to rows of the table. If a record has no value for a column, the column becomes
- * null.
- */
-const rowsOf = (sql: Transaction, table: Table, rows: readonly Row[]) =>
+/** SQL expression that converts records to rows of the table. */
+const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
   sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
 
 /** Maximum number of records that one statement writes. */
@@ -27,6 +28,7 @@ const rowsAtOnce = 250;
  */
 async function writeInParts<T, Result>(
   records: readonly T[],
+  columns: readonly string[],
   rowOf: (record: T) => Row,
   write: (rows: readonly Row[]) => Promise<Result[]>,
 ): Promise<Result[]> {
@@ -36,7 +38,7 @@ async function writeInParts<T, Result>(
   for (let i = 0; i < records.length; i += rowsAtOnce) {
     const rows: Row[] = [];
     for (const record of records.slice(i, i + rowsAtOnce)) {
-      rows.push(withoutNulls(rowOf(record)));
+      rows.push(withoutNulls(rowOf(record), columns));
       if (slice.isOver) await slice.pause();
     }
     results.push(...(await writing));
@@ -49,58 +51,70 @@ async function writeInParts<T, Result>(
   return [...results, ...(await writing)];
 }
 
-/** Replaces null by undefined in the properties of the given object. JSON then leaves out these properties. */
-function withoutNulls(row: Row): Row {
-  for (const name in row) if (row[name] === null) row[name] = undefined;
+/**
+ * Replaces null by undefined in the properties of the given object. JSON then leaves out these properties, and the
+ * database reads null.
+ * @throws Error if a column is missing, or if there are others. The value would be lost without this check.
+ */
+function withoutNulls(row: Row, columns: readonly string[]): Row {
+  for (const name of columns) {
+    if (row[name] === undefined) throw new Error(`A row has no value for the column ${name}`);
+    if (row[name] === null) row[name] = undefined;
+  }
+  if (Object.keys(row).length !== columns.length) throw new Error('A row has more columns than its table');
   return row;
 }
 
 /**
- * Inserts records, which must all have the same columns. Returns the new ids, in the order of `records`.
+ * Inserts records. Returns the new ids, in the order of `records`.
  * @param rowOf returns a new object with the columns of a record
  */
-export async function insertRows<T>(
+export async function insertRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
-  table: Table,
+  table: WrittenTable<R>,
   records: readonly T[],
-  rowOf: (record: T) => object,
+  rowOf: (record: T) => R,
 ): Promise<string[]> {
-  const inserted = await writeInParts(records, rowOf as (record: T) => Row, (rows) => {
-    const columns = constant(sql, Object.keys(rows[0]!).join(', '));
-    return sql<{ id: string }[]>`
-      insert into ${constant(sql, table)} (customer_id, ${columns})
+  const columns = constant(sql, table.columns.join(', '));
+  const inserted = await writeInParts(
+    records,
+    table.columns,
+    (record) => rowOf(record) as Row,
+    (rows) => sql<{ id: string }[]>`
+      insert into ${constant(sql, table.name)} (customer_id, ${columns})
       select ${customerId}, ${columns}
-      from ${rowsOf(sql, table, rows)} with ordinality given
+      from ${rowsOf(sql, table.name, rows)} with ordinality given
       order by given.ordinality
-      returning id`;
-  });
+      returning id`,
+  );
   // The database creates ascending ids within a transaction.
   return inserted.map(({ id }) => id).toSorted();
 }
 
 /**
- * Updates records, and sets their `updated_at`. All records must have the same columns, and the caller must have locked
- * them.
- * @param rowOf returns a new object with the id of a record and the columns to write
+ * Updates records, and sets their `updated_at`. The caller must have locked them.
+ * @param rowOf returns a new object with the id of a record and its columns
  */
-export async function updateRows<T>(
+export async function updateRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
-  table: Table,
+  table: WrittenTable<R>,
   records: readonly T[],
-  rowOf: (record: T) => object & { id: string },
+  rowOf: (record: T) => R & { id: string },
 ): Promise<void> {
-  await writeInParts(records, rowOf as unknown as (record: T) => Row, (rows) => {
-    const columns = Object.keys(rows[0]!).filter((name) => name !== 'id');
-    const assignments = constant(sql, columns.map((name) => `${name} = given.${name}`).join(', '));
-    return sql`
-      update ${constant(sql, table)} r
+  const assignments = constant(sql, table.columns.map((name) => `${name} = given.${name}`).join(', '));
+  await writeInParts(
+    records,
+    ['id', ...table.columns],
+    (record) => rowOf(record) as Row,
+    (rows) => sql`
+      update ${constant(sql, table.name)} r
       set ${assignments}, updated_at = (select clock_timestamp())
-      from ${rowsOf(sql, table, rows)} given
+      from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
-        and r.id = given.id`;
-  });
+        and r.id = given.id`,
+  );
 }
 
 /** Returns true if every value in `columns` equals the value of the same column in `stored`. */

@@ -18,6 +18,7 @@ import type { CompanyExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
+import type { WrittenTable } from './batch-rows.ts';
 import { CountChanges, saveCounts } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import { lockAndReadRules } from './list-rules.ts';
@@ -27,8 +28,9 @@ import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } fro
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
 /** The default values of a new company's columns. */
-export const blankCompany: Omit<CompanyColumns, 'company_name'> = {
+export const blankCompany: CompanyColumns = {
   external_id: null,
+  company_name: '',
   type: '',
   size: '',
   industry: '',
@@ -236,6 +238,12 @@ export function companyRow(customerId: string, columns: CompanyColumns) {
   const { folded, terms } = searchColumnsOfCompany(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
+
+/** The table of companies, for batches. */
+export const companiesWritten: WrittenTable<ReturnType<typeof companyRow>> = {
+  name: 'companies',
+  columns: [...companyFields, 'folded', 'terms'],
+};
 
 function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
   const row = companyRow(customerId, columns);

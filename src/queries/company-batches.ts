@@ -22,6 +22,7 @@ import {
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import {
   blankCompany,
+  companiesWritten,
   companyRow,
   findCompanies,
   lockCompanyRows,
@@ -100,7 +101,7 @@ function setColumns(match: MatchField, item: CompanyItem): void {
   try {
     item.columns = item.stored
       ? patchedCompany(without('id', item.stored), without(match, item.body))
-      : patchedCompany(blankCompany as CompanyColumns, item.body);
+      : patchedCompany(blankCompany, item.body);
   } catch (error) {
     if (!(error instanceof DomainError)) throw error;
     fail(item, error);
@@ -128,8 +129,8 @@ async function write(sql: Transaction, customerId: string, items: readonly Compa
   const [created, changed] = [[] as CompanyItem[], [] as CompanyItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: CompanyItem) => companyRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'companies', created, rowOf);
-  await updateRows(sql, customerId, 'companies', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
+  const newIds = await insertRows(sql, customerId, companiesWritten, created, rowOf);
+  await updateRows(sql, customerId, companiesWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const changes = changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));

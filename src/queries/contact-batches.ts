@@ -22,6 +22,7 @@ import {
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import {
   blank,
+  contactsWritten,
   contactRow,
   findContacts,
   lockContactRows,
@@ -141,7 +142,7 @@ function setColumns({ match, optional }: Batch, item: ContactItem, companies: Lo
   try {
     item.columns = item.stored
       ? patchedContact(without('id', item.stored), without(match, item.body), companyId)
-      : patchedContact(blank as ContactColumns, item.body, companyId);
+      : patchedContact(blank, item.body, companyId);
   } catch (error) {
     if (!(error instanceof DomainError)) throw error;
     fail(item, error);
@@ -219,8 +220,8 @@ async function write(
   const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, 'contacts', created, rowOf);
-  await updateRows(sql, customerId, 'contacts', changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
+  const newIds = await insertRows(sql, customerId, contactsWritten, created, rowOf);
+  await updateRows(sql, customerId, contactsWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
   const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));

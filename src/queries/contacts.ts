@@ -19,6 +19,7 @@ import {
 import type { ContactExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
+import type { WrittenTable } from './batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
 import { CountChanges, saveCounts } from './counters.ts';
@@ -41,14 +42,17 @@ import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } fro
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
 /** The default values of a new contact's columns. */
-export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_email' | 'phone_numbers'> = {
+export const blank: ContactColumns = {
   external_id: null,
+  first_name: '',
   middle_name: null,
+  last_name: '',
   gender: null,
   birth_year: null,
   profnet_url: null,
   social1_url: null,
   social2_url: null,
+  work_email: '',
   personal_email: null,
   other_emails: null,
   industry: '',
@@ -58,6 +62,7 @@ export const blank: Omit<ContactColumns, 'first_name' | 'last_name' | 'work_emai
   location_region: '',
   location_postal_code: null,
   mobile_phone: null,
+  phone_numbers: [],
   custom_fields: {},
   assigned_to: null,
   company_id: null,
@@ -363,6 +368,12 @@ export function contactRow(customerId: string, columns: ContactColumns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
+
+/** The table of contacts, for batches. */
+export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
+  name: 'contacts',
+  columns: [...contactFields, 'company_id', 'folded', 'terms'],
+};
 
 function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
   const row = contactRow(customerId, columns);

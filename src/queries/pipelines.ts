@@ -36,13 +36,12 @@ export async function createPipeline(sql: Transaction, customerId: string, given
     insert into pipelines (customer_id, name, description, currency, visibility)
     values (${customerId}, ${given.name}, ${given.description}, ${given.currency}, ${given.visibility})
     returning id`;
-  const stages = given.stages.map((stage, index) => ({
-    customer_id: customerId,
-    pipeline_id: pipeline.id,
-    position: index + 1,
-    ...stage,
-  }));
-  if (stages.length > 0) await sql`insert into stages ${sql(stages)}`;
+  const stages = given.stages.map((stage, index) => ({ ...stage, position: index + 1 }));
+  await sql`
+    insert into stages (customer_id, pipeline_id, position, name, probability_percentage, status)
+    select ${customerId}, ${pipeline.id}, position, name, probability_percentage, status
+    from jsonb_to_recordset(${sql.json(stages)})
+      as given (position integer, name text, probability_percentage integer, status text)`;
   return pipeline.id;
 }
 

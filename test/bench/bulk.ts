@@ -8,7 +8,7 @@ import { migrate } from '../../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import type { Outcome } from '../../src/queries/batches.ts';
 import { writeContactBatch } from '../../src/queries/contact-batches.ts';
-import { blank, contactRow, patchedContact, type ContactColumns } from '../../src/queries/contacts.ts';
+import { blank, contactRow, patchedContact } from '../../src/queries/contacts.ts';
 import { createList } from '../../src/queries/lists.ts';
 import { dbOf, makeCustomer, type TestCustomer } from '../setup/factories.ts';
 import { copy as copyOut, figures, readPages, timed, type Figures } from './exports.ts';
@@ -182,7 +182,7 @@ async function fill(owner: postgres.Sql, customers: [id: string, count: number][
 
 /** Returns the function that writes contacts with `COPY`, by as many connections as there are callers. */
 function copyOf(owner: postgres.Sql, customerId: string, items: readonly Item[]): () => Promise<void> {
-  const rows = items.map((item) => contactRow(customerId, patchedContact(blank as ContactColumns, item, null)));
+  const rows = items.map((item) => contactRow(customerId, patchedContact(blank, item, null)));
   const columns = Object.keys(rows[0]!) as (keyof (typeof rows)[number])[];
   const lines = rows.map((row) => `${customerId}\t${columns.map((name) => copied(row[name])).join('\t')}\n`);
   const share = Math.ceil(lines.length / callers);

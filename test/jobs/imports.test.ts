@@ -140,6 +140,17 @@ describe('an import', () => {
     );
   });
 
+  test('stores what each record has, whatever the records before it lack', async () => {
+    const phoneOf = (i: number) => (i % 3 === 0 ? '' : `030 ${100_000 + i}`);
+    const lines = Array.from({ length: 1_200 }, (_, i) => `Ada,No ${i},ada${i}@example.com,${phoneOf(i)}`);
+    const done = await importFile(app, customer, upserted, contactsCsv(...lines));
+    expect(countsOf(done)).toMatchObject({ created: 1_200, failed: 0 });
+    const stored = await contactsOf(customer, 'work_email', 'phone_numbers');
+    expect(stored.map(({ phone_numbers }) => phone_numbers.length)).toEqual(
+      lines.map((_, i) => (phoneOf(i) === '' ? 0 : 1)),
+    );
+  });
+
   test('takes NDJSON, and gives each failed line back', async () => {
     const items = [
       JSON.stringify({ first_name: 'Ada', last_name: 'Lovelace', work_email: 'ada@example.com', phone_numbers: [] }),
