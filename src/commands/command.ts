@@ -1,6 +1,7 @@
 import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { formats } from '../schemas/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
+import { canonicalId } from '../text/ids.ts';
 
 /**
  * A module that defines one command of the command line. Its function `define` adds the options and subcommands of the
@@ -58,7 +59,7 @@ const formatted = (format: string, expected: string) => (value: string) => {
   return value;
 };
 
-export const asUuid = formatted('uuid', 'a UUID');
+export const asUuid = (value: string): string => canonicalId(formatted('uuid', 'a UUID')(value))!;
 
 export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
 

@@ -91,7 +91,7 @@ const revoke = (options: { key: string }): Promise<ApiKey> =>
       if (customerId === undefined) throw notFound('API key');
       await revokeApiKey(sql, customerId, options.key, commandLine);
       const keys = await listApiKeys(sql, customerId);
-      return keys.find(({ id }) => id === options.key.toLowerCase())!;
+      return keys.find(({ id }) => id === options.key)!;
     }),
   );
 

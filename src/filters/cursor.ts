@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { validationFailed } from '../errors.ts';
-import { formats, isInstant } from '../schemas/formats.ts';
+import { isInstant } from '../schemas/formats.ts';
 import { isStorable } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
+import { canonicalId } from '../text/ids.ts';
 import type { Column } from './columns.ts';
 import type { Order } from './order.ts';
 import type { Filter } from './tree.ts';
@@ -125,5 +126,4 @@ function isValueOf(column: Column, value: unknown): value is KeyValue {
   return isStorable(value) && (column.type === 'exact' || fold(value) === value);
 }
 
-const isUuid = (value: unknown): value is string =>
-  typeof value === 'string' && formats['uuid']!(value) && value === value.toLowerCase();
+const isUuid = (value: unknown): value is string => typeof value === 'string' && canonicalId(value) === value;

@@ -1,6 +1,6 @@
 import { maxFaults, type Fault } from '../errors.ts';
 import type { TimeSlice } from '../event-loop.ts';
-import { fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
+import { contactFilterFields, fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { lengthOf } from '../text/code-points.ts';
 import { isObject, quote } from './parse.ts';
@@ -76,14 +76,14 @@ function faultless({ filter, faults }: RulesRead): Filter {
 }
 
 /**
- * Completes the rules of a request for storage and responses: a missing `logic_operator` becomes AND, and the first
- * rule always has AND.
+ * Completes the rules of a request for storage and responses: a missing `logic_operator` becomes AND, the first rule
+ * always has AND, and ids are converted to lower case.
  */
 export const completeRules = (given: readonly RuleGiven[]): Rule[] =>
   given.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
     field,
     operator,
-    value,
+    value: fieldType(contactFilterFields, field) === 'uuid' ? value.toLowerCase() : value,
     logic_operator: i === 0 ? 'AND' : logic_operator,
   }));
 

@@ -1,7 +1,8 @@
 import { filterLimits, type FieldType } from '../schemas/filters.ts';
-import { formats, isInstant } from '../schemas/formats.ts';
+import { isInstant } from '../schemas/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
+import { canonicalId } from '../text/ids.ts';
 import type { FilterValue } from './tree.ts';
 
 /** The result of reading a value: the value in canonical form, or a message that tells what the value must be. */
@@ -22,8 +23,10 @@ const readers: Record<FieldType, (given: unknown) => ReadValue> = {
     typeof given === 'string' && isInstant(given)
       ? { value: canonicalInstant(given) }
       : { fault: 'must be an RFC 3339 date-time with an offset, such as 2026-03-14T09:26:53.589Z' },
-  uuid: (given) =>
-    typeof given === 'string' && formats['uuid']!(given) ? { value: given.toLowerCase() } : { fault: 'must be a UUID' },
+  uuid: (given) => {
+    const value = typeof given === 'string' ? canonicalId(given) : undefined;
+    return value === undefined ? { fault: 'must be a UUID' } : { value };
+  },
   custom: (given) => {
     if (typeof given === 'boolean' || Number.isFinite(given)) return { value: given as boolean | number };
     return typeof given === 'string' ? readText(given, fold) : { fault: 'must be a string, a number or a boolean' };

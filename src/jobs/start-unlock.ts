@@ -63,7 +63,11 @@ export async function startSelectedUnlock(
   { UNLOCK_COST: cost }: Costs,
   { ids, sync_crm = false }: UnlockSelectedContacts,
 ): Promise<JobStarted> {
-  const { inputs } = toInputs(ids.map(toLower), toLower, (item) => ({ item, contact_ids: [] }));
+  const { inputs } = toInputs(
+    ids,
+    (id) => id,
+    (item) => ({ item, contact_ids: [] }),
+  );
   const reserved = (await countLocked(sql, customerId, ids)) * cost;
   const given = { type: 'unlock_selected_contacts', sync_crm, request: {}, pool, total: ids.length, cost } as const;
   return startJob(sql, customerId, { ...given, reserved, inputs });
@@ -93,6 +97,4 @@ async function countLocked(sql: Sql | Transaction, customerId: string, ids: stri
   return wanted.length - (await findUnlocked(sql, customerId, wanted)).size;
 }
 
-const distinct = (ids: string[]): string[] => [...new Set(ids.map(toLower))];
-
-const toLower = (id: string): string => id.toLowerCase();
+const distinct = (ids: string[]): string[] => [...new Set(ids)];

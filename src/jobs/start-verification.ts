@@ -50,7 +50,7 @@ export async function startListVerification(
   { VERIFY_COST: cost }: Costs,
   listId: string,
 ): Promise<JobStarted> {
-  const request = { list_id: listId.toLowerCase() };
+  const request = { list_id: listId };
   const given = { type: 'verify_list', sync_crm: true, request, pool, total: 0, cost, reserved: 0 } as const;
   const job = await insertJob(sql, customerId, given);
   const total = await insertListInputs(sql, customerId, job.id, listId);

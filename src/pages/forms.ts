@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
 import { statuses } from '../plugins/error-handler.ts';
 import { sessionCookies } from '../plugins/session-cookie.ts';
-import { formats } from '../schemas/formats.ts';
+import { canonicalId } from '../text/ids.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Validator } from '../validation/validator.ts';
 import { html, type Html } from './html.ts';
@@ -114,8 +114,9 @@ const sentence = (message: string): string => `${message.charAt(0).toUpperCase()
  */
 export function idOf({ params }: FastifyRequest, noun: string): string {
   const { id = '' } = params as { id?: string };
-  if (!formats['uuid']!(id)) throw new DomainError('not_found', `No such ${noun}`);
-  return id;
+  const canonical = canonicalId(id);
+  if (canonical === undefined) throw new DomainError('not_found', `No such ${noun}`);
+  return canonical;
 }
 
 /** Returns the query parameters of a request. */

@@ -92,7 +92,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
  * @throws DomainError `not_found` if the customer has no such key.
  */
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
-  const id = idOf(request, 'API key').toLowerCase();
+  const id = idOf(request, 'API key');
   const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
   const key = rows.find((row) => row.id === id);
   if (!key) throw notFound('API key');

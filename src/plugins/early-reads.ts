@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { batchLookups } from '../batch-lookups.ts';
 import type { Sql } from '../database/db.ts';
 import { unlessAborted } from '../requester.ts';
-import { formats } from '../schemas/formats.ts';
+import { canonicalId } from '../text/ids.ts';
 
 /** Reads the customer's records with the given ids. Returns them in any order, without unknown ids. */
 export type FindRecords<T extends Identified> = (sql: Sql, customerId: string, ids: string[]) => Promise<T[]>;
@@ -85,9 +85,10 @@ export default fp(
       if (!find) return;
       this.early = { keyName };
       const owner = owners.get(keyName);
-      if (!owner || owner.unused >= maxUnused || !formats['uuid']!(idOf(this))) return;
+      const id = canonicalId(idOf(this)); // the path is not validated yet
+      if (!owner || owner.unused >= maxUnused || id === undefined) return;
       owner.unused += 1;
-      const record = readerOf(app, owner, find)(idOf(this));
+      const record = readerOf(app, owner, find)(id);
       record.catch(() => undefined); // thrown where the record is used, if it is
       this.early = { keyName, customerId: owner.customerId, record };
     });
@@ -119,7 +120,7 @@ function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: Fi
   const known = readers.get(find);
   if (known) return known;
   const reader = batchLookups(
-    (id: string) => id.toLowerCase(),
+    (id: string) => id,
     (ids) => app.db.for({ customerId }).lookup((sql) => find(sql, customerId, ids)),
     (record) => record.id,
     maxRecords,

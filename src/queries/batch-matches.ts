@@ -26,7 +26,7 @@ interface Comparison {
 }
 
 const comparisons: Record<MatchField, Comparison> = {
-  id: { canonical: (id) => id.toLowerCase(), column: 'r.id', type: 'uuid' },
+  id: { canonical: (id) => id, column: 'r.id', type: 'uuid' },
   external_id: { canonical: (value) => value, column: 'r.external_id', type: 'text', lock: 'external_id' },
   work_email: {
     canonical: fold,

@@ -162,7 +162,7 @@ export async function updateCompany(
     set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  return updateDependants(sql, customerId, rules, [{ id: id.toLowerCase(), before: current, after: columns }]);
+  return updateDependants(sql, customerId, rules, [{ id: id, before: current, after: columns }]);
 }
 
 /**
@@ -180,7 +180,7 @@ export async function deleteCompany(
 ): Promise<boolean> {
   const rules = await lockAndReadRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
-  return removeCompanies(sql, customerId, rules, [id.toLowerCase()]);
+  return removeCompanies(sql, customerId, rules, [id]);
 }
 
 /** Returns the columns of a company after a PATCH. */

@@ -91,11 +91,8 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch): Pro
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
   body['company'] as CompanyReference | null | undefined;
 
-/**
- * Returns the list ids in the field `list_ids` of an item (in lower case), or undefined if the item has no such field.
- */
-const listsOf = ({ body }: ContactItem): string[] | undefined =>
-  (body['list_ids'] as string[] | undefined)?.map((id) => id.toLowerCase());
+/** Returns the list ids in the field `list_ids` of an item, or undefined if the item has no such field. */
+const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'] as string[] | undefined;
 
 /**
  * Locks the values that identify the items' contacts, the external ids, and the companies to which the items refer.
@@ -109,7 +106,7 @@ function lockCompaniesOf(
 ): Promise<LockedCompanies> {
   const references = alive(items).flatMap((item) => companyOf(item) ?? []);
   const names = new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])));
-  const ids = new Set(references.flatMap(({ id }) => id?.toLowerCase() ?? []));
+  const ids = new Set(references.flatMap(({ id }) => id ?? []));
   const values = [...lockedValuesOf(match, items), ...externalIdsOf(items)];
   return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
 }
@@ -136,7 +133,7 @@ const lockContacts = (
 function setColumns({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
   const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
   if (lacks) return fail(item, lacks);
-  const id = companyOf(item)?.id?.toLowerCase();
+  const id = companyOf(item)?.id;
   if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
   const companyId = companyIdOf(companyOf(item), companies);
   try {
@@ -159,7 +156,7 @@ function companyIdOf(
   { byName }: LockedCompanies,
 ): string | null | undefined {
   if (!company) return company;
-  return company.name === undefined ? (company.id?.toLowerCase() ?? null) : (byName.get(fold(company.name)) ?? null);
+  return company.name === undefined ? (company.id ?? null) : (byName.get(fold(company.name)) ?? null);
 }
 
 /** Returns the items in which `assigned_to` is the id of an unknown user, each with its error. */
@@ -169,11 +166,11 @@ async function withUnknownUsers(
   items: readonly ContactItem[],
 ): Promise<[ContactItem, DomainError][]> {
   const userOf = ({ body }: ContactItem) => body['assigned_to'] as string | null | undefined;
-  const ids = new Set(alive(items).flatMap((item) => userOf(item)?.toLowerCase() ?? []));
+  const ids = new Set(alive(items).flatMap((item) => userOf(item) ?? []));
   const references = [...ids].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
   const missing = await lockReferences(sql, customerId, references);
   const unknown = new Set(missing.map(({ id }) => id));
-  const isFaulty = (item: ContactItem): boolean => unknown.has(userOf(item)?.toLowerCase() ?? '');
+  const isFaulty = (item: ContactItem): boolean => unknown.has(userOf(item) ?? '');
   return alive(items).flatMap((item) => (isFaulty(item) ? [[item, notFound('user', ['/assigned_to'])]] : []));
 }
 

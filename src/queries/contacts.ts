@@ -250,10 +250,9 @@ async function setLists(
   listIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
-  const wanted = listIds.map((id) => id.toLowerCase());
-  const unknown = unknownLists(listIds, await findLists(sql, customerId, wanted));
+  const unknown = unknownLists(listIds, await findLists(sql, customerId, listIds));
   if (unknown) throw unknown;
-  await setManualLists(sql, customerId, new Map([[contactId, wanted]]), counts);
+  await setManualLists(sql, customerId, new Map([[contactId, listIds]]), counts);
 }
 
 /**

@@ -41,6 +41,6 @@ function companiesOf(items: readonly object[]): { names: string[]; ids: string[]
   const references = items.flatMap((item) => (item as { company?: CompanyReference | null }).company ?? []);
   return {
     names: [...new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])))],
-    ids: [...new Set(references.flatMap(({ id }) => id?.toLowerCase() ?? []))],
+    ids: [...new Set(references.flatMap(({ id }) => id ?? []))],
   };
 }

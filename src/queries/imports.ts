@@ -153,15 +153,14 @@ async function refuseTooMany(sql: Transaction, customerId: string): Promise<void
 }
 
 /**
- * Checks list ids of a request. Returns them in lower case and without duplicates.
+ * Checks list ids of a request. Returns them without duplicates.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
-  const ids = given.map((id) => id.toLowerCase());
-  const known = new Set(await findExistingLists(sql, customerId, ids));
-  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
+  const known = new Set(await findExistingLists(sql, customerId, given));
+  const missing = given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
   if (missing.length > 0) throw missingReferences(missing);
-  return [...new Set(ids)];
+  return [...new Set(given)];
 }
 
 /** Returns those of the given lists that exist, in the order of their ids. */

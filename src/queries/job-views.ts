@@ -76,7 +76,7 @@ export async function listItems(
   paginate: PageOrCursor = {},
   visible: VisibleTypes,
 ): Promise<RecordPage<JobItem>> {
-  const keyset = { scope: scopeOf(`results of ${id.toLowerCase()}`, customerId, all([]), []), columns: [position] };
+  const keyset = { scope: scopeOf(`results of ${id}`, customerId, all([]), []), columns: [position] };
   const after = positionBefore(keyset, paginate)?.values[0] as number | undefined;
   const rows = await db.search(async (sql) => {
     await requireJobView(sql, customerId, id, visible);
@@ -89,7 +89,7 @@ export async function listItems(
       order by position
       ${limitAndOffset(sql, paginate)}`;
   });
-  const nextCursor = cursorAfter(keyset, paginate, rows, (row) => ({ id: id.toLowerCase(), values: [row.position] }));
+  const nextCursor = cursorAfter(keyset, paginate, rows, (row) => ({ id: id, values: [row.position] }));
   return { rows, nextCursor };
 }
 

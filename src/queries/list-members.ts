@@ -229,11 +229,11 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
  * Creates the error `not_found` for unknown list ids in the field `list_ids` of a request. The error contains the JSON
  * pointer of each unknown id.
  * @param given the ids in the request
- * @param known the ids of existing lists, in lower case
+ * @param known the ids of existing lists
  * @returns undefined if all ids are known
  */
 export function unknownLists(given: readonly string[], known: ReadonlySet<string>): DomainError | undefined {
-  const missing = given.flatMap((id, index) => (known.has(id.toLowerCase()) ? [] : [`/list_ids/${index}`]));
+  const missing = given.flatMap((id, index) => (known.has(id) ? [] : [`/list_ids/${index}`]));
   return missing.length > 0 ? notFound('list', missing) : undefined;
 }
 

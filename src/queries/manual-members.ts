@@ -39,7 +39,7 @@ export async function addMembers(
     where not list_members.by_hand
     returning old.list_id is null as is_new`;
   const added = written.filter(({ is_new }) => is_new).length;
-  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), added));
+  await saveCounts(sql, customerId, counts.add(given.list_id, added));
   return { added, already_members: contactIds.length - added };
 }
 
@@ -69,7 +69,7 @@ export async function removeMembers(
       and list_id = ${given.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-  await saveCounts(sql, customerId, counts.add(given.list_id.toLowerCase(), -removed.count));
+  await saveCounts(sql, customerId, counts.add(given.list_id, -removed.count));
   return { removed: kept.count + removed.count };
 }
 
@@ -94,13 +94,13 @@ async function lockListAndContacts(
     where customer_id = ${customerId}
       and id = ${list_id}
       and deleted_at is null`;
-  const wanted = [...new Set(contact_ids.map((id) => id.toLowerCase()))];
+  const wanted = [...new Set(contact_ids)];
   const found = await lockContacts(sql, customerId, wanted);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
   if (list.is_unsettled) {
     await writeCopied(sql, customerId, wanted, counts);
-    await refreshList(sql, customerId, { id: list_id.toLowerCase(), rules: list.rules }, wanted);
+    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted);
   }
   return wanted;
 }
@@ -108,7 +108,5 @@ async function lockListAndContacts(
 /** Returns a JSON pointer, for the error `not_found`, to each id in `given` that is not in `found`. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
-  return given.flatMap((id, i) =>
-    known.has(id.toLowerCase()) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }],
-  );
+  return given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
 }

@@ -21,7 +21,7 @@ export async function addContacts(
   opportunityId: string,
   contactIds: string[],
 ): Promise<void> {
-  const distinct = [...new Set(contactIds.map((id) => id.toLowerCase()))];
+  const distinct = [...new Set(contactIds)];
   await sql`
     insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
     select ${customerId}, ${opportunityId}, contact_id, position

@@ -147,9 +147,7 @@ export function findAbsentLines(
     ...remove.map((id, index) => ({ id, path: `/products/remove/${index}` })),
     ...update.map(({ id }, index) => ({ id, path: `/products/update/${index}/id` })),
   ];
-  return named
-    .filter(({ id }) => !present.has(id.toLowerCase()))
-    .map(({ path }) => ({ noun: 'product in this opportunity', path }));
+  return named.filter(({ id }) => !present.has(id)).map(({ path }) => ({ noun: 'product in this opportunity', path }));
 }
 
 const alreadyThere = 'is already in this opportunity: use products.update to change its line';
@@ -161,7 +159,7 @@ const alreadyThere = 'is already in this opportunity: use products.update to cha
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>
-    present.has(id.toLowerCase()) ? [{ path: `/products/add/${index}/id`, message: alreadyThere }] : [],
+    present.has(id) ? [{ path: `/products/add/${index}/id`, message: alreadyThere }] : [],
   );
   if (faults.length > 0) throw conflict('A product to add is already in this opportunity', faults);
 }

@@ -55,7 +55,7 @@ export async function requireReferences(sql: Transaction, customerId: string, re
   if (missing.length > 0) throw missingReferences(missing);
 }
 
-const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id.toLowerCase()}`;
+const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;
 
 // Users are never deleted. In a distributed database, locking one would lock all of them, on every node.
 /** Kinds of records whose rows need no lock. */

@@ -14,7 +14,7 @@ const tags = ['api keys'];
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
   const findVersion = batchLookups(
-    ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id.toLowerCase()}`,
+    ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id}`,
     (keys) => app.db.credentials((sql) => findKeyVersions(sql, keys)),
     (version) => version,
   );

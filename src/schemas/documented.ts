@@ -42,9 +42,11 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
   // A boolean that is always true: with its enum, Java clients do not compile.
   if (schema['type'] === 'boolean') return without(schema, ['enum', 'const']);
   const format = formats[schema['format'] as string];
-  const { 'x-distinct-ids': isDistinct, ...said } = format
-    ? { ...without(schema, ['format']), ...format }
-    : withKeywords(schema);
+  const {
+    'x-distinct-ids': isDistinct,
+    'x-canonical-id': _,
+    ...said
+  } = format ? { ...without(schema, ['format']), ...format } : withKeywords(schema);
   const part = (one: Schema) => documented(one, formats);
   const walked = Object.fromEntries(
     Object.entries(said).map(([key, value]) => [key, documentedPart(key, value, part)]),

@@ -1,6 +1,7 @@
 import { fullFormats } from 'ajv-formats/dist/formats.js';
 import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../text/code-points.ts';
+import { canonicalId } from '../text/ids.ts';
 
 // Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
 const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'));
@@ -11,7 +12,7 @@ const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculat
 
 /** For each format name of the JSON schemas, a function that checks whether a string has this format. */
 export const formats: Record<string, (text: string) => boolean> = {
-  uuid: (text) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
+  uuid: (text) => canonicalId(text) !== undefined,
   email: (text) => (fullFormats.email as RegExp).test(text),
   'date-time': isInstant,
   name: (text) => isLengthBetween(text.trim(), 1, 255),

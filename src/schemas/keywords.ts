@@ -1,6 +1,7 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
+import { canonicalId } from '../text/ids.ts';
 
-/** Custom Ajv keywords for checks that JSON Schema cannot express. */
+/** Custom Ajv keywords for what JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -18,6 +19,19 @@ export const keywords: KeywordDefinition[] = [
     schemaType: 'number',
     error: { message: ({ schemaCode }) => `must not have more than ${String(schemaCode)} decimals` },
     validate: (max: number, value: number) => Number(value.toFixed(max)) === value,
+  },
+  {
+    // Converts an id to lower case, so that no other code meets an id of a request in upper case.
+    keyword: 'x-canonical-id',
+    type: 'string',
+    schemaType: 'boolean',
+    modifying: true,
+    errors: false,
+    validate: ((_: true, id: string, _schema, context) => {
+      // The search for all faults of an invalid body checks elements of arrays on their own, without their array.
+      if (context?.parentData) context.parentData[context.parentDataProperty] = canonicalId(id) ?? id;
+      return true;
+    }) satisfies SchemaValidateFunction,
   },
   {
     // Checks an array of ids or of objects with an id. For an object, checks all its arrays together.
@@ -58,7 +72,7 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the ids in a request array in lower case, with their JSON pointers. Elements without an id are skipped.
+ * Returns the ids in a request array in canonical form, with their JSON pointers. Elements without an id are skipped.
  * Returns an empty array if the request array is too long, because another check rejects it.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
@@ -66,6 +80,6 @@ function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchem
   return array.flatMap((element: unknown, index) => {
     const isId = typeof element === 'string';
     const id = isId ? element : (element as { id?: unknown } | null)?.id;
-    return typeof id === 'string' ? [{ id: id.toLowerCase(), path: `${path}/${index}${isId ? '' : '/id'}` }] : [];
+    return typeof id === 'string' ? [{ id: canonicalId(id) ?? id, path: `${path}/${index}${isId ? '' : '/id'}` }] : [];
   });
 }

@@ -19,9 +19,14 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
-/** Schema of a record's id: a UUID. */
+/** Schema of a record's id: a UUID. Validation converts an id in a request to lower case. */
 export const Uuid = (options: object = {}) =>
-  Type.String({ format: 'uuid', examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'], ...options });
+  Type.String({
+    format: 'uuid',
+    'x-canonical-id': true,
+    examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+    ...options,
+  });
 
 /**
  * Schema of a date and time. Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any
@@ -246,7 +251,7 @@ export const DoneWithId = Type.Object(
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
   success: true,
   message,
-  data: { id: id.toLowerCase() },
+  data: { id },
 });
 
 /** Request body of an endpoint that takes no input: an empty body or `{}`. */

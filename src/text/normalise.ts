@@ -3,12 +3,9 @@ const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
 /** Names of fields whose value is stored in upper case: codes of countries and currencies. */
 const codes = new Set(['location_country', 'currency']);
 
-/** Names of fields whose value is an id, which is stored in lower case. */
-const ids = new Set(['assigned_to']);
-
 /**
  * Prepares the fields of a request for storage: trims names, and converts country and currency codes to upper
- * case, ids to lower case.
+ * case.
  * Other fields stay unchanged.
  */
 export function normalise<T extends object>(fields: T): T {
@@ -19,7 +16,6 @@ export function normalise<T extends object>(fields: T): T {
 function normaliseField(field: string, value: unknown): unknown {
   if (typeof value !== 'string') return value;
   if (names.has(field)) return value.trim();
-  if (ids.has(field)) return value.toLowerCase();
   return codes.has(field) ? value.toUpperCase() : value;
 }
 

@@ -4,8 +4,9 @@ import { mintToken, sessionPrefix } from '../../src/tokens.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, makeUser, type Answer } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';
-import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
-import { knownOf, makeRecords, openSession, pathOf, recordAt, snapshot, unchecked, type Records } from './records.ts';
+import { placeOf } from './positions.ts';
+import { makeRecords, openSession, pathOf, recordAt, snapshot, unchecked, type Records } from './records.ts';
+import { bodyFor, bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
 // Derived from the app's routes and their schemas: a new route is covered without a change here.
 const { documented: routes } = await declaredRoutes();
@@ -100,9 +101,6 @@ const call = (route: DeclaredRoute, headers: Headers, body?: unknown): Promise<A
 const callFor = (route: DeclaredRoute, records: Records, headers: Headers): Promise<Answer> =>
   inject(app.fastify, route.method, pathOf(route, records), bodyFor(route, records), headers);
 
-const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
-  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
-
 /** Checks that a response is exactly this refusal and reveals nothing more. HEAD has no body. */
 function expectRefusal(route: DeclaredRoute, answer: Answer, refusal: Refusal, what?: string): void {
   expect(answer.status, what).toBe(refusal.statusCode);
@@ -189,20 +187,9 @@ describe.each(publicRoutes)('$name', (route) => {
   });
 });
 
-/**
- * All positions of a request that refer to a record: in the path and in the body; of an array also its second element.
- */
-function referencesOf(route: DeclaredRoute): string[] {
-  const inBody = positionsOf(route.body ?? {}).flatMap(({ pointer, schema }) =>
-    schema['format'] === 'uuid' && !unchecked.has(placeOf(pointer)) ? [pointer] : [],
-  );
-  const second = inBody
-    .filter((pointer) => pointer.includes('/0'))
-    .map((pointer) => pointer.replace(/\/0(?!.*\/0)/, '/1'));
-  return [...(route.url.includes(':id') ? ['the path'] : []), ...inBody, ...second];
-}
-
-const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(pointer);
+/** All positions of a request that refer to a record. */
+const referencesOf = (route: DeclaredRoute): string[] =>
+  idPositionsOf(route).filter((pointer) => !unchecked.has(placeOf(pointer)));
 
 /** The only route that answers an unknown id with 200. */
 const isNullWhenUnknown = ({ method, url }: DeclaredRoute): boolean =>
@@ -212,19 +199,8 @@ const references = routes.flatMap((route) =>
   referencesOf(route).map((pointer) => ({ route, pointer, name: route.name })),
 );
 
-/** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */
-function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
-  if (!route.body || route.method === 'HEAD') return undefined;
-  if (pointer === 'the path') return bodyFor(route, records);
-  const array = /^(.*)\/1(?!.*\/\d)/.exec(pointer)?.[1];
-  const body = wholeBody(route.body, knownOf(records), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
-  const prepared =
-    array === undefined ? body : replaced(body, array, ([one]: unknown[]) => [one, structuredClone(one)]);
-  return replaced(prepared, pointer, id);
-}
-
 describe.each(references)('$name with an id at $pointer', ({ route, pointer }) => {
-  const inPath = pointer === 'the path';
+  const inPath = pointer === thePath;
   let caller: Headers;
   let records: Records;
   let foreign: Records;
@@ -253,7 +229,7 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
 
   test("of another customer's record or an unknown one is the same 404, and nothing is written", async () => {
     const before = await snapshot(app);
-    const answer = await answerTo(recordAt(foreign, inPath ? route.url : placeOf(pointer)));
+    const answer = await answerTo(recordAt(foreign, placeIn(route, pointer)));
     expect(await answerTo(nobodysId)).toEqual(answer);
     expect(await snapshot(app)).toEqual(before);
     expect(answer.status).toBe(isNullWhenUnknown(route) ? 200 : 404);
@@ -262,7 +238,7 @@ describe.each(references)('$name with an id at $pointer', ({ route, pointer }) =
   });
 
   test("of the customer's own record succeeds", async () => {
-    const own = recordAt(records, inPath ? route.url : placeOf(pointer), isSecond(pointer));
+    const own = recordAt(records, placeIn(route, pointer), isSecond(pointer));
     expect(success(route)).toContain((await answerTo(own)).status);
   });
 });

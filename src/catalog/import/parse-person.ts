@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { formats, isInstant } from '../../schemas/formats.ts';
+import { isInstant } from '../../schemas/formats.ts';
 import type { Prospect, TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { maxFoldedLength } from '../document.ts';
 
 /** The values of an imported record by field name. They are not checked yet. */
@@ -127,9 +128,9 @@ const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01
  */
 function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
   const id = given['_id'] ?? '';
-  if (typeof id !== 'string' || (id.trim() !== '' && !formats['uuid']!(id.trim())))
-    throw new InvalidRecord('_id must be a UUID');
-  if (id.trim() !== '') return id.trim().toLowerCase();
+  const canonical = typeof id === 'string' ? canonicalId(id.trim()) : undefined;
+  if (canonical !== undefined) return canonical;
+  if (typeof id !== 'string' || id.trim() !== '') throw new InvalidRecord('_id must be a UUID');
   if (profnetUrl !== null) return uuidOfUrl(profnetUrl.toLowerCase());
   if (workEmail !== '') return uuidOfUrl(`mailto:${workEmail.toLowerCase()}`);
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');

@@ -1,0 +1,42 @@
+import type { DeclaredRoute } from './declared.ts';
+import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
+import { knownOf, type Records } from './records.ts';
+
+/** The position of the id in a path, beside the JSON pointers of the ids in a body. */
+export const thePath = 'the path';
+
+/**
+ * Returns the positions of all ids in a request: in the path and in the body; of an array also that of its second
+ * element.
+ */
+export function idPositionsOf(route: DeclaredRoute): string[] {
+  const inBody = positionsOf(route.body ?? {}).flatMap(({ pointer, schema }) =>
+    schema['format'] === 'uuid' ? [pointer] : [],
+  );
+  const second = inBody
+    .filter((pointer) => pointer.includes('/0'))
+    .map((pointer) => pointer.replace(/\/0(?!.*\/0)/, '/1'));
+  return [...(route.url.includes(':id') ? [thePath] : []), ...inBody, ...second];
+}
+
+/** Whether a pointer is that of an array's second element. */
+export const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(pointer);
+
+/** Returns the smallest valid body. Its ids are those of the caller's own records. */
+export const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
+  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
+
+/** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */
+export function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
+  if (!route.body || route.method === 'HEAD') return undefined;
+  if (pointer === thePath) return bodyFor(route, records);
+  const array = /^(.*)\/1(?!.*\/\d)/.exec(pointer)?.[1];
+  const body = wholeBody(route.body, knownOf(records), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
+  const prepared =
+    array === undefined ? body : replaced(body, array, ([one]: unknown[]) => [one, structuredClone(one)]);
+  return replaced(prepared, pointer, id);
+}
+
+/** Returns the path or the place of a body whose kind of record `recordAt` knows. */
+export const placeIn = (route: DeclaredRoute, pointer: string): string =>
+  pointer === thePath ? route.url : placeOf(pointer);

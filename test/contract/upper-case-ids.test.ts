@@ -1,0 +1,307 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { commands } from '../../src/commands/program.ts';
+import { companyFilterFields, contactFilterFields, type FilterFields } from '../../src/schemas/filters.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, grant, inject, make, makeUser, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { contactsCsv, countsOf, importFile } from '../jobs/importing.ts';
+import { visitorOf } from '../pages/visitor.ts';
+import { declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
+import { makeRecords, openSession, pathOf, recordAt, unchecked, type Records } from './records.ts';
+import { bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
+
+// An id in upper case is the same id. It is converted to lower case once, where it enters, and this file sends one to
+// every place where an id enters. The positions are derived from the schemas: a new route is covered without a change.
+const { documented, hidden } = await declaredRoutes();
+const app = await startApp();
+
+/** Sends the ids unchanged, or in upper case. */
+type Spelling = (id: string) => string;
+const lower: Spelling = (id) => id;
+const upper: Spelling = (id) => id.toUpperCase();
+
+const positions = documented
+  .filter(({ isRefusal }) => !isRefusal)
+  .flatMap((route) => idPositionsOf(route).map((pointer) => ({ route, pointer, name: route.name })));
+
+/** Ids of records that need not exist. */
+const anyId = (pointer: string): string => `0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a${isSecond(pointer) ? '5c' : '5b'}`;
+
+/** Creates records, and a list that has a member by hand, one that matches a rule, and counts of both. */
+async function makeListedRecords(): Promise<Records> {
+  const records = await makeRecords(app);
+  const { customer, list, contact } = records;
+  await customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [contact] });
+  const rules = [{ field: 'last_name', operator: 'equals', value: 'Lovelace' }];
+  await customer.patch(`/list-contact/${list}`, { rules });
+  return records;
+}
+
+async function credentialsFor({ access }: DeclaredRoute, { customer }: Records): Promise<Record<string, string>> {
+  if (!('session' in access)) return { authorization: `X-API-Key ${customer.key}` };
+  return { authorization: `Bearer ${await openSession(app, customer.id, customer.adminId)}` };
+}
+
+/** Sends a valid request with the id at `pointer` in the given spelling. */
+async function send(route: DeclaredRoute, records: Records, pointer: string, spelling: Spelling): Promise<Answer> {
+  const place = placeIn(route, pointer);
+  const id = spelling(unchecked.has(place) ? anyId(pointer) : recordAt(records, place, isSecond(pointer)));
+  const url = pathOf(route, records, pointer === thePath ? id : undefined);
+  const body = bodyWithId(route, records, pointer, id);
+  return inject(app.fastify, route.method, url, body, await credentialsFor(route, records));
+}
+
+/** Returns a value as text in which the records are named by their kind, and what differs anyway is left out. */
+function described(value: unknown, records: Records): string {
+  const names = Object.entries(records).filter(([, id]) => typeof id === 'string');
+  const named = names.reduce((text, [kind, id]) => text.replaceAll(id, `<${kind}>`), JSON.stringify(value) ?? '');
+  return named
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, '<id>')
+    .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?/g, '<time>')
+    .replaceAll(/-[0-9a-f]{12}\b/g, '-<unique>')
+    .replaceAll(/\\\\x[0-9a-f]+/g, '<bytes>')
+    .replaceAll(/sda_\w*/g, '<key>');
+}
+
+/** Columns whose values differ between two equal customers. */
+const incomparable = ['terms', 'start', 'shard', 'last_used_at', 'fingerprint'];
+
+/** Returns everything that is stored for a customer, as `described` describes it. */
+async function storedOf(records: Records): Promise<Record<string, string[]>> {
+  const tables = await app.owner<{ name: string }[]>`
+    select distinct table_name as name
+    from information_schema.columns
+    join information_schema.tables using (table_schema, table_name)
+    where table_schema = 'public'
+      and column_name = 'customer_id'
+      and table_type = 'BASE TABLE'
+      and table_name <> 'counters'`;
+  const entries = tables.map(async ({ name }): Promise<[string, string[]]> => {
+    const rows = await app.owner<{ row: unknown }[]>`
+      select to_jsonb(t) - ${incomparable}::text[] as row
+      from ${app.owner(name)} t
+      where customer_id = ${records.customer.id}`;
+    return [name, rows.map(({ row }) => described(row, records)).toSorted()];
+  });
+  const counters = await app.owner<{ counted: string; records: string }[]>`
+    select counted, sum(records)::text as records
+    from counters
+    where customer_id = ${records.customer.id}
+    group by counted
+    having sum(records) <> 0`;
+  return Object.fromEntries([
+    ...(await Promise.all(entries)),
+    ['counters', counters.map((row) => described(row, records)).toSorted()],
+  ]);
+}
+
+describe.each(positions)('$name with the id at $pointer in upper case', ({ route, pointer }) => {
+  test('has the same answer and the same effect as in lower case', async () => {
+    const [one, other] = [await makeListedRecords(), await makeListedRecords()];
+    const [expected, answer] = [await send(route, one, pointer, lower), await send(route, other, pointer, upper)];
+    expect(expected.status, JSON.stringify(expected.body)).toBeLessThan(300);
+    expect(described([answer.status, answer.body], other)).toBe(described([expected.status, expected.body], one));
+    expect(await storedOf(other)).toEqual(await storedOf(one));
+  });
+});
+
+describe('ids that code reads', () => {
+  let customer: TestCustomer;
+  let companies: string[];
+  let users: string[];
+  let list: string;
+  let contacts: string[];
+
+  beforeAll(async () => {
+    customer = await app.customer();
+    const company = (name: string) => make(customer, '/company', { type: 'customer', company_name: name });
+    companies = [await company('One'), await company('Two')];
+    users = [customer.adminId, await makeUser(app.fastify, customer.id)];
+    list = (await customer.post('/list-contact', { name: 'List', description: '', rules: [] })).body.id;
+    const more = (i: number) => ({ company: { id: companies[i] }, assigned_to: users[i], list_ids: [list] });
+    const contact = (i: number) => make(customer, '/contacts', contactBody({ ...more(i), external_id: `c-${i}` }));
+    contacts = [await contact(0), await contact(1)];
+  });
+
+  /** Two ids of the records that a field of a filter names. */
+  function idsOf(noun: string, field: string): string[] {
+    if (field === 'id') return noun === 'contacts' ? contacts : companies;
+    const named: Record<string, string[]> = { assigned_to: users, company_id: companies, list_id: [list, list] };
+    return named[field]!;
+  }
+
+  const uuidFields = [contactFilterFields, companyFilterFields].flatMap((fields: FilterFields) =>
+    Object.entries(fields.types)
+      .filter(([, type]) => type === 'uuid')
+      .map(([field]) => ({ noun: fields.noun, field })),
+  );
+
+  test.each(uuidFields)(
+    'the filter $noun $field finds the same, and its cursors are the same',
+    async ({ noun, field }) => {
+      const shapes: ((ids: string[]) => unknown)[] = [
+        ([id]) => id,
+        (ids) => ids,
+        ([id]) => ({ eq: id }),
+        ([id]) => ({ ne: id }),
+        (ids) => ({ in: ids }),
+        ([id]) => ({ not_in: [id] }),
+      ];
+      let found = 0;
+      for (const shape of shapes) {
+        const read = (spelling: Spelling, paginate: object) =>
+          customer.post(`/${noun}/list`, { filters: { [field]: shape(idsOf(noun, field).map(spelling)) }, paginate });
+        const first = await read(lower, { limit: 1 });
+        const again = await read(upper, { limit: 1 });
+        expect([again.status, again.body]).toEqual([first.status, first.body]);
+        expect(again.headers['x-next-cursor']).toBe(first.headers['x-next-cursor']);
+        found += first.body.length;
+        const cursor = first.headers['x-next-cursor'];
+        if (cursor === undefined) continue;
+        const rest = await read(lower, { limit: 5, cursor });
+        const restAgain = await read(upper, { limit: 5, cursor });
+        expect([restAgain.status, restAgain.body]).toEqual([rest.status, rest.body]);
+      }
+      expect(found).toBeGreaterThan(0);
+    },
+  );
+
+  const ruled = [
+    ['equals', ([one]: string[]) => one!],
+    ['not_equals', ([one]: string[]) => one!],
+    ['in', (ids: string[]) => ids.join(' , ')],
+    ['not_in', ([one]: string[]) => one!],
+  ] as const;
+
+  test.each(ruled)('a rule with %s selects and shows the same', async (operator, value) => {
+    const lists = [lower, upper].map(async (spelling) => {
+      const rules = [{ field: 'company_id', operator, value: value(companies.map(spelling)) }];
+      const { body } = await customer.post('/list-contact', { name: 'By rule', description: '', rules });
+      const {
+        id: _,
+        created_at: __,
+        updated_at: ___,
+        ...shown
+      } = (await customer.get(`/list-contact/${body.id}`)).body;
+      const members = await customer.post('/contacts/list', { filters: { list_id: body.id } });
+      return { shown, members: members.body };
+    });
+    const [expected, answer] = await Promise.all(lists);
+    expect(answer).toEqual(expected);
+  });
+
+  test('new rules of a list replace its members', async () => {
+    const byName = (value: string) => [{ field: 'external_id', operator: 'equals', value }];
+    const given = { name: 'By rule', description: '', rules: byName('c-0') };
+    const { id } = (await customer.post('/list-contact', given)).body;
+    expect((await customer.patch(`/list-contact/${upper(id)}`, { rules: byName('c-1') })).status).toBe(200);
+    const members = await customer.post('/contacts/list', { filters: { list_id: upper(id) } });
+    expect(members.body.map((contact: { id: string }) => contact.id)).toEqual([contacts[1]]);
+    expect((await customer.get(`/list-contact/${id}`)).body.contacts_count).toBe(1);
+  });
+
+  const operations = ['read', 'update', 'delete'] as const;
+
+  test.each(operations)('the items of batch/%s', async (operation) => {
+    const answers = [];
+    for (const spelling of [lower, upper]) {
+      const id = await make(customer, '/contacts', contactBody());
+      const fields = {
+        assigned_to: spelling(users[1]!),
+        company: { id: spelling(companies[1]!) },
+        list_ids: [spelling(list)],
+      };
+      const item = operation === 'update' ? fields : {};
+      const answer = await customer.post(`/contacts/batch/${operation}`, { items: [{ id: spelling(id), ...item }] });
+      const stored = await customer.get(`/contacts/${id}`);
+      answers.push(
+        described(
+          [answer, stored].map(({ status, body }) => [status, body]),
+          { contact: id } as Records,
+        ),
+      );
+    }
+    expect(answers[1]).toBe(answers[0]);
+    expect(answers[0]).toContain('[200,');
+  });
+
+  test('the items of batch/create, and ids of one record in both spellings in one batch', async () => {
+    const given = (spelling: Spelling) =>
+      contactBody({
+        assigned_to: spelling(users[1]!),
+        company: { id: spelling(companies[1]!) },
+        list_ids: [spelling(list)],
+      });
+    const { body } = await customer.post('/contacts/batch/create', { items: [given(lower), given(upper)] });
+    expect(body.data.counts).toMatchObject({ created: 2, failed: 0 });
+    const ids = body.data.results.map(({ id }: { id: string }) => id);
+    const read = await customer.post('/contacts/batch/read', { items: [{ id: ids[0] }, { id: ids[1] }] });
+    const [one, other] = read.body.data.results.map(({ record }: { record: Json }) => record);
+    const { id, created_at, updated_at, last_verified } = other;
+    expect(other).toEqual({ ...one, id, created_at, updated_at, last_verified });
+    const twice = await customer.post('/contacts/batch/read', { items: [{ id: ids[0] }, { id: upper(ids[0]) }] });
+    const same = await customer.post('/contacts/batch/read', { items: [{ id: ids[0] }, { id: ids[0] }] });
+    expect(twice.body).toEqual(same.body);
+  });
+
+  test('the records of an import', async () => {
+    const lines = (spelling: Spelling) =>
+      contacts.map((id, i) => `${spelling(id)},Changed ${i},${spelling(users[i]!)},${spelling(companies[1 - i]!)}`);
+    const file = (spelling: Spelling) => ['id,first_name,assigned_to,company.id', ...lines(spelling)].join('\n');
+    const settings = { object: 'contacts', mode: 'update', format: 'csv' };
+    const expected = await importFile(app, customer, { ...settings, list_ids: [list] }, file(lower));
+    expect(countsOf(expected)).toMatchObject({ updated: 2, failed: 0 });
+    const done = await importFile(app, customer, { ...settings, list_ids: [upper(list)] }, file(upper));
+    expect(countsOf(done)).toMatchObject({ unchanged: 2, failed: 0 });
+  });
+
+  test('an id that is given twice, once in each spelling, counts once', async () => {
+    const add = { list_id: upper(list), contact_ids: [contacts[0]!, upper(contacts[0]!)] };
+    const before = (await customer.get(`/list-contact/${list}`)).body.contacts_count;
+    await customer.post('/list-contact-details/remove-contacts', add);
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(before - 1);
+    await customer.post('/list-contact-details/add-contacts', add);
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(before);
+  });
+});
+
+describe('pages', () => {
+  const pages = hidden.filter(({ url, method }) => url.includes(':id') && url.startsWith('/app/') && method === 'GET');
+
+  test.each(pages)('$url shows the same', async ({ url }) => {
+    const customer = await app.customer();
+    const visitor = await visitorOf(app.fastify, customer.id);
+    const id = url.includes('/imports/')
+      ? (await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, contactsCsv('Ada'))).id
+      : url.includes('/keys/')
+        ? customer.keyId
+        : await startedJob(customer);
+    const shown = async (spelling: Spelling) => {
+      const { status, body } = await visitor.get(url.replace(':id', spelling(id)));
+      return { status, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
+    };
+    const expected = await shown(lower);
+    expect(expected.status).toBe(200);
+    expect(await shown(upper)).toEqual(expected);
+  });
+
+  async function startedJob(customer: TestCustomer): Promise<string> {
+    await grant(app.fastify, customer.id, 'subscription', 1);
+    return (await customer.post('/service-handler/unlock-selected-contacts', { ids: [anyId('')] })).body.id;
+  }
+});
+
+test('every option of the command line that takes an id converts it', async () => {
+  const id = anyId('');
+  const { Command } = await import('commander');
+  const converted: string[] = [];
+  for (const [name, { load }] of Object.entries(commands)) {
+    const command = new Command(name);
+    (await load()).define(command);
+    for (const verb of [command, ...command.commands])
+      for (const { flags, parseArg } of verb.options.filter((option) => option.flags.endsWith(' <id>'))) {
+        expect([parseArg!(upper(id), undefined)].flat(), `${name} ${verb.name()} ${flags}`).toEqual([id]);
+        converted.push(flags);
+      }
+  }
+  expect(converted).toContain('--customer <id>');
+});
