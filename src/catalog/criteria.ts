@@ -8,6 +8,7 @@ import {
   type ExactField,
   type WordField,
 } from '../schemas/prospects.ts';
+import type { Words } from '../filters/tree.ts';
 import { fold, words } from '../text/fold.ts';
 
 /**
@@ -17,8 +18,11 @@ import { fold, words } from '../text/fold.ts';
 export type Criterion =
   /** Condition: the field `member` equals one of the values. The value `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /** Condition: the text field `member` contains all words of at least one of the alternatives. */
-  | { kind: 'words'; member: WordField; alternatives: string[][] }
+  /**
+   * Condition: the text field `member` contains all words of at least one of the alternatives. Without alternatives,
+   * nobody matches.
+   */
+  | { kind: 'words'; member: WordField; alternatives: Words[] }
   /** Condition: the score is in this range, both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
   /** Condition: `date_verified` is in this range, both ends included. The ends are ISO 8601 texts in UTC. */
@@ -57,8 +61,15 @@ const equals = (field: ExactField | 'verification_status', values?: string[]): C
 
 const haveWords = (field: WordField, values: string[] = []): Criterion | undefined =>
   values.length > 0
-    ? { kind: 'words', member: field, alternatives: distinct(values.map((value) => distinct(words(value)))) }
+    ? {
+        kind: 'words',
+        member: field,
+        alternatives: distinct(values.map((value) => distinct(words(value))).filter(hasWords)),
+      }
     : undefined;
+
+/** Returns false for the words of a value without letters and digits. Such a value matches nobody. */
+const hasWords = (found: string[]): found is Words => found.length > 0;
 
 /** Returns the values sorted and without duplicates, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
@@ -66,16 +77,11 @@ const distinct = <T extends string | string[]>(values: T[]): T[] =>
     String(a) < String(b) ? -1 : 1,
   );
 
-/**
- * Returns true if a condition can exclude prospects. Returns false for two conditions that exclude nobody: a range
- * without ends, and a `words` condition with an alternative that has no words.
- */
+/** Returns true if a condition can exclude prospects. Returns false for a range without ends, which excludes nobody. */
 const asksSomething = (criterion: Criterion): boolean =>
-  criterion.kind === 'words'
-    ? criterion.alternatives.every((alternative) => alternative.length > 0)
-    : !(criterion.kind === 'scores' || criterion.kind === 'verified') ||
-      criterion.gte !== undefined ||
-      criterion.lte !== undefined;
+  !(criterion.kind === 'scores' || criterion.kind === 'verified') ||
+  criterion.gte !== undefined ||
+  criterion.lte !== undefined;
 
 function refuseTooManyWords(criteria: Criterion[]): void {
   const counts = criteria.map((criterion) => (criterion.kind === 'words' ? criterion.alternatives.flat().length : 0));

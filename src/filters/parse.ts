@@ -130,11 +130,11 @@ function readCondition(reading: Reading, field: Field, given: unknown, path: str
 
 function readSearch(reading: Reading, field: Field, given: unknown, path: string): Filter {
   reading.conditions += 1;
-  return readOne(reading, field, given, path, (text) => ({
-    kind: 'search',
-    field: field.name,
-    words: [...new Set(words(String(text)))],
-  }));
+  return readOne(reading, field, given, path, (text) => {
+    const [first, ...others] = new Set(words(String(text)));
+    // A text without letters and digits has no words.
+    return first === undefined ? nothing : { kind: 'search', field: field.name, words: [first, ...others] };
+  });
 }
 
 function readOperators(reading: Reading, field: Field, given: Record<string, unknown>, path: string): Filter {

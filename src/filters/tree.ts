@@ -40,7 +40,10 @@ export type Filter =
    */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
-  | { kind: 'search'; field: string; words: string[] };
+  | { kind: 'search'; field: string; words: Words };
+
+/** The words of a search. A search without words is no condition: it matches nobody, so it is `any([])`. */
+export type Words = [string, ...string[]];
 
 /**
  * Contact lists with rules on company fields, at a time when some of the customer's companies have just changed. For

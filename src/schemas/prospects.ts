@@ -119,7 +119,10 @@ export const prospectOrderFields = {
 const Values = (match: string) =>
   Type.Array(Text(256), { maxItems: 100, description: `Matches any of these values. ${match} \`[]\` is ignored.` });
 const Exact = () => Values('Compared as a whole, without regard to case and accents.');
-const Words = () => Values('Each of its words must occur, in any order, without regard to case and accents.');
+const Words = () =>
+  Values(
+    'Each of its words must occur, in any order, without regard to case and accents. A value without letters and digits matches nobody.',
+  );
 
 const described = {
   first_name: Exact(),

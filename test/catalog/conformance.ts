@@ -6,7 +6,13 @@ import { positionOf } from '../../src/catalog/order.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
 import { insertUnlocks } from '../../src/queries/unlocks.ts';
-import { textFields, type Prospect, type ProspectFilters, type SuggestionQuery } from '../../src/schemas/prospects.ts';
+import {
+  textFields,
+  wordFields,
+  type Prospect,
+  type ProspectFilters,
+  type SuggestionQuery,
+} from '../../src/schemas/prospects.ts';
 import { Model } from './model.ts';
 import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';
 
@@ -110,6 +116,18 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     for (const job_title of [['MAIL e'], ['team head'], ["o'neil"], ['nothing', 'email', 'of']])
       expect(await find({ job_title })).toEqual([one._id]);
     for (const job_title of [['hea'], ['head of nothing'], ['email']]) expect(await find({ job_title })).toEqual([]);
+  });
+
+  test('a title, company or industry without letters and digits matches nobody, and beside others it adds nobody', async () => {
+    const one = person({ job_title: 'Head of Mail' });
+    await hold([one, person({ job_title: '—' }), person({ job_title: '' })]);
+    for (const member of wordFields)
+      for (const value of ['—', '@@', ' ', '']) {
+        expect(await find({ [member]: [value] })).toEqual([]);
+        expect(await catalog.count(matching({ [member]: [value] }))).toBe(0);
+      }
+    expect(await find({ job_title: ['—', 'mail'] })).toEqual([one._id]);
+    expect(await find({ job_title: ['mail'], job_company_name: ['—'] })).toEqual([]);
   });
 
   test('empty arrays and empty ranges exclude nobody', async () => {

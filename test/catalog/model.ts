@@ -63,7 +63,7 @@ function matches(person: Prospect, filters: ProspectFilters): boolean {
     const text = (person[key as keyof Prospect] ?? '') as string;
     if (!key.startsWith('job_')) return values.some((value) => fold(value) === fold(text));
     const has = words(text);
-    return values.some((value) => words(value).every((word) => has.includes(word)));
+    return values.map(words).some((wanted) => wanted.length > 0 && wanted.every((word) => has.includes(word)));
   });
 }
 

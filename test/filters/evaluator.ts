@@ -99,7 +99,7 @@ function holds(
 
 function finds(world: World, record: WireRecord, search: string): boolean {
   const words = searches.find(([given]) => given === search)![1];
-  return words.every((word) => world.searched(record).some((text) => text.includes(word)));
+  return words.length > 0 && words.every((word) => world.searched(record).some((text) => text.includes(word)));
 }
 
 /** Returns a comparator for the sort keys of a request. The id, descending, breaks ties. */

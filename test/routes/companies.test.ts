@@ -168,6 +168,7 @@ describe('a list of companies', () => {
       'Éclair',
     ]);
     expect(await names({ filters: { search: 'strasse' } })).toEqual(['Straße GmbH']);
+    expect(await names({ filters: { search: '@@' } })).toEqual([]);
     expect(await names({ filters: { type: { ne: 'lead' }, location_country: null } })).toEqual(['apple']);
     expect(
       await names({ filters: { _or: [{ location_locality: 'paris' }, { 'custom_fields.seats': { gt: 2 } }] } }),

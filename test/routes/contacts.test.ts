@@ -116,6 +116,22 @@ describe('paging', () => {
     expect(body).toEqual({ pagination: { current_page: 2, total_records: 7, total_pages: 3 } });
   });
 
+  test('is empty for a search without letters and digits, which adds nobody to alternatives either', async () => {
+    const own = await app.customer();
+    await create({ first_name: '@@ —' }, own);
+    const found = async (filters: object): Promise<number[]> => {
+      const rows = (await own.post('/contacts/list', { filters })).body;
+      const { pagination } = (await own.post('/contacts/metadata', { filters })).body;
+      return [rows.length, pagination.total_records];
+    };
+    for (const search of ['@@', '—', ' ', '']) {
+      expect(await found({ search })).toEqual([0, 0]);
+      expect(await found({ search, score: 0 })).toEqual([0, 0]);
+      expect(await found({ _or: [{ search }, { score: 0 }] })).toEqual([1, 1]);
+    }
+    expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
+  });
+
   test('reports no pages when there are no contacts, and has a default limit of 25', async () => {
     const own = await app.customer();
     expect((await own.post('/contacts/metadata')).body.pagination).toEqual({

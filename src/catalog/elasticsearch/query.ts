@@ -53,7 +53,9 @@ function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>)
   return anyOf([isOne, { bool: { must_not: { exists: { field: fieldOf(member) } } } }]);
 }
 
-const anyOf = (queries: Query[]): Query => ({ bool: { should: queries, minimum_should_match: 1 } });
+const anyOf = (queries: Query[]): Query =>
+  // Elasticsearch takes a `bool` without clauses for everybody.
+  queries.length === 0 ? { match_none: {} } : { bool: { should: queries, minimum_should_match: 1 } };
 const allOf = (queries: Query[]): Query => ({ bool: { filter: queries } });
 
 const ends = (gte: number | undefined, lte: number | undefined): { gte?: number; lte?: number } => ({
