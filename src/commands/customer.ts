@@ -1,7 +1,5 @@
 import type { Command } from 'commander';
-import type { Transaction } from '../database/db.ts';
-import { turnQueues, type TurnQueue } from '../database/queues.ts';
-import { enqueueTurn } from '../jobs/enqueue-turn.ts';
+import { enqueueAllTurns } from '../jobs/waiting-work.ts';
 import {
   requireCustomer,
   createCustomer,
@@ -58,14 +56,6 @@ const setStatus =
         return customer;
       }),
     );
-
-/**
- * Adds a turn for a customer to every job queue, so that the workers continue the jobs of the customer after a
- * suspension. A turn is a message that makes one worker process jobs of one customer for a short time.
- */
-async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
-  for (const queue of Object.keys(turnQueues) as TurnQueue[]) await enqueueTurn(sql, queue, customerId);
-}
 
 const print = (customers: Customer[]): string =>
   table(customers, {

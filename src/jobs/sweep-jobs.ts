@@ -1,35 +1,27 @@
-import type { Sql, Transaction } from '../database/db.ts';
-import { turnQueues, type TurnQueue } from '../database/queues.ts';
+import type { Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
-import { findSettlingCustomers } from '../queries/company-settlements.ts';
 import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/import-retention.ts';
-import { findImportingCustomers } from '../queries/import-turns.ts';
-import { findWaitingCustomers } from '../queries/job-leases.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
-import { findFillingCustomers } from '../queries/list-fills.ts';
 import { findUnindexedProspects } from '../queries/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/worker-slots.ts';
 import { enqueueTurns, type TurnKind } from './enqueue.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
+import { turnKinds, waitingWork } from './waiting-work.ts';
 
 /**
  * The maintenance job that runs once a minute. Enqueues waiting work whose queue message was lost, for example in a
  * crash. Cancels expired imports, deletes data of jobs that ended long ago, and updates incomplete search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
-  const turns: Partial<Record<TurnQueue, number>> = {};
-  for (const queue of Object.keys(turnQueues) as TurnQueue[]) turns[queue] = await enqueueWaitingTurns(context, queue);
-  const settling = await enqueueForEach(context, 'settle-companies', findSettlingCustomers);
-  const filling = await enqueueForEach(context, 'fill-lists', findFillingCustomers);
-  const importing = await enqueueForEach(context, 'import', findImportingCustomers);
+  const woken: Partial<Record<TurnKind, number>> = {};
+  for (const queue of turnKinds) woken[queue] = await enqueueWaitingTurns(context, queue);
   await context.db.transaction(deleteDeadWorkerSlots);
   const expired = await cancelExpiredImports(context);
   const purged = (await repeat(context, purgeEndedJob)) + (await repeat(context, purgeEndedImport));
   const indexed = await indexUnlocks(context);
   const termBatches = await indexRecords(context, mostIndexingMs);
-  const woken = { ...turns, settling, filling, importing };
   context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
 };
 
@@ -39,23 +31,13 @@ const mostIndexingMs = 30_000;
 const batchSize = 1_000;
 
 /**
- * Enqueues one message for each customer who has a waiting job but no message in the queue.
+ * Enqueues one message for each customer who has work waiting in a queue, but no message there.
  * @returns The number of messages enqueued.
  */
-function enqueueWaitingTurns(context: JobContext, queue: TurnQueue): Promise<number> {
-  return enqueueForEach(context, queue, (sql, batch) => findWaitingCustomers(sql, turnQueues[queue], batch));
-}
-
-type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;
-
-/**
- * Enqueues one message for each customer that `find` returns. Skips customers who already have a message in the queue.
- * @returns The number of messages enqueued.
- */
-async function enqueueForEach({ db, stopping }: JobContext, queue: TurnKind, find: FindCustomers): Promise<number> {
+async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
   let woken = 0;
   for (let after = lowestId; !stopping.aborted;) {
-    const batch = await db.search((sql) => find(sql, { after, limit: batchSize }));
+    const batch = await db.search((sql) => waitingWork[queue](sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
     woken += await db.transaction((sql) => enqueueTurns(sql, queue, batch));
     after = batch.at(-1)!;

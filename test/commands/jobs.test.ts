@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { queues } from '../../src/database/queues.ts';
 import { retryJob } from '../../src/jobs/retry-job.ts';
 import { endJob } from '../../src/jobs/settle.ts';
 import { purgeEndedJob } from '../../src/queries/job-retention.ts';
@@ -122,12 +123,14 @@ describe('jobs', () => {
     expect(await run(['jobs', 'retry', '--job', job])).toMatchObject({ code: 1, stdout: '' });
   });
 
-  test('of a resumed customer continue', async () => {
+  test('of a resumed customer continue at once, in every queue', async () => {
     const customer = await app.customer();
-    await begin(app, customer, 4);
+    const queued = async (queue: string) => [queue, await waitingMessages(app, queue, customer.id)];
+    const turns = Object.entries(queues).flatMap(([queue, { notify }]) => (notify ? [queue] : []));
+    expect(turns).toContain('import');
     await json(['customer', 'suspend', '--customer', customer.id]);
-    await app.owner`delete from pgboss.job where data ->> 'customerId' = ${customer.id}`;
+    expect(await Promise.all(turns.map(queued))).toEqual(turns.map((queue) => [queue, 0]));
     await json(['customer', 'resume', '--customer', customer.id]);
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
+    expect(await Promise.all(turns.map(queued))).toEqual(turns.map((queue) => [queue, 1]));
   });
 });
