@@ -34,6 +34,8 @@ async function documentation(app: FastifyInstance): Promise<void> {
       // The page of the package has scripts in it, which the content security policy forbids.
       preHandler: (request, reply, next) => {
         if (request.routeOptions.url === '/docs/') void sendPage(reply, app.config.PUBLIC_URL);
+        // The package builds a URL from the header Host, which throws an error if the header is malformed.
+        else if (request.routeOptions.url === '/docs') void reply.redirect('/docs/', 301);
         else if (request.routeOptions.url === rendererUrl && compressed) void sendCompressed(reply, compressed);
         else next();
       },

@@ -160,6 +160,16 @@ test('the page of the documentation allows scripts and styles of this service on
   expect((await app.inject('/docs')).headers.location).toBe('/docs/');
 });
 
+test.each(['[', '', '::1', '%', '@', 'a b', '//', '\u00e9'])(
+  'paths without a key answer the header Host %j',
+  async (host) => {
+    for (const path of ['/docs', '/docs/', '/openapi.json', '/healthz', '/app', '/app/login', '/']) {
+      const [status] = statusesIn(await talk(`GET ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`));
+      expect([path, status]).toEqual([path, expect.toSatisfy((one: number) => one < 500)]);
+    }
+  },
+);
+
 describe('the documentation serves its own files only', () => {
   const names = [
     ['%00', '..%5cx', '%2e%2e', '%2e%2e/%2e%2e/package.json', '..%2f..%2fpackage.json', '.env', 'nope'],
