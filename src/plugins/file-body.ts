@@ -4,13 +4,20 @@ import { createGunzip } from 'node:zlib';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 
+const anyFile = 'application/octet-stream';
+
 /**
  * Lets all routes of this Fastify instance receive files of any content type as request bodies. Fastify does not read
  * such a body: the route handler must read it with `fileOf`.
  */
 export function takeFiles(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', (_request, _body, done) => done(null, undefined));
+  app.addContentTypeParser(anyFile, (_request, _body, done) => done(null, undefined));
+  // Fastify rejects a content type that is no media type, also if a parser takes all types.
+  app.addHook('onRequest', (request, _reply, done) => {
+    request.headers = { 'content-type': anyFile };
+    done();
+  });
 }
 
 /**

@@ -202,6 +202,15 @@ describe('the file of an import', () => {
     }
   });
 
+  test.each(['foo', '', ';', 'text/', 'a b/c', 'application/json, text/csv', '/', 'multipart/form-data'])(
+    'may be sent with the content type %j',
+    async (type) => {
+      const id = await beginImport(customer, waiting);
+      const sent = await customer.call('PUT', `/imports/${id}/file`, contactsCsv(), { 'content-type': type });
+      expect([sent.status, (await stored(id)).hash]).toEqual([200, hashOf(Buffer.from(contactsCsv()))]);
+    },
+  );
+
   test('may be sent without a content type, and may be empty', async () => {
     for (const text of ['', contactsCsv()]) {
       const id = await beginImport(customer, waiting);
