@@ -7,7 +7,7 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { gunzipIfPacked } from '../catalog/import/split-records.ts';
 import { readConfig } from '../config.ts';
 import type { Database } from '../database/db.ts';
-import { readErrorsFile } from '../jobs/errors-file.ts';
+import { openErrorsFile } from '../jobs/errors-file.ts';
 import { workAtImport, type ImportContext } from '../jobs/import-records.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport } from '../jobs/start-import.ts';
@@ -222,5 +222,6 @@ async function waitForEnd(db: Database, customerId: string, id: string, progress
  */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
-  await writeFile(output, Readable.from(await readErrorsFile(db, customerId, { id, visible: allImports })));
+  const read = await openErrorsFile(db, customerId, { id, visible: allImports });
+  await writeFile(output, Readable.from(await read()));
 }

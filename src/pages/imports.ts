@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { readErrorsFile } from '../jobs/errors-file.ts';
+import { openErrorsFile } from '../jobs/errors-file.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
 import { sessionOf } from '../plugins/auth.ts';
 import { sendText } from '../plugins/send-file.ts';
@@ -96,9 +96,9 @@ export async function imports(app: FastifyInstance): Promise<void> {
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
   app.get('/imports/:id/errors.csv', download, async (request, reply) => {
     const given = { id: idOf(request, 'import'), visible: allImports };
-    const lines = await readErrorsFile(request.db, request.caller.customerId, given);
+    const read = await openErrorsFile(request.db, request.caller.customerId, given);
     void reply.header('cache-control', 'no-store');
-    return sendText(request, reply, { lines, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+    return sendText(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
   });
 }
 

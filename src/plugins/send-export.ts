@@ -20,8 +20,11 @@ export async function sendExport(
 ): Promise<FastifyReply> {
   const { format, fields: given } = request.body;
   const writer = recordWriter(format, columnsOf(fields, given, format));
-  // An error of the first page becomes an error response: nothing has been sent yet.
-  const pages = await read();
-  const lines = fileText(writer, pages);
-  return sendText(request, reply, { lines, type: contentTypes[format], name: `${name}.${format}`, noun: 'export' });
+  const readText = async () => fileText(writer, await read());
+  return sendText(request, reply, {
+    read: readText,
+    type: contentTypes[format],
+    name: `${name}.${format}`,
+    noun: 'export',
+  });
 }

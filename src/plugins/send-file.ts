@@ -4,7 +4,8 @@ import { CallerHungUp } from '../requester.ts';
 
 /** A text file that is streamed as a response. */
 interface TextFile {
-  lines: AsyncIterable<string>;
+  /** Starts to read the file. An error becomes an error response. Not called for a HEAD request. */
+  read: () => Promise<AsyncIterable<string>>;
   /** The content type of the file. */
   type: string;
   name: string;
@@ -16,11 +17,13 @@ interface TextFile {
  * Streams a text file as the response. If reading fails or the request times out, the connection is closed before the
  * end of the response. So the caller can detect that the file is incomplete.
  */
-export function sendText(
+export async function sendText(
   request: FastifyRequest,
   reply: FastifyReply,
-  { lines, type, name, noun }: TextFile,
-): FastifyReply {
+  { read, type, name, noun }: TextFile,
+): Promise<FastifyReply> {
+  // Fastify would read the whole file of a HEAD request, to drop it. An empty stream gets no `Content-Length`.
+  const lines = request.method === 'HEAD' ? [] : await read();
   const file = Readable.from(lines, { signal: request.requester.signal! });
   file.once('close', () => logCut(request, file, noun));
   return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);

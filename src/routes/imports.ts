@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Caller } from '../caller.ts';
 import { forbidden } from '../errors.ts';
-import { readErrorsFile } from '../jobs/errors-file.ts';
+import { openErrorsFile } from '../jobs/errors-file.ts';
 import { previewImport } from '../jobs/preview-import.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
@@ -192,8 +192,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, params } = request;
-      const lines = await readErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
-      return sendText(request, reply, { lines, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+      const read = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
+      return sendText(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
     },
   );
 
