@@ -1,5 +1,5 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
@@ -64,7 +64,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     try {
       if (!request.isMultipart()) requireToken(request, {});
       for await (const part of request.parts()) {
-        if (part.type === 'field') fields[part.fieldname] = String(part.value);
+        if (part.type === 'field') fields[part.fieldname] = typeof part.value === 'string' ? part.value : '';
         else return await receive(request, reply, fields, part);
       }
       requireToken(request, fields);
@@ -98,30 +98,46 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   }
 
-  /** Creates an import and stores its file. Returns the id of the import. If the upload fails, cancels the import. */
+  /**
+   * Creates an import, stores its file and maps its columns. Returns the id of the import. If any of this fails, also
+   * because the caller hangs up, cancels the import: nobody would know that it waits.
+   */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
     const { customerId } = caller;
     const cleaner = app.db.for({ customerId });
-    const id = await db.transaction((sql) => beginImport(sql, customerId, draft));
+    // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
+    const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
     const given = { id, visible: allImports };
     try {
       await receiveFile({ db, cleaner }, customerId, given, file);
+      const mapping = await suggestMapping(db, customerId, given, draft.object);
+      if (mapping) await db.transaction((sql) => changeImport(sql, customerId, given, { mapping }));
+      return id;
     } catch (error) {
       await cleaner.transaction((sql) => cancelImport(sql, customerId, given)).catch(() => undefined);
       throw error;
     }
-    const mapping = await suggestMapping(db, customerId, given, draft.object);
-    if (mapping) await db.transaction((sql) => changeImport(sql, customerId, given, { mapping }));
-    return id;
   }
 }
 
-/** Returns true if an error of the multipart parser means that the form is malformed or has too many fields. */
+/**
+ * Returns true if an error of the multipart parser means that the form is malformed, has too many fields, or has a field
+ * that no form of these pages has.
+ */
 const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
-  /multipart|boundary|reach (fields|files|parts) limit/i.test(error.message);
+  (formErrorCodes.has((error as FastifyError).code) || /multipart|boundary/i.test(error.message));
+
+/** Codes of errors of @fastify/multipart. Errors of the parser behind it have no code. */
+const formErrorCodes: ReadonlySet<string> = new Set([
+  'FST_PARTS_LIMIT',
+  'FST_FILES_LIMIT',
+  'FST_FIELDS_LIMIT',
+  'FST_PROTO_VIOLATION',
+  'FST_INVALID_JSON_FIELD_ERROR',
+]);
 
 /** Reads the settings of a new import from the fields of the upload form. The settings are not validated yet. */
 function draftOf(fields: Fields): ImportCreate {

@@ -38,8 +38,13 @@ export default fp(
 );
 
 /** Returns true if a browser requests the path `/`. */
-const isVisitOfRoot = ({ method, url, is404, headers: { accept } }: FastifyRequest): boolean =>
-  is404 && /^\/(\?|$)/.test(url) && (method === 'GET' || method === 'HEAD') && /\btext\/html\b/.test(accept ?? '');
+const isVisitOfRoot = (request: FastifyRequest): boolean =>
+  request.is404 &&
+  /^\/(\?|$)/.test(request.url) &&
+  isReading(request) &&
+  /\btext\/html\b/.test(request.headers.accept ?? '');
+
+const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD';
 
 /**
  * Returns the error handler for requests whose path Fastify cannot read, such as a path with invalid percent-encoding.
@@ -67,6 +72,12 @@ async function pages(app: FastifyInstance): Promise<void> {
     protect(request.raw, reply.raw, () => done(null, payload));
   });
   await app.register(cookie);
+  // A page that is only read takes no body, so the content type of one does not matter.
+  app.addHook('onRequest', (request, _reply, done) => {
+    if (isReading(request) && request.headers['content-type'] !== undefined)
+      request.headers = { 'content-type': 'application/x-www-form-urlencoded' };
+    done();
+  });
   app.removeAllContentTypeParsers(); // no page takes JSON
   await app.register(formbody, { bodyLimit: maxFormBytes });
   app.addHook('preValidation', async (request) => {
@@ -74,7 +85,7 @@ async function pages(app: FastifyInstance): Promise<void> {
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
   });
 
-  app.get('', forMembers, (_request, reply) => goTo(reply, '/app/keys'));
+  app.get('/', forMembers, (_request, reply) => goTo(reply, '/app/keys'));
   for (const group of [assets, sessions, keys, credits, jobs, imports, audit, password]) await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }

@@ -229,6 +229,34 @@ describe('the upload', () => {
     );
   });
 
+  test('whose caller hangs up after the last byte leaves no import that waits', async () => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+    const whole = multipart(fields, people);
+    const head = [
+      'POST /app/imports/new HTTP/1.1',
+      'host: 127.0.0.1',
+      `content-type: ${headers['content-type']}`,
+      `cookie: session=${visitor.cookies.get('session')}`,
+      `content-length: ${whole.length}`,
+    ].join('\r\n');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => undefined);
+    const waiters = () => app.owner`
+      select from pg_locks where locktype = 'advisory' and not granted
+        and database = (select oid from pg_database where datname = current_database())`;
+    await app.owner.begin(async (sql) => {
+      await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customer.id}`}, 0))`;
+      socket.write(`${head}\r\n\r\n${whole}`);
+      await vi.waitFor(async () => expect((await waiters()).count).toBe(1), { timeout: 20_000 });
+      socket.destroy();
+      await vi.waitFor(() => expect(app.fastify.inFlight.heldBy(customer.id)).toBe(0), { timeout: 20_000 });
+    });
+    await vi.waitFor(
+      async () => expect(await importsOf(customer)).toMatchObject([{ status: 'CANCELLED', chunks: 0 }]),
+      { timeout: 20_000 },
+    );
+  });
+
   test('whose end is missing is no whole file', async () => {
     const { customer, visitor } = await start();
     const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
@@ -293,6 +321,27 @@ describe('what a form for imports may not do', () => {
       expect((await visitor.post(location!, { ...fields, ...action })).status).toBe(400);
     }
     expect(await importsOf(customer)).toMatchObject([{ status: 'UPLOADED' }]);
+  });
+
+  test.each([
+    ['named toString', 'name="toString"', 'x'],
+    ['named __proto__', 'name="__proto__"', 'x'],
+    ['named constructor', 'name="constructor"', 'x'],
+    ['that is no JSON although it says so', 'name="x"\r\ncontent-type: application/json', '{'],
+    ['of JSON without a text', 'name="mode"\r\ncontent-type: application/json', '{"toString":1,"valueOf":1}'],
+  ])('a form with a field %s is 400', async (_what, head, value) => {
+    const { customer, visitor } = await start();
+    const fields = { ...(await visitor.fieldsOf('/app/imports/new')), ...upsert };
+    const odd = `--${boundary}\r\ncontent-disposition: form-data; ${head}\r\n\r\n${value}\r\n`;
+    const asFile = odd.replace('"\r\n', '"; filename="a"\r\n');
+    // A real file before the token is refused for the missing token.
+    for (const part of head.includes('json') ? [odd] : [odd, asFile])
+      for (const payload of [
+        part + multipart(fields),
+        multipart(fields).replace(/--\r\n$/, `\r\n${part}--${boundary}--\r\n`),
+      ])
+        expect((await visitor.send('POST', '/app/imports/new', { headers, payload })).status).toBe(400);
+    expect((await importsOf(customer)).filter(({ status }) => status !== 'CANCELLED')).toEqual([]);
   });
 
   test('a malformed upload is 400, and leaves no import that waits', async () => {

@@ -105,6 +105,21 @@ describe('every answer', () => {
   });
 });
 
+test.each(['application/json', 'foo', ''])(
+  'what is only read has no body, so its content type %j does not matter',
+  async (type) => {
+    for (const method of ['GET', 'HEAD'])
+      for (const url of ['/app/files/style.css', '/app/login', '/app/keys', '/app/']) {
+        const sent = { headers: { 'content-type': type } };
+        expect([url, (await visitor.send(method, url, sent)).status]).toEqual([
+          url,
+          expect.toSatisfy((status: number) => status < 400),
+        ]);
+      }
+    expect((await visitor.get('/app/')).location).toBe((await visitor.get('/app')).location);
+  },
+);
+
 test('static files can be kept for good, because their URL changes with them', async () => {
   const files = filesOf(await visitor.get('/app/login'));
   expect(files).toHaveLength(3);
