@@ -24,6 +24,7 @@ create table api_keys (
   constraint api_keys_permissions_given check (cardinality(permissions) > 0)
 );
 create index api_keys_customer on api_keys using btree (customer_id, id);
+create index api_keys_end on api_keys using btree (customer_id, least(revoked_at, expires_at));
 grant insert, select, update on api_keys to sales_data_api;
 
 create table audit_events (

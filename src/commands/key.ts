@@ -1,7 +1,14 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../config.ts';
 import { conflict, notFound } from '../errors.ts';
-import { findCustomerOfKey, createApiKey, listApiKeys, revokeApiKey, type IssuedRow } from '../queries/api-keys.ts';
+import {
+  findApiKey,
+  findCustomerOfKey,
+  createApiKey,
+  listApiKeys,
+  revokeApiKey,
+  type IssuedRow,
+} from '../queries/api-keys.ts';
 import { requireCustomer } from '../queries/customers.ts';
 import { findFirstAdmin } from '../queries/users.ts';
 import { durations, type ApiKey, type Duration } from '../schemas/api-keys.ts';
@@ -90,8 +97,7 @@ const revoke = (options: { key: string }): Promise<ApiKey> =>
       const customerId = await findCustomerOfKey(sql, options.key);
       if (customerId === undefined) throw notFound('API key');
       await revokeApiKey(sql, customerId, options.key, commandLine);
-      const keys = await listApiKeys(sql, customerId);
-      return keys.find(({ id }) => id === options.key)!;
+      return (await findApiKey(sql, customerId, options.key))!;
     }),
   );
 

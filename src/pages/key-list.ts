@@ -1,4 +1,4 @@
-import type { ApiKey } from '../schemas/api-keys.ts';
+import { keyLimits, type ApiKey } from '../schemas/api-keys.ts';
 import { scopes } from '../schemas/scopes.ts';
 import type { Role } from '../schemas/users.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
@@ -40,7 +40,10 @@ export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page
   !${
     others.length > 0
       ? html`<details>
-          <summary>${counted(others.length, 'key')} that no longer work${others.length === 1 ? 's' : ''}</summary>
+          <summary>
+            ${others.length < keyLimits.endedShown ? '' : 'The last '}!${counted(others.length, 'key')} that no longer
+            work${others.length === 1 ? 's' : ''}
+          </summary>
           <ul class="keys">
             !${others.map((key) => card(key, false))}
           </ul>

@@ -3,7 +3,7 @@ import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../config.ts';
 import { DomainError, notFound } from '../errors.ts';
 import { actorOf, sessionOf } from '../plugins/auth.ts';
-import { findKeyVersions, listApiKeys, revokeApiKey } from '../queries/api-keys.ts';
+import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../queries/api-keys.ts';
 import { markSent } from '../queries/sent-forms.ts';
 import { durations, KeyRequest, type ApiKey } from '../schemas/api-keys.ts';
 import { compile } from '../validation/validator.ts';
@@ -93,8 +93,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
  */
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   const id = idOf(request, 'API key');
-  const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
-  const key = rows.find((row) => row.id === id);
+  const key = await request.db.lookup((sql) => findApiKey(sql, request.caller.customerId, id));
   if (!key) throw notFound('API key');
   return key;
 }

@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
-import type { RefusalCause } from '../errors.ts';
-import type { ApiKey, Duration } from '../schemas/api-keys.ts';
+import { conflict, type RefusalCause } from '../errors.ts';
+import { keyLimits, type ApiKey, type Duration } from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Scope } from '../schemas/scopes.ts';
 import type { RawToken, TokenHash } from '../tokens.ts';
@@ -63,13 +63,41 @@ const issued = (sql: Sql | Transaction) => sql`
 /** The data of a new or rotated API key that a response shows, without the secret. */
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
-/** Returns the customer's API keys, newest first. */
+const shown = (sql: Sql | Transaction) => sql`
+  ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
+
+/** When an API key ends: a time in the future if the key is live, which means neither revoked nor expired. */
+const endsAt = (sql: Sql | Transaction) => sql`least(revoked_at, expires_at)`;
+
+/** Returns the customer's live API keys, and those that ended last (`keyLimits.endedShown`). The newest key comes first. */
 export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
   sql<ApiKey[]>`
-    select ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by
+    with ended as (
+      select ${shown(sql)}
+      from api_keys
+      where customer_id = ${customerId}
+        and ${endsAt(sql)} <= now()
+      order by ${endsAt(sql)} desc
+      limit ${keyLimits.endedShown}
+    )
+    select ${shown(sql)}
     from api_keys
     where customer_id = ${customerId}
+      and ${endsAt(sql)} > now()
+    union all
+    select *
+    from ended
     order by id desc`;
+
+/** Returns an API key of the customer, or undefined if there is no such key. */
+export async function findApiKey(sql: Sql | Transaction, customerId: string, id: string): Promise<ApiKey | undefined> {
+  const [key] = await sql<ApiKey[]>`
+    select ${shown(sql)}
+    from api_keys
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  return key;
+}
 
 export interface NewKey {
   name: string;
@@ -78,7 +106,10 @@ export interface NewKey {
   createdBy: string;
 }
 
-/** Creates an API key and an audit event for it. Returns the new row, without the secret. */
+/**
+ * Creates an API key and an audit event for it. Returns the new row, without the secret.
+ * @throws DomainError `conflict` if the customer has as many live keys as `keyLimits` allows.
+ */
 export async function createApiKey(
   sql: Transaction,
   customerId: string,
@@ -86,6 +117,7 @@ export async function createApiKey(
   token: RawToken,
   by: Actor,
 ): Promise<IssuedRow> {
+  await requireRoomForKey(sql, customerId);
   const [row] = await sql<[IssuedRow]>`
     with written as (
       insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
@@ -99,6 +131,18 @@ export async function createApiKey(
     from written`;
   await recordEvent(sql, { event: 'api_key.generated', customerId, apiKeyId: row.id, by, details: described(row) });
   return row;
+}
+
+/** Throws `conflict` if the customer can have no further live key. Concurrent calls for one customer wait in turn. */
+async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`api keys:${customerId}`}, 0))`;
+  const [{ live }] = await sql<[{ live: number }]>`
+    select count(*) as live
+    from api_keys
+    where customer_id = ${customerId}
+      and ${endsAt(sql)} > now()`;
+  if (live < keyLimits.live) return;
+  throw conflict(`A customer can have at most ${keyLimits.live} API keys that are neither revoked nor expired`);
 }
 
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
@@ -189,7 +233,7 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
     )
     select ${issued(sql)}
     from written`;
-  if (!revoked) return keyExists(sql, customerId, id);
+  if (!revoked) return (await findApiKey(sql, customerId, id)) !== undefined;
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
   return true;
 }
@@ -204,12 +248,4 @@ export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Pro
     from api_keys
     where id = ${id}`;
   return row?.customer_id;
-}
-
-async function keyExists(sql: Transaction, customerId: string, id: string): Promise<boolean> {
-  const found = await sql`
-    select from api_keys
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  return found.count === 1;
 }

@@ -4,7 +4,7 @@ import { batchLookups } from '../batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/api-keys.ts';
-import { ApiKey, IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
+import { ApiKey, IssuedKey, KeyChange, keyLimits, KeyRequest } from '../schemas/api-keys.ts';
 import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const config = { access: { session: 'admin' } } as const;
@@ -28,10 +28,10 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         summary: 'Create an API key',
         description:
           'Creates an API key. Only this response shows its value: store it now. Keys expire after 7, 30, 90 or 365 ' +
-          'days.',
+          `days. A customer can have ${keyLimits.live} keys that are neither revoked nor expired; one more is 409.`,
         tags,
         body: KeyRequest,
-        response: { 201: IssuedKey },
+        response: { 201: IssuedKey, 409: ErrorBody },
       },
     },
     async (request, reply) => {
@@ -49,8 +49,8 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'listApiKeys',
         summary: 'List API keys',
         description:
-          'Returns all API keys of the customer, newest first, expired and revoked ones too. The keys themselves ' +
-          'are never shown.',
+          'Returns the API keys of the customer, newest first: all that are neither revoked nor expired, and the ' +
+          `${keyLimits.endedShown} that ended last. The keys themselves are never shown.`,
         tags,
         response: { 200: Type.Array(ApiKey) },
       },

@@ -6,6 +6,12 @@ import { Enum, Instant, Nullable, Strict, success, Uuid } from './wire.ts';
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
+/**
+ * Limits of a customer's API keys: the number of keys that are neither revoked nor expired, and the number of other keys
+ * that lists show.
+ */
+export const keyLimits = { live: 1_000, endedShown: 1_000 } as const;
+
 const KeyName = () =>
   Type.String({
     format: 'key-name',

@@ -117,7 +117,56 @@ test('the database contains no key and no session token in clear text', async ()
   }
 });
 
+/** Inserts keys that expire `ends` from now, one second later each. */
+const insertKeys = (customerId: string, count: number, ends: string) => owner`
+  insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+  select ${customerId}, sha256((${customerId + ends} || n)::bytea), n::text, 'sda_1234', '{customer:read}', 30,
+    now() + ${ends}::interval + make_interval(secs => n), u.id
+  from generate_series(1, ${count}) n
+  cross join (select id from users where customer_id = ${customerId} limit 1) u`;
+
+describe('the limit of 1,000 live keys', () => {
+  test('holds for racing calls; expired, revoked and rotated keys do not count', async () => {
+    const { call, generate, customerId } = await admin();
+    const old = await generate();
+    await insertKeys(customerId, 1_500, '-2 days');
+    await insertKeys(customerId, 1_000 - 4, '2 days'); // the customer began with one
+    const key = { name: 'crm', expiration: 30 };
+    const racing = await Promise.all(Array.from({ length: 8 }, () => call('POST', '/api/api-key/generate', key)));
+    expect(racing.map(({ status }) => status).sort((a, b) => a - b)).toEqual([
+      201,
+      201,
+      ...Array.from({ length: 6 }, () => 409),
+    ]);
+    expect(racing.find(({ status }) => status === 409)!.body).toMatchObject({ code: 'conflict' });
+    expect((await call('PATCH', `/api/api-key/update/${old.id}`)).status).toBe(200);
+    expect((await call('PATCH', `/api/api-key/revoke/${old.id}`)).status).toBe(200);
+    expect((await call('POST', '/api/api-key/generate', key)).status).toBe(201);
+    expect((await call('POST', '/api/api-key/generate', key)).status).toBe(409);
+  });
+});
+
 describe('GET /api/api-key', () => {
+  test('shows all live keys and the 1,000 that ended last, newest first', async () => {
+    const { call, generate, customerId } = await admin();
+    const revoked = await generate();
+    const live = await generate();
+    await insertKeys(customerId, 2_500, '-2 days');
+    await insertKeys(customerId, 1_200, '2 days');
+    await call('PATCH', `/api/api-key/revoke/${revoked.id}`);
+    const { status, body } = await call('GET', '/api/api-key');
+    expect(status).toBe(200);
+    const ids: string[] = body.map(({ id }: { id: string }) => id);
+    expect(ids).toEqual([...ids].toSorted().toReversed());
+    const of = (state: string) => body.filter((key: { status: string }) => key.status === state);
+    expect(of('active').map(({ id }: { id: string }) => id)).toContain(live.id);
+    expect(of('active')).toHaveLength(1_202); // the customer began with one
+    expect(of('revoked')).toMatchObject([{ id: revoked.id }]);
+    // Names are numbers that grow with the end.
+    const expired = of('expired').map(({ name }: { name: string }) => Number(name));
+    expect(expired.sort((a: number, b: number) => a - b)).toEqual(Array.from({ length: 999 }, (_, i) => 1_502 + i));
+  });
+
   test("lists the customer's keys, newest first, without their values", async () => {
     const { call, generate, userId } = await admin();
     const [first, second] = [await generate({ name: 'first' }), await generate({ name: 'second' })];
