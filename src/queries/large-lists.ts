@@ -75,7 +75,7 @@ export async function removeList(sql: Transaction, customerId: string, listId: s
 
 /**
  * Copies the manually added members of list `from` to the table `copied_members`. A worker later writes them as members
- * of list `to`.
+ * of list `to`. The caller must set `is_copying` of list `to`, and check afterwards that list `from` is not deleted.
  */
 export async function copyMembers(
   sql: Transaction,
@@ -101,11 +101,6 @@ export async function copyMembers(
       ) members
     ) numbered
     group by part`;
-  await sql`
-    update lists
-    set is_copying = true
-    where customer_id = ${customerId}
-      and id = ${to}`;
 }
 
 /** Marks a copied list as complete (`is_copying = false`), because all its members are written. */

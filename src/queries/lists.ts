@@ -232,12 +232,6 @@ export async function deleteList(
   return undefined;
 }
 
-/** The fields of a list that are copied when the list is duplicated. */
-interface Original {
-  description: string;
-  rules: Rule[];
-}
-
 /**
  * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
  * written later by a worker.
@@ -251,32 +245,41 @@ export async function duplicateList(
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<WrittenList> {
   const isLarge = await isLargeList(sql, customerId, list_id);
-  // A large list is read without the exclusive lock, because every writer of contacts would wait for that lock.
+  // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
   if (!isLarge) await lockRulesExclusive(sql, customerId);
-  const [original] = await sql<Original[]>`
+  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] });
+  await (isLarge ? copyMembers : copyFewMembers)(sql, customerId, { from: list_id, to: list.id });
+  // Read after the members: a list that is not deleted yet had all its members when they were copied.
+  const original = await findOriginal(sql, customerId, list_id);
+  const rules = completeRules(original.rules);
+  if (isLarge && rules.length > 0) await lockRulesExclusive(sql, customerId);
+  if (rules.length > 0) await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
+  await sql`
+    update lists
+    set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
+    where customer_id = ${customerId}
+      and id = ${list.id}`;
+  if (rules.length > 0) return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
+  return { ...list, fill: isLarge ? await beginCopy(sql, customerId, list.id) : undefined };
+}
+
+/**
+ * Returns the fields of a list that are copied when the list is duplicated.
+ * @throws DomainError `not_found` if the customer has no such list, or it is deleted
+ */
+async function findOriginal(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+): Promise<{ description: string; rules: Rule[] }> {
+  const [original] = await sql<{ description: string; rules: Rule[] }[]>`
     select description, rules
     from lists
     where customer_id = ${customerId}
-      and id = ${list_id}
+      and id = ${id}
       and deleted_at is null`;
   if (!original) throw notFound('list', ['/list_id']);
-  const rules = completeRules(original.rules);
-  const list = await insertList(sql, customerId, ownerId, {
-    name: new_name,
-    description: original.description,
-    rules: [],
-  });
-  if (isLarge) await copyMembers(sql, customerId, { from: list_id, to: list.id });
-  else await copyFewMembers(sql, customerId, { from: list_id, to: list.id });
-  if (rules.length === 0) return { ...list, fill: isLarge ? await beginCopy(sql, customerId, list.id) : undefined };
-  if (isLarge) await lockRulesExclusive(sql, customerId);
-  await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
-  await sql`
-    update lists
-    set rules = ${sql.json(rules)}
-    where customer_id = ${customerId}
-      and id = ${list.id}`;
-  return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
+  return original;
 }
 
 /** Copies the manually added members of a small list to a new list, and writes the new list's member count. */

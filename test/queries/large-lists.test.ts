@@ -2,8 +2,10 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { fillLists } from '../../src/jobs/fill-lists.ts';
 import { fillNextBatch } from '../../src/queries/list-fills.ts';
 import { contextOf } from '../jobs/working.ts';
+import type { Transaction } from '../../src/database/db.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, grant, make, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { recount } from './recount.ts';
 
 // Lists that are too large to be deleted or copied in one transaction. No worker runs unless a test starts one: all
@@ -192,6 +194,21 @@ describe('a copy of a large list', () => {
 });
 
 describe('a large list that is deleted', () => {
+  test('is never copied in part: a copy that races with the deletion has all members, or there is none', async () => {
+    const copying = await app.owner.begin(async (tx) => {
+      await tx`lock table copied_members in share mode`; // stops the copy just before it reads the members
+      const answer = customer.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' });
+      await somebodyWaitsFor(tx, app.owner);
+      expect((await customer.delete(`/list-contact/${list}`)).status).toBe(200);
+      expect(await fillNextBatch(tx as unknown as Transaction, customer.id)).toBe('more');
+      return { answer };
+    });
+    expect(await copying.answer).toMatchObject({ status: 404, body: { errors: [{ path: '/list_id' }] } });
+    expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
+    await work();
+    await expectSettled();
+  });
+
   test('disappears from all reads at once, and a worker removes its rows', async () => {
     const other = await makeList('Other');
     await change('add', other, contacts.slice(0, 3));
