@@ -22,7 +22,7 @@ import { enqueueNext } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { LeaseLost } from './settle.ts';
-import { planRecords, searchedAtOnce, TooManyToSearch, type PlannedRecord, writeRecords } from './write-records.ts';
+import { planRecords, searchedAtOnce, TooManyRecords, type PlannedRecord, writeRecords } from './write-records.ts';
 
 /** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 2;
@@ -162,6 +162,11 @@ function recordsOf(context: ImportContext, row: ImportRow): AsyncIterable<FileRe
 
 /** Maximum number of records that one transaction writes. */
 const batchSize = 1_000;
+/**
+ * Maximum number of members that one transaction adds to the lists in `list_ids`. This takes about 0.1 s, and one
+ * second on a machine that is very busy.
+ */
+const membersAtOnce = 10_000;
 /** Maximum size of the part of the file that one transaction writes (bytes); a single record can be larger. */
 const batchBytes = 4 * 1024 * 1024;
 
@@ -182,7 +187,7 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
   if (leased.total === 0) return void (await write([]));
   for await (const planned of readAhead(plansOf(context, leased))) {
     const isEnd = await write(planned).catch((error: unknown) => {
-      if (error instanceof TooManyToSearch || isStatementTimeout(error)) return writeInParts(planned);
+      if (error instanceof TooManyRecords || isStatementTimeout(error)) return writeInParts(planned);
       throw error;
     });
     if (isEnd || isOver()) return;
@@ -198,7 +203,7 @@ async function* plansOf(context: ImportContext, leased: LeasedImport): AsyncGene
   let from = positionOf(leased);
   for await (const some of recordsOf(context, leased))
     for (let rest = some; rest.length > 0;) {
-      const planned = await planRecords(leased, firstOf(rest, from));
+      const planned = await planRecords(leased, firstOf(leased, rest, from));
       yield planned;
       from = planned.at(-1)!.record.next;
       rest = rest.slice(planned.length);
@@ -223,9 +228,10 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
   }
 }
 
-/** Returns the records for one transaction: the first of the given records, limited by `batchSize` and `batchBytes`. */
-function firstOf(records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
-  const end = records.findIndex(({ next }, i) => i === batchSize || next.bytes - from.bytes > batchBytes);
+/** Returns the records for one transaction: the first of the given records, as many as the limits above allow. */
+function firstOf({ list_ids }: ImportRow, records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
+  const size = Math.min(batchSize, Math.ceil(membersAtOnce / Math.max(1, list_ids.length)));
+  const end = records.findIndex(({ next }, i) => i === size || next.bytes - from.bytes > batchBytes);
   return end === -1 ? records : records.slice(0, Math.max(1, end));
 }
 

@@ -7,6 +7,7 @@ import type { FileRecord } from '../files/read-records.ts';
 import type { Batch, Outcome } from '../queries/batches.ts';
 import { writeCompanyBatch } from '../queries/company-batches.ts';
 import { writeContactBatch } from '../queries/contact-batches.ts';
+import { withCounts, withoutCounts, type CountChanges } from '../queries/counters.ts';
 import { insertErrors } from '../queries/import-errors.ts';
 import { lockForBatches } from '../queries/import-locks.ts';
 import {
@@ -17,25 +18,21 @@ import {
   type ImportRow,
   type LeasedImport,
 } from '../queries/import-turns.ts';
-import { endImport, findExistingLists } from '../queries/imports.ts';
-import { addMembers } from '../queries/manual-members.ts';
+import { endImport } from '../queries/imports.ts';
+import { addToLists } from '../queries/manual-members.ts';
 import { checkRecords, optionalOf } from './check-records.ts';
 import { enqueueSettling } from './enqueue-turn.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
 
-/**
- * A validated record of an import file, with the number of the batch (`round`) that will write it. `item` is the valid
- * request body, or the validation error.
- */
+/** A validated record of an import file. `item` is the valid request body, or the validation error. */
 export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
-  round: number;
 }
 
 /**
- * Validates records and assigns them to the batches of the next transaction.
+ * Validates records for the next transaction.
  * @returns The records for the next transaction: all given records, or only the first of them if too many have the same
  * value in the field that identifies them.
  */
@@ -43,11 +40,18 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
   const rounds = new Rounds(settings);
   const planned: PlannedRecord[] = [];
   for (const [i, item] of (await checkRecords(settings, records)).entries()) {
-    const round = item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
-    if (round === maxRounds) return planned;
-    planned.push({ record: records[i]!, item, round });
+    if (roundOf(rounds, item) === maxRounds) return planned;
+    planned.push({ record: records[i]!, item });
   }
   return planned;
+}
+
+const roundOf = (rounds: Rounds, item: object | DomainError): number =>
+  item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
+
+/** Groups records by their rounds, in the order in which the rounds must be written. */
+function inRounds(rounds: Rounds, planned: readonly PlannedRecord[]): PlannedRecord[][] {
+  return Object.values(Object.groupBy(planned, ({ item }) => roundOf(rounds, item))) as PlannedRecord[][];
 }
 
 /**
@@ -57,10 +61,10 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
 export const searchedAtOnce = 20;
 
 /**
- * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records. The caller rolls the transaction back, and
- * writes the records in transactions of at most this number.
+ * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records, or if the records need more than `maxRounds`
+ * rounds. The caller rolls the transaction back, and writes the records in transactions of at most `searchedAtOnce`.
  */
-export class TooManyToSearch extends Error {}
+export class TooManyRecords extends Error {}
 
 /**
  * Writes records of an import, the errors of failed records and the progress of the import. If all records of the file
@@ -69,21 +73,31 @@ export class TooManyToSearch extends Error {}
  * @returns True if the import has ended.
  * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already.
  * Nothing is written then.
- * @throws TooManyToSearch if PostgreSQL rejected one of more than `searchedAtOnce` records.
+ * @throws TooManyRecords if the records must be written in transactions of at most `searchedAtOnce` records.
  */
 export async function writeRecords(
   sql: Transaction,
   leased: LeasedImport,
   from: ImportPosition,
   planned: readonly PlannedRecord[],
-  log: Pick<FastifyBaseLogger, 'warn'>,
+  log: Log,
 ): Promise<boolean> {
-  const { customer_id: customerId, id } = leased;
+  const { customer_id: customerId } = leased;
   const row = await lockLeasedImport(sql, customerId, leased);
   // Another position: the commit of these records succeeded although its answer was lost.
   if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
-  const outcomes = await writeRounds(sql, row, planned);
-  if (!row.dry_run) await addToLists(sql, row, outcomes);
+  return withCounts(sql, customerId, (counts) => writeAll(sql, row, { from, planned, log }, counts));
+}
+
+async function writeAll(
+  sql: Transaction,
+  row: ImportRow,
+  { from, planned, log }: { from: ImportPosition; planned: readonly PlannedRecord[]; log: Log },
+  counts: CountChanges,
+): Promise<boolean> {
+  const { customer_id: customerId, id } = row;
+  const outcomes = await writeRounds(sql, row, planned, counts);
+  if (!row.dry_run) await addContactsToLists(sql, row, outcomes, counts);
   logRejections(log, planned, outcomes);
   const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
   if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
@@ -101,20 +115,20 @@ async function writeRounds(
   sql: Transaction,
   row: ImportRow,
   planned: readonly PlannedRecord[],
+  counts: CountChanges,
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
-  const rounds = Object.values(Object.groupBy(planned, ({ round }) => round)) as PlannedRecord[][];
-  const needsNoLocks = rounds.length > 1 && !row.dry_run;
-  if (needsNoLocks)
-    await lockItems(
-      sql,
-      row,
-      planned.map(({ item }) => item),
-    );
+  let rounds = inRounds(new Rounds(row), planned);
+  const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
+  if (needsNoLocks) {
+    // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
+    rounds = inRounds(new Rounds(row, await lockItems(sql, row, itemsOf(planned))), planned);
+    if (rounds.length > maxRounds) throw new TooManyRecords();
+  }
   for (const records of rounds) {
-    const items = records.map(({ item }) => item);
+    const items = itemsOf(records);
     const how = { needsNoLocks, maySearch: planned.length <= searchedAtOnce };
-    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how));
+    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, counts));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
   return planned.map((record) => outcomes.get(record)!);
@@ -131,12 +145,13 @@ async function writeAccepted(
   row: ImportRow,
   items: Batch['items'],
   how: { needsNoLocks: boolean; maySearch: boolean },
+  counts: CountChanges,
 ): Promise<Outcome[]> {
   try {
-    return await writeBatch(sql, row, items);
+    return await writeBatch(sql, row, items, counts);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
-    if (!how.maySearch) throw new TooManyToSearch(undefined, { cause });
+    if (!how.maySearch) throw new TooManyRecords(undefined, { cause });
     if (items.length === 1)
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
@@ -144,12 +159,17 @@ async function writeAccepted(
   if (!how.needsNoLocks) await lockItems(sql, row, items);
   const locked = { ...how, needsNoLocks: true };
   const half = Math.ceil(items.length / 2);
-  const first = await writeAccepted(sql, row, items.slice(0, half), locked);
-  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked))];
+  const first = await writeAccepted(sql, row, items.slice(0, half), locked, counts);
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, counts))];
 }
 
-/** Takes the locks for all valid items, so that they can be written in several batches. */
-const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<void> =>
+const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
+
+/**
+ * Takes the locks for all valid items, so that they can be written in several batches.
+ * @returns The external ids of the stored records that the items identify, by match value.
+ */
+const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Map<string, string>> =>
   lockForBatches(
     sql,
     row.customer_id,
@@ -157,12 +177,10 @@ const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Pro
     items.filter((item) => !(item instanceof DomainError)),
   );
 
+type Log = Pick<FastifyBaseLogger, 'warn'>;
+
 /** Logs why PostgreSQL rejected the first of the records that it rejected. Their owner is told only that it did. */
-function logRejections(
-  log: Pick<FastifyBaseLogger, 'warn'>,
-  planned: readonly PlannedRecord[],
-  outcomes: readonly Outcome[],
-): void {
+function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: readonly Outcome[]): void {
   const rejected = outcomes.flatMap((outcome, i) =>
     outcome.status === 'failed' && isRejection(outcome.error.cause)
       ? [{ err: outcome.error.cause, line: planned[i]!.record.line }]
@@ -185,11 +203,16 @@ const isRejection = (error: unknown): boolean =>
  * Writes a batch of records. If it throws, the writes of the batch are rolled back, and the transaction can be
  * continued.
  */
-async function writeBatch(sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Outcome[]> {
+async function writeBatch(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  counts: CountChanges,
+): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
-  if (object === 'contacts') return writeContactBatch(sql, customerId, batch);
-  const { outcomes, isSettling } = await writeCompanyBatch(sql, customerId, batch);
+  if (object === 'contacts') return writeContactBatch(sql, customerId, batch, counts);
+  const { outcomes, isSettling } = await writeCompanyBatch(sql, customerId, batch, counts);
   if (isSettling) await enqueueSettling(sql, customerId);
   return outcomes;
 }
@@ -206,7 +229,8 @@ async function tryBatch(
 ): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    outcomes = await writeAccepted(attempt as Transaction, row, items, { needsNoLocks: true, maySearch });
+    const how = { needsNoLocks: true, maySearch };
+    outcomes = await withoutCounts((counts) => writeAccepted(attempt as Transaction, row, items, how, counts));
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {
@@ -216,15 +240,15 @@ async function tryBatch(
 }
 
 /** Adds the written contacts to the lists that the import's settings name. Ignores lists that have been deleted. */
-async function addToLists(
+async function addContactsToLists(
   sql: Transaction,
-  { customer_id: customerId, list_ids: listIds }: ImportRow,
+  { customer_id: customerId, list_ids }: ImportRow,
   outcomes: readonly Outcome[],
+  counts: CountChanges,
 ): Promise<void> {
   const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
-  if (contactIds.length === 0) return;
-  for (const list_id of await findExistingLists(sql, customerId, listIds))
-    await addMembers(sql, customerId, { list_id, contact_ids: [...new Set(contactIds)] });
+  if (contactIds.length === 0 || list_ids.length === 0) return;
+  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, counts);
 }
 
 function countsOf(outcomes: readonly Outcome[]): ImportCounts {

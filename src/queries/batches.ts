@@ -1,5 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, counted, DomainError, fromDatabase, unavailable, validationFailed, type Fault } from '../errors.ts';
+import type { CountChanges } from './counters.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 
 /** A request to write many records of one kind: the operation, its settings and its items. */
@@ -95,13 +96,17 @@ const maxAttempts = 5;
 
 /**
  * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
- * back and calls `attempt` again, at most 5 times in all.
+ * back and calls `attempt` again, at most 5 times in all. The counts of an attempt that was rolled back are dropped.
  * @throws DomainError `unavailable` if other transactions also changed the records during the last attempt
  */
-export async function withRepeats<T>(sql: Transaction, attempt: (sql: Transaction) => Promise<T>): Promise<T> {
+export async function withRepeats<T>(
+  sql: Transaction,
+  counts: CountChanges,
+  attempt: (sql: Transaction, counts: CountChanges) => Promise<T>,
+): Promise<T> {
   for (let attempts = 1; ; attempts += 1) {
     try {
-      return (await sql.savepoint(attempt)) as T;
+      return await counts.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
     } catch (error) {
       if (!(error instanceof RecordsChanged) && !isUniqueViolation(error)) throw error;
       if (attempts === maxAttempts) throw unavailable('Other requests keep changing these records', 1, error);

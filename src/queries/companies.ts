@@ -19,7 +19,7 @@ import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from './batch-rows.ts';
-import { CountChanges, saveCounts } from './counters.ts';
+import { withCounts } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
@@ -111,7 +111,7 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
     returning id`;
-  await saveCounts(sql, customerId, new CountChanges().add('companies', 1));
+  await withCounts(sql, customerId, async (counts) => counts.add('companies', 1));
   return company!.id;
 }
 
@@ -162,7 +162,8 @@ export async function updateCompany(
     set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  return updateDependants(sql, customerId, rules, [{ id: id, before: current, after: columns }]);
+  const change = { id, before: current, after: columns };
+  return withCounts(sql, customerId, (counts) => updateDependants(sql, customerId, rules, [change], counts));
 }
 
 /**
@@ -180,7 +181,7 @@ export async function deleteCompany(
 ): Promise<boolean> {
   const rules = await lockAndReadRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
-  return removeCompanies(sql, customerId, rules, [id]);
+  return withCounts(sql, customerId, (counts) => removeCompanies(sql, customerId, rules, [id], counts));
 }
 
 /** Returns the columns of a company after a PATCH. */

@@ -19,7 +19,7 @@ import {
   type Outcome,
   type ReadOutcome,
 } from './batches.ts';
-import { removeCompanies, updateDependants } from './company-changes.ts';
+import { removeCompanies, updateDependants, type ChangedCompany } from './company-changes.ts';
 import {
   blankCompany,
   companiesWritten,
@@ -29,7 +29,7 @@ import {
   patchedCompany,
   type CompanyColumns,
 } from './companies.ts';
-import { CountChanges } from './counters.ts';
+import type { CountChanges } from './counters.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
 
@@ -50,11 +50,17 @@ export interface CompanyOutcomes {
  * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
-export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<CompanyOutcomes> =>
-  withRepeats(sql, async (attempt) => {
+export const writeCompanyBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  counts: CountChanges,
+): Promise<CompanyOutcomes> =>
+  withRepeats(sql, counts, async (attempt, own) => {
     const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
     const rules = await lockAndReadRules(attempt, customerId);
     await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
@@ -63,8 +69,8 @@ export const writeCompanyBatch = (sql: Transaction, customerId: string, batch: B
     endIfAtomic(batch, items);
     const isSettling =
       batch.operation === 'delete'
-        ? await removeCompanies(attempt, customerId, rules, noteDeleted(items))
-        : await updateDependants(attempt, customerId, rules, ...(await write(attempt, customerId, items)));
+        ? await removeCompanies(attempt, customerId, rules, noteDeleted(items), own)
+        : await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
     return { outcomes: outcomesOf(items), isSettling };
   });
 
@@ -118,11 +124,13 @@ function noteDeleted(items: readonly CompanyItem[]): string[] {
   });
 }
 
-/**
- * Inserts or updates the company of each item that has not failed. Returns the updated companies, and the change to the
- * counter of companies.
- */
-async function write(sql: Transaction, customerId: string, items: readonly CompanyItem[]) {
+/** Inserts or updates the company of each item that has not failed. Returns the updated companies. */
+async function write(
+  sql: Transaction,
+  customerId: string,
+  items: readonly CompanyItem[],
+  counts: CountChanges,
+): Promise<ChangedCompany[]> {
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
       item.outcome = { status: 'unchanged', id: item.stored.id };
@@ -133,8 +141,8 @@ async function write(sql: Transaction, customerId: string, items: readonly Compa
   await updateRows(sql, customerId, companiesWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
-  const changes = changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
-  return [changes, new CountChanges().add('companies', created.length)] as const;
+  counts.add('companies', created.length);
+  return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }
 
 /** Reads the companies that the items identify. Returns one result for each item. */

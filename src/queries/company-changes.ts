@@ -2,7 +2,7 @@ import type { Transaction } from '../database/db.ts';
 import type { Company } from '../schemas/companies.ts';
 import { affectsLists, beginSettling, detachContacts, findLarge, type CompanyField } from './company-settlements.ts';
 import { lockContactsOfCompanies } from './contact-locks.ts';
-import { CountChanges, saveCounts } from './counters.ts';
+import type { CountChanges } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import type { LockedRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
@@ -19,8 +19,7 @@ export interface ChangedCompany {
 
 /**
  * Updates the list memberships of contacts after changes of their companies, because list rules can test the company of
- * a contact. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that changed the
- * companies. The caller must have locked the companies.
+ * a contact. The caller must have locked the companies.
  * @returns true if some contacts must be updated in the background; the caller must then call `enqueueSettling`, which
  *   enqueues this work, in the same transaction
  */
@@ -29,7 +28,7 @@ export async function updateDependants(
   customerId: string,
   rules: LockedRules,
   changes: readonly ChangedCompany[],
-  counts = new CountChanges(),
+  counts: CountChanges,
 ): Promise<boolean> {
   const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
   const large = concerning.length > 0 ? await findLarge(sql, customerId, idsOf(concerning)) : new Set<string>();
@@ -64,7 +63,7 @@ async function settleLater(sql: Transaction, customerId: string, changes: readon
 
 /**
  * Deletes companies. Their contacts and opportunities are kept, without a company. The caller must have locked the
- * companies (`for update`), and must call this function last in its transaction.
+ * companies (`for update`).
  * @returns true if some contacts and opportunities must be updated in the background; the caller must then call
  *   `enqueueSettling`, which enqueues this work, in the same transaction
  */
@@ -73,6 +72,7 @@ export async function removeCompanies(
   customerId: string,
   rules: LockedRules,
   ids: readonly string[],
+  counts: CountChanges,
 ): Promise<boolean> {
   if (ids.length === 0) return false;
   await sql`
@@ -80,13 +80,12 @@ export async function removeCompanies(
     set deleted_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])`;
-  const counts = new CountChanges().add('companies', -ids.length);
+  counts.add('companies', -ids.length);
   const large = await findLarge(sql, customerId, ids);
   const small = ids.filter((id) => !large.has(id));
   const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
   if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: true });
-  if (small.length === 0) await saveCounts(sql, customerId, counts);
-  else await removeSmall(sql, customerId, rules, { ids: small, contactIds, counts });
+  if (small.length > 0) await removeSmall(sql, customerId, rules, { ids: small, contactIds, counts });
   return large.size > 0;
 }
 

@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { lockedInOrder } from './contact-locks.ts';
-import { CountChanges } from './counters.ts';
+import { withCounts } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
@@ -163,7 +163,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
   if (contactIds.length > 0) {
     if (settlement.is_deletion) await detachContacts(sql, customerId, [settlement.company_id], contactIds);
     await noteProgress(sql, customerId, settlement, contactIds.at(-1)!);
-    await refreshMembers(sql, customerId, rules, contactIds, new CountChanges());
+    await withCounts(sql, customerId, (counts) => refreshMembers(sql, customerId, rules, contactIds, counts));
     return 'more';
   }
   const { company_id: companyId, is_deletion: isDeletion } = settlement;

@@ -30,7 +30,7 @@ import {
   removeContacts,
   type ContactColumns,
 } from './contacts.ts';
-import { CountChanges } from './counters.ts';
+import type { CountChanges } from './counters.ts';
 import { findLists, findManualLists, refreshMembers, setManualLists, unknownLists } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
 import { lockReferences } from './references.ts';
@@ -42,16 +42,22 @@ type ContactItem = Item<ContactColumns>;
  * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
  * @returns the result of each item, in the order of the items
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same contacts
  */
-export const writeContactBatch = (sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> =>
-  withRepeats(sql, (attempt) =>
-    batch.operation === 'delete' ? deleteAll(attempt, customerId, batch) : writeAll(attempt, customerId, batch),
+export const writeContactBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  counts: CountChanges,
+): Promise<Outcome[]> =>
+  withRepeats(sql, counts, (attempt, own) =>
+    (batch.operation === 'delete' ? deleteAll : writeAll)(attempt, customerId, batch, own),
   );
 
-async function deleteAll(sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> {
+async function deleteAll(sql: Transaction, customerId: string, batch: Batch, counts: CountChanges): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   await lockRulesShared(sql, customerId);
   await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
@@ -62,16 +68,15 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch): Pr
     sql,
     customerId,
     deleted.map(({ stored }) => stored!.id),
-    new CountChanges(),
+    counts,
   );
   for (const item of deleted) item.outcome = { status: 'deleted', id: item.stored!.id };
   return outcomesOf(items);
 }
 
 // The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(sql: Transaction, customerId: string, batch: Batch): Promise<Outcome[]> {
+async function writeAll(sql: Transaction, customerId: string, batch: Batch, counts: CountChanges): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  const counts = new CountChanges();
   const rules = await lockAndReadRules(sql, customerId);
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
   await lockContacts(sql, customerId, batch, items);
@@ -227,8 +232,14 @@ async function write(
     return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
   });
   await setManualLists(sql, customerId, new Map(lists), counts);
-  const ids = written.map(({ id }) => id);
-  await refreshMembers(sql, customerId, rules, ids, counts.add('contacts', created.length));
+  counts.add('contacts', created.length);
+  await refreshMembers(
+    sql,
+    customerId,
+    rules,
+    written.map(({ id }) => id),
+    counts,
+  );
 }
 
 const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;

@@ -22,7 +22,7 @@ import { normalise } from '../text/normalise.ts';
 import type { WrittenTable } from './batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
-import { CountChanges, saveCounts } from './counters.ts';
+import { withCounts, type CountChanges } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import {
   changedContact,
@@ -169,10 +169,18 @@ export const findContacts = (
  * @throws DomainError `not_found` if a company or list in `body` does not belong to the customer; nothing is written in
  *   this case
  */
-export async function createContact(sql: Transaction, customerId: string, body: ContactCreate): Promise<string> {
+export const createContact = (sql: Transaction, customerId: string, body: ContactCreate): Promise<string> =>
+  withCounts(sql, customerId, (counts) => create(sql, customerId, body, counts));
+
+async function create(
+  sql: Transaction,
+  customerId: string,
+  body: ContactCreate,
+  counts: CountChanges,
+): Promise<string> {
   const { company, list_ids, ...fields } = body;
   const rules = await lockAndReadRules(sql, customerId);
-  const counts = new CountChanges().add('contacts', 1);
+  counts.add('contacts', 1);
   const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
@@ -203,16 +211,22 @@ async function insertContact(
  * @throws DomainError `not_found` if the customer has no such contact
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
-export async function updateContact(
+export const updateContact = (
   sql: Transaction,
   customerId: string,
   id: string,
   patch: ContactPatch,
   ifMatch?: string,
+): Promise<void> => withCounts(sql, customerId, (counts) => update(sql, customerId, { id, patch, ifMatch }, counts));
+
+async function update(
+  sql: Transaction,
+  customerId: string,
+  { id, patch, ifMatch }: { id: string; patch: ContactPatch; ifMatch: string | undefined },
+  counts: CountChanges,
 ): Promise<void> {
   const { company, list_ids } = patch;
   const rules = await lockAndReadRules(sql, customerId);
-  const counts = new CountChanges();
   // The company is locked before the contact: see the order of locks in value-locks.ts.
   const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
   const current = await lockContact(sql, customerId, id, ifMatch);
@@ -285,14 +299,10 @@ async function updateContactRow(
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
   await lockContact(sql, customerId, id, ifMatch);
-  const counts = new CountChanges();
-  await removeContacts(sql, customerId, [id], counts);
+  await withCounts(sql, customerId, (counts) => removeContacts(sql, customerId, [id], counts));
 }
 
-/**
- * Deletes contacts and removes them from lists and opportunities. Also adds the changes in `counts` to the stored
- * counters. The caller must have locked the contacts.
- */
+/** Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts. */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
@@ -306,7 +316,7 @@ export async function removeContacts(
     delete from contacts
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])`;
-  await saveCounts(sql, customerId, counts.add('contacts', -ids.length));
+  counts.add('contacts', -ids.length);
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockedInOrder } from './contact-locks.ts';
-import { CountChanges } from './counters.ts';
+import { withCounts, type CountChanges } from './counters.ts';
 import { countryCodes } from './country-codes.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
@@ -37,10 +37,11 @@ export async function syncProspects(
   const locked = await lockForSync(sql, customerId, prospects, given);
   const batch = new Batch(await lockStored(sql, customerId, given));
   const slots = given.map((contact) => batch.add(contact));
-  const counts = new CountChanges();
-  await fillCompanies(sql, customerId, { prospects, slots, locked }, counts);
-  await write(sql, customerId, [...new Set(slots)], counts);
-  await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], counts);
+  await withCounts(sql, customerId, async (counts) => {
+    await fillCompanies(sql, customerId, { prospects, slots, locked }, counts);
+    await write(sql, customerId, [...new Set(slots)], counts);
+    await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], counts);
+  });
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
 }
 

@@ -15,13 +15,14 @@ import { lockValues } from './value-locks.ts';
  * Takes all locks that an import needs to write several batches in one transaction. All locks are taken at once, in the
  * order that value-locks.ts describes, to avoid deadlocks with other transactions.
  * @param items the valid items of all these batches
+ * @returns the external ids of the stored records that the items identify, by match value (such as an email)
  */
 export async function lockForBatches(
   sql: Transaction,
   customerId: string,
   { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
   items: readonly object[],
-): Promise<void> {
+): Promise<Map<string, string>> {
   const match = given ?? 'id';
   const operation = given === null ? 'create' : 'read';
   const open = openItems({ operation, match, items }, canonicalOf(match));
@@ -29,11 +30,21 @@ export async function lockForBatches(
   await lockRulesShared(sql, customerId);
   if (object === 'contacts') await lockCompanies(sql, customerId, { ...companiesOf(items), values });
   else await lockValues(sql, customerId, values);
-  if (given === null) return;
+  if (given === null) return new Map();
   const table = object === 'contacts' ? contactTable : companyTable;
-  const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
-  if (object === 'contacts') await lockContactRows(sql, customerId, ids);
-  else await lockCompanyRows(sql, customerId, ids, 'no key update');
+  const matched = await matchItems(sql, customerId, table, { match, creates: true }, open);
+  const ids = [...matched.values()];
+  const rows: { id: string; external_id: string | null }[] =
+    object === 'contacts'
+      ? await lockContactRows(sql, customerId, ids)
+      : await lockCompanyRows(sql, customerId, ids, 'no key update');
+  const externalIds = new Map(rows.map(({ id, external_id }) => [id, external_id]));
+  return new Map(
+    [...matched].flatMap(([value, id]) => {
+      const externalId = externalIds.get(id) ?? null;
+      return externalId === null ? [] : [[value, externalId]];
+    }),
+  );
 }
 
 /** Returns the names and the ids of the companies that contacts refer to. */

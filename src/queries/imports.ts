@@ -164,11 +164,7 @@ async function requireLists(sql: Transaction, customerId: string, given: readonl
 }
 
 /** Returns those of the given lists that exist, in the order of their ids. */
-export async function findExistingLists(
-  sql: Transaction,
-  customerId: string,
-  ids: readonly string[],
-): Promise<string[]> {
+async function findExistingLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const lists = await sql<{ id: string }[]>`
     select id

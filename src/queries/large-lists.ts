@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import { CountChanges, dropCount, saveCounts } from './counters.ts';
+import { dropCount, type CountChanges } from './counters.ts';
 
 /*
  * A list with many members is deleted or copied in one short transaction. A worker removes or writes the members
@@ -136,8 +136,7 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
   limit ${maxAtOnce / partSize}`;
 
 /**
- * Writes contacts from rows of `copied_members` as members of a list, and deletes these rows. Also updates the list's
- * member count.
+ * Writes contacts from rows of `copied_members` as members of a list, and deletes these rows.
  * @param locked ids of the contacts that still exist; the caller must have locked them
  */
 export async function writeParts(
@@ -146,6 +145,7 @@ export async function writeParts(
   listId: string,
   parts: readonly CopiedPart[],
   locked: string[],
+  counts: CountChanges,
 ): Promise<void> {
   // Reads the contacts of the parts again: another transaction may have written one before it was locked here.
   const written = await sql<{ is_new: boolean }[]>`
@@ -164,8 +164,7 @@ export async function writeParts(
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning old.list_id is null as is_new`;
-  const added = written.filter(({ is_new }) => is_new).length;
-  await saveCounts(sql, customerId, new CountChanges().add(listId, added));
+  counts.add(listId, written.filter(({ is_new }) => is_new).length);
 }
 
 /**

@@ -7,7 +7,7 @@ import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import type { BatchOutcome } from './company-settlements.ts';
-import { readCount } from './counters.ts';
+import { readCount, withCounts, type CountChanges } from './counters.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
@@ -41,6 +41,7 @@ export async function beginFill(
   customerId: string,
   listId: string,
   rules: readonly Rule[],
+  counts: CountChanges,
 ): Promise<Fill | undefined> {
   // Until workers have written the members, reads evaluate the rules.
   const version = await bumpRuleVersion(sql, customerId);
@@ -52,7 +53,7 @@ export async function beginFill(
       and id = ${listId}
     returning is_copying`;
   if (isLong || list!.is_copying) return { customerId, listId, version };
-  while (await fillBatch(sql, { customerId, listId, version }, rules)) {
+  while (await fillBatch(sql, { customerId, listId, version }, rules, counts)) {
     // Usually one batch is enough.
   }
   return undefined;
@@ -107,9 +108,11 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
     for no key update skip locked`;
   if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
   const fill = { customerId, listId: list.id, version: list.version };
-  if (list.is_deleted) await removeBatch(sql, fill);
-  else if (list.is_copying) await writeBatch(sql, fill);
-  else await fillBatch(sql, fill, list.rules);
+  await withCounts(sql, customerId, async (counts) => {
+    if (list.is_deleted) await removeBatch(sql, fill);
+    else if (list.is_copying) await writeBatch(sql, fill, counts);
+    else await fillBatch(sql, fill, list.rules, counts);
+  });
   return 'more';
 }
 
@@ -120,11 +123,11 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
 }
 
 /** Writes the next members of a copied list. If all are written, marks the copy as complete. */
-async function writeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
+async function writeBatch(sql: Transaction, { customerId, listId }: Fill, counts: CountChanges): Promise<void> {
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
-  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds));
+  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds), counts);
 }
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {
@@ -156,12 +159,12 @@ export async function findFillingCustomers(
  * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.
  * @returns true if there are more contacts to check
  */
-async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[]): Promise<boolean> {
+async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[], counts: CountChanges): Promise<boolean> {
   const { customerId, listId, version } = fill;
   // Only contacts with a wrong membership are locked. They are evaluated again, because they may have changed
   // meanwhile.
   const { looked, last, wrong } = await findWrongMembers(sql, fill, rules);
-  await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong));
+  await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong), counts);
   const isMore = looked === batchSize;
   await sql`
     update lists

@@ -5,7 +5,7 @@ import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { CountChanges } from './counters.ts';
+import type { CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
 import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
 import { MemberChanges } from './member-changes.ts';
@@ -18,8 +18,7 @@ import { MemberChanges } from './member-changes.ts';
 
 /**
  * Updates the list memberships of contacts after a change: evaluates `rules` for these contacts, and saves the
- * differences. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that wrote the
- * contacts. The caller must have locked the contacts.
+ * differences. The caller must have written the contacts in this transaction, or locked them.
  */
 export async function refreshMembers(
   sql: Transaction,
@@ -28,23 +27,21 @@ export async function refreshMembers(
   contactIds: readonly string[],
   counts: CountChanges,
 ): Promise<void> {
-  // It needs statements of its own, because a statement does not see its own writes. It comes last in the transaction,
-  // because it locks counters that every writer needs. The service evaluates the rules, not the database: for one
-  // contact, the maximum number of rules takes about 1 ms, and the number of statements does not depend on the number
-  // of lists.
+  // It needs statements of its own, because a statement does not see its own writes. The service evaluates the rules, not
+  // the database: for one contact, the maximum number of rules takes about 1 ms, and the number of statements does not
+  // depend on the number of lists.
   const changes = new MemberChanges(sql, customerId, counts);
   const ids = rules.isEmpty ? [] : [...new Set(contactIds)];
   for (let i = 0; i < ids.length; i += contactsAtOnce) {
     const contacts = await readContacts(sql, customerId, ids.slice(i, i + contactsAtOnce));
     for await (const lists of rules.lists()) await compareMembers(contacts, lists, changes);
   }
-  await changes.finish();
+  await changes.write();
 }
 
 /**
  * Updates the list memberships of one contact after a change: evaluates `rules` for this contact, and saves the
- * differences. Also adds the changes in `counts` to the stored counters. Call it last in the transaction that wrote the
- * contact.
+ * differences and all changes in `counts`. Call it last in the transaction that wrote the contact.
  * @param contact the result row of the statement that wrote the contact. This statement must end with the SQL of
  *   `newContact` or `changedContact`
  */
@@ -57,7 +54,7 @@ export async function refreshMember(
 ): Promise<void> {
   const changes = new MemberChanges(sql, customerId, counts);
   for await (const lists of rules.lists()) await compareMembers([contact], lists, changes);
-  await changes.finish();
+  await changes.writeWithCounts();
 }
 
 /** A contact with all fields that the rules of a list can test. */
@@ -133,14 +130,9 @@ export const refreshList = (
   customerId: string,
   list: { id: string; rules: readonly Rule[] },
   contactIds: readonly string[],
+  counts: CountChanges,
 ): Promise<void> =>
-  refreshMembers(
-    sql,
-    customerId,
-    rulesOf([{ id: list.id, matches: compileRules(list.rules) }]),
-    contactIds,
-    new CountChanges(),
-  );
+  refreshMembers(sql, customerId, rulesOf([{ id: list.id, matches: compileRules(list.rules) }]), contactIds, counts);
 
 /**
  * Sets the lists to which contacts are added manually: adds each contact to its given lists, and removes it from

@@ -6,7 +6,7 @@ import { completeRules } from '../filters/rules.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { CountChanges, saveCounts, storedMembers } from './counters.ts';
+import { storedMembers, withCounts, type CountChanges } from './counters.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { countChanging, countFilling } from './list-counts.ts';
 import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
@@ -138,7 +138,7 @@ export async function createList(
     description: body.description ?? '',
     rules,
   });
-  return { ...list, fill: rules.length > 0 ? await beginFill(sql, customerId, list.id, rules) : undefined };
+  return { ...list, fill: rules.length > 0 ? await fillNow(sql, customerId, list.id, rules) : undefined };
 }
 
 async function insertList(
@@ -178,8 +178,17 @@ export async function updateList(
     set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  return { id, name, fill: isSame(rules, current.rules) ? undefined : await beginFill(sql, customerId, id, rules) };
+  return { id, name, fill: isSame(rules, current.rules) ? undefined : await fillNow(sql, customerId, id, rules) };
 }
+
+/** Updates the members of a list after its rules have changed, see `beginFill`. Saves the member count. */
+const fillNow = (
+  sql: Transaction,
+  customerId: string,
+  listId: string,
+  rules: readonly Rule[],
+): Promise<Fill | undefined> =>
+  withCounts(sql, customerId, (counts) => beginFill(sql, customerId, listId, rules, counts));
 
 const isSame = (some: Rule[], others: Rule[]): boolean =>
   JSON.stringify(some) === JSON.stringify(completeRules(others));
@@ -238,17 +247,27 @@ export async function deleteList(
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
-export async function duplicateList(
+export const duplicateList = (
+  sql: Transaction,
+  customerId: string,
+  ownerId: string,
+  given: { list_id: string; new_name: string },
+): Promise<WrittenList> => withCounts(sql, customerId, (counts) => duplicate(sql, customerId, ownerId, given, counts));
+
+async function duplicate(
   sql: Transaction,
   customerId: string,
   ownerId: string,
   { list_id, new_name }: { list_id: string; new_name: string },
+  counts: CountChanges,
 ): Promise<WrittenList> {
   const isLarge = await isLargeList(sql, customerId, list_id);
   // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
   if (!isLarge) await lockRulesExclusive(sql, customerId);
   const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] });
-  await (isLarge ? copyMembers : copyFewMembers)(sql, customerId, { from: list_id, to: list.id });
+  const ends = { from: list_id, to: list.id };
+  if (isLarge) await copyMembers(sql, customerId, ends);
+  else await copyFewMembers(sql, customerId, ends, counts);
   // Read after the members: a list that is not deleted yet had all its members when they were copied.
   const original = await findOriginal(sql, customerId, list_id);
   const rules = completeRules(original.rules);
@@ -259,7 +278,7 @@ export async function duplicateList(
     set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
     where customer_id = ${customerId}
       and id = ${list.id}`;
-  if (rules.length > 0) return { ...list, fill: await beginFill(sql, customerId, list.id, rules) };
+  if (rules.length > 0) return { ...list, fill: await beginFill(sql, customerId, list.id, rules, counts) };
   return { ...list, fill: isLarge ? await beginCopy(sql, customerId, list.id) : undefined };
 }
 
@@ -282,11 +301,12 @@ async function findOriginal(
   return original;
 }
 
-/** Copies the manually added members of a small list to a new list, and writes the new list's member count. */
+/** Copies the manually added members of a small list to a new list. */
 async function copyFewMembers(
   sql: Transaction,
   customerId: string,
   { from, to }: { from: string; to: string },
+  counts: CountChanges,
 ): Promise<void> {
   const { count } = await sql`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
@@ -295,5 +315,5 @@ async function copyFewMembers(
     where customer_id = ${customerId}
       and list_id = ${from}
       and by_hand`;
-  await saveCounts(sql, customerId, new CountChanges().add(to, count));
+  counts.add(to, count);
 }

@@ -2,7 +2,7 @@ import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
 import { usesCompanyFields, noneSettling } from './company-settlements.ts';
-import { CountChanges, saveCounts } from './counters.ts';
+import { withCounts, type CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
 import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
@@ -25,22 +25,49 @@ export async function addMembers(
   customerId: string,
   given: ManualMembers,
 ): Promise<{ added: number; already_members: number }> {
-  const counts = new CountChanges();
-  const contactIds = await lockListAndContacts(sql, customerId, given, counts);
-  // From the table rather than from the array: Citus then sends one statement to the worker of the customer.
-  const written = await sql<{ is_new: boolean }[]>`
-    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select c.customer_id, ${given.list_id}, c.id, true, false
-    from contacts c
-    where c.customer_id = ${customerId}
-      and c.id = any(${contactIds}::uuid[])
-    on conflict (customer_id, list_id, contact_id) do update
-    set by_hand = true
-    where not list_members.by_hand
-    returning old.list_id is null as is_new`;
-  const added = written.filter(({ is_new }) => is_new).length;
-  await saveCounts(sql, customerId, counts.add(given.list_id, added));
-  return { added, already_members: contactIds.length - added };
+  return withCounts(sql, customerId, async (counts) => {
+    const contactIds = await lockListAndContacts(sql, customerId, given, counts);
+    const added = await addToLists(sql, customerId, { list_ids: [given.list_id], contact_ids: contactIds }, counts);
+    return { added, already_members: contactIds.length - added };
+  });
+}
+
+/**
+ * Adds contacts to lists manually, in one statement. Ignores lists that do not exist. The caller must have locked the
+ * contacts and the customer's rules.
+ * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
+ * @returns the number of new members of all lists
+ */
+export async function addToLists(
+  sql: Transaction,
+  customerId: string,
+  { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly string[] },
+  counts: CountChanges,
+): Promise<number> {
+  await writeCopied(sql, customerId, contact_ids, counts);
+  // From the tables rather than from the arrays: Citus then sends one statement to the worker of the customer.
+  const lists = await sql<{ list_id: string; added: number }[]>`
+    with written as (
+      insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
+      select c.customer_id, l.id, c.id, true, false
+      from lists l
+      join contacts c on c.customer_id = l.customer_id
+      where l.customer_id = ${customerId}
+        and l.id = any(${list_ids as string[]}::uuid[])
+        and l.deleted_at is null
+        and c.customer_id = ${customerId}
+        and c.id = any(${contact_ids as string[]}::uuid[])
+      on conflict (customer_id, list_id, contact_id) do update
+      set by_hand = true
+      where not list_members.by_hand
+      returning new.list_id, old.list_id is null as is_new
+    )
+    select list_id, count(*) as added
+    from written
+    where is_new
+    group by list_id`;
+  for (const { list_id, added } of lists) counts.add(list_id, added);
+  return lists.reduce((sum, { added }) => sum + added, 0);
 }
 
 /**
@@ -53,7 +80,15 @@ export async function removeMembers(
   customerId: string,
   given: ManualMembers,
 ): Promise<{ removed: number }> {
-  const counts = new CountChanges();
+  return withCounts(sql, customerId, (counts) => remove(sql, customerId, given, counts));
+}
+
+async function remove(
+  sql: Transaction,
+  customerId: string,
+  given: ManualMembers,
+  counts: CountChanges,
+): Promise<{ removed: number }> {
   const contactIds = await lockListAndContacts(sql, customerId, given, counts);
   const kept = await sql`
     update list_members
@@ -69,7 +104,7 @@ export async function removeMembers(
       and list_id = ${given.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-  await saveCounts(sql, customerId, counts.add(given.list_id, -removed.count));
+  counts.add(given.list_id, -removed.count);
   return { removed: kept.count + removed.count };
 }
 
@@ -100,7 +135,7 @@ async function lockListAndContacts(
   if (!list || missing.length > 0) throw missingReferences(missing);
   if (list.is_unsettled) {
     await writeCopied(sql, customerId, wanted, counts);
-    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted);
+    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted, counts);
   }
   return wanted;
 }

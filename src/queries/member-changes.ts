@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import { saveCounts, writeCounts, type CountChanges, type Counted } from './counters.ts';
+import { writeCounts, type CountChanges, type Counted } from './counters.ts';
 
 /** Memberships of contacts in lists: two arrays of the same length, which are parameters of an SQL statement. */
 class Pairs {
@@ -34,8 +34,7 @@ export class MemberChanges {
 
   /**
    * Creates an empty collection.
-   * @param counts collects all changes of counters in this transaction. `write` and `finish` add the changes of member
-   *   counts to it.
+   * @param counts collects all changes of counters in this transaction. `write` adds the changes of member counts to it.
    */
   constructor(sql: Transaction, customerId: string, counts: CountChanges) {
     this.#sql = sql;
@@ -60,17 +59,21 @@ export class MemberChanges {
     return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= maxPauseMs;
   }
 
-  /** Writes the changes of memberships that are collected so far. The member counts are written later, by `finish`. */
+  /** Writes the changes of memberships that are collected so far, and adds the changes of member counts to `counts`. */
   async write(): Promise<void> {
+    if (this.#size === 0) return;
     const changed = await this.#send<{ counted: Counted; change: number }[]>(change, [], []);
     for (const row of changed) this.#counts.add(row.counted, row.change);
     this.#lastWrite = performance.now();
   }
 
-  /** Writes the remaining changes of memberships, and all changes of counters. Call it last in the transaction. */
-  async finish(): Promise<void> {
-    if (this.#size === 0) return saveCounts(this.#sql, this.#customerId, this.#counts);
-    const { counted, changes } = this.#counts.toArrays();
+  /**
+   * Writes the changes of memberships, and all changes of counters in the same statement. Call it last in the
+   * transaction.
+   */
+  async writeWithCounts(): Promise<void> {
+    if (this.#size === 0) return;
+    const { counted, changes } = this.#counts.take();
     await this.#send(changeAndCount, counted, changes);
   }
 

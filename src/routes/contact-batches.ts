@@ -1,6 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { answerOf, batchOf } from '../plugins/batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/contact-batches.ts';
+import { withCounts } from '../queries/counters.ts';
 import {
   BatchConflict,
   batchAnswer,
@@ -63,7 +64,10 @@ const contactBatches: FastifyPluginAsyncTypebox = async (app) => {
       async (request, reply) => {
         const batch = await batchOf(request, kind, operation);
         return app.once(request, reply, async (sql) => {
-          const outcomes = await writeContactBatch(sql, request.caller.customerId, batch);
+          const { customerId } = request.caller;
+          const outcomes = await withCounts(sql, customerId, (counts) =>
+            writeContactBatch(sql, customerId, batch, counts),
+          );
           return { status: 200, body: answerOf(outcomes) };
         });
       },

@@ -22,6 +22,7 @@ import {
   sendFile,
   workAtAll,
 } from './importing.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { contextOf, waitingMessages } from './working.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
@@ -148,6 +149,22 @@ describe('an import', () => {
     const stored = await contactsOf(customer, 'work_email', 'phone_numbers');
     expect(stored.map(({ phone_numbers }) => phone_numbers.length)).toEqual(
       lines.map((_, i) => (phoneOf(i) === '' ? 0 : 1)),
+    );
+  });
+
+  test('hands an external id over from one record to another in the order of the file', async () => {
+    const lines = ['ra,EX,a', 'ra,EY,b', 'rb,EX,c', 'stored,,d', 'stored,E2,e', 'rc,E1,f', 'rd,EY,g'];
+    const text = [
+      'work_email,external_id,job_title,first_name,last_name,phone_numbers',
+      ...lines.map((line) => `${line.replace(',', '@example.com,')},Ada,L,`),
+    ].join('\n');
+    await make(customer, '/contacts', contactBody({ work_email: 'stored@example.com', external_id: 'E1' }));
+    const done = await importFile(app, customer, upserted, text);
+    expect(countsOf(done)).toMatchObject({ created: 3, updated: 3, failed: 1 });
+    expect((await errorsOf(customer, done.id))[0]).toMatch(/^rd@example\.com,EY,.*another contact has it$/);
+    const stored = await contactsOf(customer, 'work_email', 'external_id', 'job_title');
+    expect(new Set(stored.map((contact) => Object.values(contact).join(' ')))).toEqual(
+      new Set(['ra@example.com EY b', 'rb@example.com EX c', 'stored@example.com E2 e', 'rc@example.com E1 f']),
     );
   });
 
@@ -315,6 +332,29 @@ describe('several workers', () => {
     expect(await counted()).toBe(3);
   });
 
+  test('never deadlock with a writer that uses the same counters', async () => {
+    const list = await makeList(app.fastify, customer);
+    const id = await beginImport(customer, { ...upserted, list_ids: [list] });
+    await sendFile(customer, id, contactsCsv(...contactLines(3), ...contactLines(3)));
+    let work: Promise<void> | undefined;
+    await app.owner.begin(async (sql) => {
+      // As a writer whose connection uses the same shard as the import's, whichever that is.
+      for (const counted of [list, 'contacts']) {
+        await sql`
+          insert into counters (customer_id, counted, shard, records)
+          select ${customer.id}, ${counted}, shard, 0
+          from generate_series(0, 31) shard
+          on conflict (customer_id, counted, shard) do update set records = counters.records`;
+        work ??= workAtAll(app, customer);
+        if (counted === list) await somebodyWaitsFor(sql, app.owner);
+      }
+    });
+    await work;
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 3 });
+    expect(await counted()).toBe(3);
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(3);
+  });
+
   test('never deadlock with batches of the same records', async () => {
     const names = Array.from({ length: 40 }, (_, i) => i);
     const item = (i: number) => ({
@@ -339,6 +379,13 @@ describe('several workers', () => {
 });
 
 describe('a dry run', () => {
+  test('judges external ids by what is stored, not by other records of the file', async () => {
+    await make(customer, '/contacts', contactBody({ work_email: 'ra@example.com', external_id: 'EX' }));
+    const text = 'work_email,external_id,first_name,last_name\nra@example.com,EY,A,B\nrb@example.com,EX,A,B\n';
+    const done = await importFile(app, customer, { ...upserted, dry_run: true }, text);
+    expect(countsOf(done)).toMatchObject({ updated: 1, failed: 1 });
+  });
+
   test('writes nothing, and counts what would happen to each record by what is stored', async () => {
     await make(
       customer,
@@ -367,6 +414,24 @@ describe('a dry run', () => {
 });
 
 describe('imports in the background', () => {
+  test('into very many lists are cancelled between two transactions, and count the members of each list', async () => {
+    const lists: string[] = [];
+    for (let i = 0; i < 200; i += 1) lists.push(await makeList(app.fastify, customer));
+    const id = await beginImport(customer, { ...newContacts, list_ids: lists });
+    await sendFile(customer, id, contactsCsv(...contactLines(1_000)));
+    const work = workAtAll(app, customer);
+    await expect
+      .poll(async () => (await customer.get(`/imports/${id}`)).body.processed, { timeout: 30_000 })
+      .toBeGreaterThan(0);
+    expect((await customer.post(`/imports/${id}/cancel`, {})).status).toBe(200);
+    await work;
+    const { body } = await customer.get(`/imports/${id}`);
+    expect(body).toMatchObject({ status: 'CANCELLED', created: await counted(), failed: 0 });
+    expect(body.created).toBeLessThan(1_000);
+    const shown = (await customer.post('/list-contact/list', { limit: 100 })).body as Json[];
+    expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([body.created]));
+  });
+
   test('are cancelled between two transactions; what is written stays', async () => {
     const id = await beginImport(customer, newContacts);
     await sendFile(customer, id, contactsCsv(...contactLines(3_500)));
