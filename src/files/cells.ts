@@ -16,8 +16,8 @@ export interface Cell {
  * - `texts`: an array of strings, separated by `;`.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
- * - `custom`: the value of a custom field. Unquoted `true`, `false` and JSON numbers are read as booleans and numbers,
- *   everything else as text.
+ * - `custom`: the value of a custom field. Unquoted `true`, `false` and JSON numbers that keep their digits are read as
+ *   booleans and numbers, everything else as text.
  */
 export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
@@ -92,8 +92,18 @@ const isLiteral = (text: string): boolean => text === 'true' || text === 'false'
 
 function readLiteral(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';
-  return isNumber(text) ? toNumber(text) : text;
+  return isNumber(text) && keepsDigits(text) ? Number(text) : text;
 }
+
+/**
+ * Returns true if the text of a number means the same as the number itself. Long ids such as `8949020000123456789` would
+ * lose digits, and codes such as `12E5` would become another number.
+ */
+const keepsDigits = (text: string): boolean =>
+  String(Number(text)) === text || (!/e/i.test(text) && text.replaceAll(/[-.]/g, '').length <= safeDigits);
+
+/** A decimal number with this many digits is stored exactly enough to print the same digits again. */
+const safeDigits = 15;
 
 /**
  * Converts the text of a JSON number to a number.

@@ -117,7 +117,14 @@ describe('a cell', () => {
     ['number', '05', '05'],
     ['custom', 'true', true],
     ['custom', '"true"', 'true'],
-    ['custom', '-1.5e3', -1500],
+    ['custom', '-1.50', -1.5],
+    ['custom', '1e+21', 1e21],
+    ['custom', '0.1234567890123456', 0.1234567890123456],
+    ['custom', '9007199254740991', 9007199254740991],
+    ['custom', '9007199254740993', '9007199254740993'],
+    ['custom', '8949020000123456789', '8949020000123456789'],
+    ['custom', '12E5', '12E5'],
+    ['custom', '1e400', '1e400'],
     ['custom', '"7"', '7'],
     ['custom', '05', '05'],
     ['custom', '+5', '+5'],
@@ -142,7 +149,7 @@ describe('a cell', () => {
   test.each([
     ['json', '{'],
     ['phones', '[{]'],
-    ['custom', '1e400'],
+    ['number', '1e400'],
   ] as [CellType, string][])('of the type %s with %s is rejected', (type, text) => {
     const column = { ...columnNamed(contactFileFields, 'custom_fields.a')!, type };
     expect(itemOfCells([column], [{ text, isQuoted: false }])).toEqual({
