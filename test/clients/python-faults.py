@@ -148,18 +148,30 @@ class Faults(unittest.TestCase):
             lambda api: api.rotate_api_key(ID, {}),
             lambda api: api.delete_contact(ID),
             lambda api: api.update_contact(ID, {}, if_match='"1"'),
+            lambda api: api.update_opportunity(ID, {"products": {"remove": [ID]}}),
+            lambda api: api.start_import(ID),
         ]
         for call in calls:
             server = Server(b"")
             with SalesData(server.url, key) as api:
                 self.raised(ConnectionFailedError, lambda: call(api))
             self.assertEqual(server.requests, 1)
+            # The database may have been lost while the service committed. After 429 nothing was executed.
+            for status, sent in ((503, 1), (429, 2)):
+                server = Server(response(status, b"{}", b"retry-after: 0"))
+                with SalesData(server.url, key, max_retries=1) as api:
+                    self.raised(ResponseError, lambda: call(api))
+                self.assertEqual(server.requests, sent)
 
     def test_a_setting_call_is_repeated(self) -> None:
         server = Server(b"")
         with SalesData(server.url, key, max_retries=1) as api:
             self.raised(ConnectionFailedError, lambda: api.update_contact(ID, {}))
         self.assertEqual(server.requests, 2)
+        busy = Server(response(503, b"{}"))
+        with SalesData(busy.url, key, max_retries=1) as api:
+            self.raised(UnavailableError, lambda: api.update_contact(ID, {}))
+        self.assertEqual(busy.requests, 2)
 
     def test_a_file_that_stops_coming_ends_in_an_error(self) -> None:
         server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nid\r\n", is_stalling=True)

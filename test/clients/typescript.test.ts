@@ -179,6 +179,40 @@ describe('under faults', () => {
     expect(await failure(busy.getCredits())).toMatchObject({ name: 'UnavailableError', retryAfter: seconds });
   });
 
+  describe('what is repeated after 503 and 429', () => {
+    const id = '00000000-0000-4000-8000-000000000000';
+    /** Counts how often a call is sent to a service that always responds with `status`. */
+    async function timesSent(status: number, call: (api: Client) => Promise<unknown>): Promise<number> {
+      let requests = 0;
+      const handle: RequestListener = (_, response) => {
+        requests += 1;
+        response.writeHead(status, { 'retry-after': '0' }).end('{}');
+      };
+      const api = await clientOf(handle, { maxRetries: 1 });
+      expect(await failure(call(api))).toMatchObject({ status });
+      return requests;
+    }
+    const once: [string, (api: Client) => Promise<unknown>][] = [
+      ['a delete', (api) => api.deleteContact({ id })],
+      ['a change with If-Match', (api) => api.updateContact({ id, body: {} }, { ifMatch: '"1"' })],
+      ['a change of products', (api) => api.updateOpportunity({ id, body: { products: { remove: [id] } } })],
+      ['the start of an import', (api) => api.startImport({ id })],
+      ['a rotation of a key', (api) => api.rotateApiKey({ id, body: {} })],
+    ];
+    const often: typeof once = [
+      ['a read', (api) => api.listContacts()],
+      ['a create', (api) => api.createContact({ body: {} })],
+      ['a change', (api) => api.updateContact({ id, body: {} })],
+    ];
+    // The database may have been lost while the service committed.
+    test.each(once)('%s is repeated after 429, but not after 503', async (_, call) => {
+      expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 1]);
+    });
+    test.each(often)('%s is repeated after 429 and 503', async (_, call) => {
+      expect([await timesSent(429, call), await timesSent(503, call)]).toEqual([2, 2]);
+    });
+  });
+
   test('the message of an error names the first faults', async () => {
     const [baseUrl, , key] = await argumentsOf();
     const api = new SalesData({ baseUrl, key });

@@ -106,7 +106,10 @@ class InternalServerError(ResponseError):
 
 
 class UnavailableError(ResponseError):
-    """503: the service is overloaded or a part of it is unavailable, and stayed so during all retries."""
+    """503: the service is overloaded or a part of it is unavailable, and stayed so during all retries.
+
+    It may have executed a call that writes.
+    """
 
 
 class ConnectionFailedError(SalesDataError):

@@ -108,8 +108,10 @@ class Transport:
         content: Any = None
         if operation["takes"]:
             content = body if is_upload else json.dumps({} if body is None else body).encode()
-        # Setting the same values twice changes nothing. With If-Match, the second time would be refused.
-        repeats_writes = operation["is_setting"] and if_match is None
+        # Setting the same values twice changes nothing. With If-Match, the second time would be refused, and so would be
+        # adding products to an opportunity or removing them.
+        changes_products = isinstance(body, dict) and bool(body.get("products"))
+        repeats_writes = operation["is_setting"] and if_match is None and not changes_products
         response = self._send(
             operation["method"],
             self._base_url + operation["path"].replace("{id}", quote(id or "", safe="")),
@@ -224,7 +226,8 @@ def _pause_after(error: SalesDataError, retries: int, is_repeatable: bool) -> fl
     if not isinstance(error, ResponseError):
         is_unsent = isinstance(error.__cause__, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
         return back_off if is_repeatable or is_unsent else None
-    if error.status in (429, 503):  # the service says that it has executed nothing
+    # The service also sends 503 if it lost the database while this committed. So it may have executed the call.
+    if error.status == 429 or (error.status == 503 and is_repeatable):
         return max(error.retry_after or 0, back_off)
     # Another attempt with the same idempotency key is still running.
     is_running = error.status == 409 and str(error).endswith("is still running")

@@ -235,8 +235,10 @@ function isRepeatable(
 ): boolean {
   if (body instanceof ReadableStream) return false;
   if (isRead || isKeyed || method === 'PUT') return true;
-  // Setting the same values twice changes nothing. With If-Match, the second time would be refused.
-  return method === 'PATCH' && ifMatch === undefined && !path.startsWith('/api/api-key/'); // each rotation makes a key
+  if (method !== 'PATCH' || path.startsWith('/api/api-key/')) return false; // each rotation makes a key
+  // Setting the same values twice changes nothing. With If-Match, the second time would be refused, and so would be adding
+  // products to an opportunity or removing them.
+  return ifMatch === undefined && !(body as { products?: unknown } | undefined)?.products;
 }
 
 /** Message of the error for a successful response that the service does not send. */

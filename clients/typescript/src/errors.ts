@@ -77,7 +77,7 @@ export class IdempotencyMismatchError extends ResponseError {}
 export class RateLimitError extends ResponseError {}
 /** 500: the service failed. */
 export class InternalServerError extends ResponseError {}
-/** 503: the service is overloaded or a part of it is unavailable, and stayed so during all retries. */
+/** 503: the service is overloaded or a part of it is unavailable, and stayed so during all retries. It may have executed a call that writes. */
 export class UnavailableError extends ResponseError {}
 
 /** The connection failed before the response was complete. The service may have executed the call. */

@@ -139,11 +139,14 @@ function pauseAfter(error: unknown, retries: number, { isRepeatable }: Call): nu
   if (error instanceof AbortError) return undefined;
   if (!(error instanceof ResponseError)) return isRepeatable ? backOff(retries) : undefined;
   const { status, retryAfter } = error;
-  // With 429 and 503 the service says that it has executed nothing.
-  if (status === 429 || status === 503) return Math.max((retryAfter ?? 0) * 1000, backOff(retries));
+  const pause = Math.max((retryAfter ?? 0) * 1000, backOff(retries));
+  if (status === 429) return pause; // the service has executed nothing
+  // The service also sends 503 if it lost the database while this committed. So it may have executed the call.
+  if (!isRepeatable) return undefined;
+  if (status === 503) return pause;
   // Another attempt with the same idempotency key is still running.
-  if (status === 409 && isRepeatable && error.message.endsWith('is still running')) return backOff(retries);
-  return isRepeatable && (status === 502 || status === 504) ? backOff(retries) : undefined;
+  const isRunning = status === 409 && error.message.endsWith('is still running');
+  return isRunning || status === 502 || status === 504 ? backOff(retries) : undefined;
 }
 
 /** Doubles from half a second to 8 seconds. Half of it is random, so that many clients do not repeat at once. */
