@@ -1,7 +1,7 @@
 import { customKey } from '../schemas/filters.ts';
 import { companySource, type Source } from './columns.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
-import { arrayLiteral, hasTextTerms, hasValueTerm, indexedKey, minTextLength, Terms } from './terms.ts';
+import { arrayLiteral, hasTextTerms, hasValueTerm, marksOf, minTextLength, Terms } from './terms.ts';
 import { toSql } from './to-sql.ts';
 import { all, any, type Filter } from './tree.ts';
 
@@ -58,10 +58,11 @@ export function candidateIds(
 }
 
 /**
- * Returns the SQL condition that the search terms (hashes in the column `terms`) of a record are missing or outdated.
+ * Returns the SQL condition that the columns `folded` and `terms` (search terms) of a record are missing or outdated.
  * This happens if an older version of this program wrote the record. A partial index contains these records.
  */
-export const withoutTerms = ({ alias }: Source): string => `(${alias}.folded ->> '${indexedKey}') is null`;
+export const withoutTerms = (source: Source): string =>
+  `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
 
 function print(printing: Printing, filter: Filter): Candidates | undefined {
   const { sql } = printing;

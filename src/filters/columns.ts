@@ -35,6 +35,11 @@ export interface Source {
   columns: Readonly<Record<string, Column>>;
   /** SQL expressions of the folded texts (lower case, no accents) in which the filter `search` looks for words. */
   searched: readonly string[];
+  /**
+   * Version of the columns `folded` and `terms`, from 1. Raise it if one of them is computed in another way or from
+   * other fields. The worker then computes both again for all records. docs/contributing.md says what else to do.
+   */
+  searchVersion: number;
   /** Names of the fields with a database index on (customer_id, value, id). The value of such a field is never null. */
   indexed: readonly string[];
 }
@@ -110,6 +115,7 @@ export const contactSource: Source = {
     'company.industry': ofCompany('industry'),
   },
   searched: [`c.folded ->> 'search'`, `co.folded ->> 'company_name'`],
+  searchVersion: 1,
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
 };
 
@@ -161,5 +167,6 @@ export const companySource: Source = {
     last_verified: lastVerified('co'),
   },
   searched: [`co.folded ->> 'company_name'`],
+  searchVersion: 1,
   indexed: ['updated_at', 'score', 'company_name'],
 };

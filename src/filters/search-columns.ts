@@ -1,6 +1,6 @@
 import { companySource, contactSource, type Source } from './columns.ts';
-import { foldCompany, foldContact, type Folded, type RecordFields } from './fields.ts';
-import { indexedKey, Terms } from './terms.ts';
+import { foldRecord, type Folded, type RecordFields } from './fields.ts';
+import { marksOf, Terms } from './terms.ts';
 
 /**
  * The database columns that are computed from a record so that filters can find it. Every statement that creates or
@@ -17,22 +17,22 @@ export interface SearchColumns {
  * @param contact all fields of the contact, not only the changed ones
  */
 export const searchColumnsOfContact = (customerId: string, contact: RecordFields): SearchColumns =>
-  withTerms(contactSource, customerId, foldContact(contact), contact);
+  searchColumnsOf(contactSource, customerId, contact);
 
 /**
  * Computes the database columns with which filters find a company.
  * @param company all fields of the company, not only the changed ones
  */
 export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
-  withTerms(companySource, customerId, foldCompany(company), company);
+  searchColumnsOf(companySource, customerId, company);
 
 /**
- * Computes the search terms (hashes) of a record. Returns the database columns `terms` and `folded`, and marks in
- * `folded` that the terms are up to date.
- * @param folded the record's texts in lower case without accents
- * @param record the record's other fields
+ * Computes the database columns with which filters find a record, and marks in `folded` that both are up to date.
+ * @param record all fields of the record, not only the changed ones
  */
-export function withTerms(source: Source, customerId: string, folded: Folded, record: RecordFields): SearchColumns {
+export function searchColumnsOf(source: Source, customerId: string, record: RecordFields): SearchColumns {
+  const folded = foldRecord(source, record);
   const terms = new Terms(source, customerId).ofRecord(folded, record);
-  return { folded: { ...folded, [indexedKey]: 'yes' }, terms };
+  for (const mark of marksOf(source)) folded[mark] = 'yes';
+  return { folded, terms };
 }

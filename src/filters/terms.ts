@@ -13,10 +13,16 @@ import type { FilterValue } from './tree.ts';
  */
 
 /**
- * Key in the JSON column `folded`. The key marks that the record's column `terms` (search terms) is up to date. Older
- * versions of this program write `folded` without the key, because they do not update `terms`.
+ * Returns the keys in the JSON column `folded` that mark a record whose columns `folded` and `terms` are of the version
+ * `searchVersion` of its source: one key for this version and one for each version before. Older versions of this
+ * program write `folded` without the newest key. They see from the other keys that a record of a newer version has all
+ * that they need, so they do not compute it again.
  */
-export const indexedKey = 'indexed';
+export const marksOf = ({ searchVersion }: Source): string[] =>
+  Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
+
+/** The key of the first version, and the beginning of all others. No field has such a name. */
+const mark = 'indexed';
 
 /**
  * Minimum length of a text that the index can find (UTF-16 units). It is the length of a trigram, the unit in which
@@ -83,7 +89,7 @@ export class Terms {
     const terms = new Set<number>();
     const others: [field: string, text: string][] = [];
     for (const field in folded) {
-      if (field === indexedKey) continue;
+      if (field.startsWith(mark)) continue;
       const text = folded[field]!;
       if (text !== '') terms.add(this.ofValue(field, text));
       if (this.#isSearched(field)) this.#addParts(terms, field, text);

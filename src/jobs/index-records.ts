@@ -8,19 +8,20 @@ const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Computes the search terms (values of the indexed search column) of records that an older version of this program
- * wrote without search terms.
+ * Computes the search columns (folded texts, and terms with an index) of records that an older version of this program
+ * wrote without them.
  * @param maxMs Time limit (ms). The next call resumes with the remaining records.
  * @returns The number of batches written.
  */
 export async function indexRecords(
   { db, stopping }: Pick<JobContext, 'db' | 'stopping'>,
   maxMs: number,
+  sources = indexedSources,
 ): Promise<number> {
   const end = performance.now() + maxMs;
   const isOver = (): boolean => stopping.aborted || performance.now() > end;
   let batches = 0;
-  for (const source of indexedSources) {
+  for (const source of sources) {
     for (let customer = firstId; ;) {
       const customers = await db.search((sql) =>
         findCustomersWithoutTerms(sql, source, { after: customer, limit: customersAtOnce }),

@@ -1,26 +1,20 @@
 import type { Sql, Transaction } from '../database/db.ts';
+import { withoutTerms } from '../filters/candidates.ts';
 import { companySource, contactSource, type Source } from '../filters/columns.ts';
-import { type Folded, type RecordFields } from '../filters/fields.ts';
-import { withTerms } from '../filters/search-columns.ts';
+import { foldedColumns, type RecordFields } from '../filters/fields.ts';
+import { searchColumnsOf } from '../filters/search-columns.ts';
 import { constant } from '../filters/sql.ts';
 import { termColumns } from '../filters/terms.ts';
 
 /**
- * The kinds of records that have search terms. Search terms are numbers in the indexed column `terms`, with which a
- * filter finds records fast.
+ * The kinds of records that have search columns: folded texts (lower case, no accents), and search terms, which are
+ * numbers with which a filter finds records fast.
  */
 export const indexedSources: readonly Source[] = [contactSource, companySource];
 
-/** A record whose search terms are missing or out of date, with the columns from which they are computed. */
-interface Unindexed {
-  id: string;
-  folded: Folded;
-  record: RecordFields;
-}
-
 /**
- * Computes the search terms of the next records whose terms are missing or out of date, because an older version of
- * this program wrote them. Locks the records until the transaction ends. Idempotent.
+ * Computes the search columns of the next records whose search columns are missing or out of date, because an older
+ * version of this program wrote them. Locks the records until the transaction ends. Idempotent.
  * @param after id of the last record of the previous batch
  * @returns the id of the last record of this batch, or undefined if no such records are left
  */
@@ -30,39 +24,39 @@ export async function addTerms(
   source: Source,
   { after, size }: { after: string; size: number },
 ): Promise<string | undefined> {
-  const table = constant(sql, source.table);
-  const records = await sql<Unindexed[]>`
-    select t.id, t.folded, jsonb_build_object(${constant(sql, termPairs(source))}) as record
-    from ${table} t
-    where t.customer_id = ${customerId}
-      and t.id > ${after}
-      and (t.folded ->> 'indexed') is null
-    order by t.id
+  const [table, alias] = [constant(sql, source.table), constant(sql, source.alias)];
+  const records = await sql<{ id: string; record: RecordFields }[]>`
+    select ${alias}.id, jsonb_build_object(${constant(sql, recordPairs(source))}) as record
+    from ${table} ${alias}
+    where ${alias}.customer_id = ${customerId}
+      and ${alias}.id > ${after}
+      and ${constant(sql, withoutTerms(source))}
+    order by ${alias}.id
     limit ${size}
     for no key update`;
   if (records.length === 0) return undefined;
-  const rows = records.map(({ id, folded, record }) => ({ id, ...withTerms(source, customerId, folded, record) }));
+  const rows = records.map(({ id, record }) => ({ id, ...searchColumnsOf(source, customerId, record) }));
   const ids = rows.map(({ id }) => id);
   await sql`
-    update ${table} t
+    update ${table} ${alias}
     set
       folded = given.folded,
       terms = given.terms
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, folded jsonb, terms integer[])
-    where t.customer_id = ${customerId}
-      and t.id = any(${ids}::uuid[])
-      and t.id = given.id`;
+    where ${alias}.customer_id = ${customerId}
+      and ${alias}.id = any(${ids}::uuid[])
+      and ${alias}.id = given.id`;
   return ids.at(-1);
 }
 
-/** Returns the names and values of the columns from which the terms of a record `t` are computed, as SQL. */
-const termPairs = (source: Source): string =>
-  termColumns(source)
-    .map((column) => `'${column}', t.${column}`)
+/** Returns the names and values of the columns from which the search columns of a record are computed, as SQL. */
+const recordPairs = (source: Source): string =>
+  [...new Set([...foldedColumns(source), ...termColumns(source)])]
+    .map((column) => `'${column}', ${source.alias}.${column}`)
     .join(', ');
 
 /**
- * Finds the customers that have records with missing or outdated search terms. Returns one page of their ids, in
+ * Finds the customers that have records with missing or outdated search columns. Returns one page of their ids, in
  * ascending order.
  */
 export async function findCustomersWithoutTerms(
@@ -80,15 +74,15 @@ export async function findCustomersWithoutTerms(
 }
 
 /**
- * Returns the id of the first customer after `after` that has a record with missing or out-of-date search terms. Reads
+ * Returns the id of the first customer after `after` that has a record with missing or out-of-date search columns. Reads
  * one entry of an index.
  */
 async function findCustomerWithoutTerms(sql: Sql, source: Source, after: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
-    from ${constant(sql, source.table)}
+    from ${constant(sql, `${source.table} ${source.alias}`)}
     where customer_id > ${after}
-      and (folded ->> 'indexed') is null
+      and ${constant(sql, withoutTerms(source))}
     order by customer_id
     limit 1`;
   return row?.customer_id;

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import postgres from 'postgres';
-import { foldCompany, foldContact } from '../../src/filters/fields.ts';
+import { companySource, contactSource } from '../../src/filters/columns.ts';
+import { foldRecord } from '../../src/filters/fields.ts';
 import {
   searchColumnsOfCompany,
   searchColumnsOfContact,
@@ -171,9 +172,9 @@ async function insertRecords(
   // Every fourth record looks as if an older program had changed it: it has the terms of a version before.
   const isOld = (i: number) => i % 4 === 3;
   const companyColumns = (row: CompanyRow, i: number): SearchColumns =>
-    isOld(i) ? { folded: foldCompany(row), terms: [i] } : searchColumnsOfCompany(customer_id, row);
+    isOld(i) ? { folded: foldRecord(companySource, row), terms: [i] } : searchColumnsOfCompany(customer_id, row);
   const contactColumns = (row: ContactRow, i: number): SearchColumns =>
-    isOld(i) ? { folded: foldContact(row), terms: [i] } : searchColumnsOfContact(customer_id, row);
+    isOld(i) ? { folded: foldRecord(contactSource, row), terms: [i] } : searchColumnsOfContact(customer_id, row);
   if (companies.length > 0)
     await sql`insert into companies ${sql(companies.map((row, i) => encoded(row, companyColumns(row, i))))}`;
   await sql`insert into contacts ${sql(contacts.map((row, i) => encoded(row, contactColumns(row, i))))}`;

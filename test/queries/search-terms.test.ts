@@ -8,8 +8,9 @@ import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { ourMigrations } from '../../src/database/migrations.ts';
+import { withoutTerms } from '../../src/filters/candidates.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
-import { foldContact, type Folded, type RecordFields } from '../../src/filters/fields.ts';
+import { foldRecord, type Folded, type RecordFields } from '../../src/filters/fields.ts';
 import { maxIndexedText, Terms } from '../../src/filters/terms.ts';
 import { indexRecords } from '../../src/jobs/index-records.ts';
 import { saveVerifications } from '../../src/queries/contact-verifications.ts';
@@ -142,13 +143,13 @@ test('a record with long texts has a limited number of terms, and is found by pa
 /** The statements of a program that does not know the terms. */
 const older = (sql: postgres.Sql, customerId: string) => ({
   insert: async (fields: { first_name: string; last_name: string; work_email: string }): Promise<string> => {
-    const row = { customer_id: customerId, ...fields, folded: sql.json(foldContact(fields)) };
+    const row = { customer_id: customerId, ...fields, folded: sql.json(foldRecord(contactSource, fields)) };
     const [contact] = await sql<{ id: string }[]>`insert into contacts ${sql(row)} returning id`;
     return contact!.id;
   },
   update: (id: string, fields: { first_name: string; last_name: string; work_email: string }) => sql`
     update contacts
-    set ${sql({ ...fields, folded: sql.json(foldContact(fields)) })}, updated_at = (select clock_timestamp())
+    set ${sql({ ...fields, folded: sql.json(foldRecord(contactSource, fields)) })}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId} and id = ${id}`,
 });
 
@@ -177,6 +178,65 @@ describe('records that an older program writes', () => {
     expect(await found({ last_name: 'name 7' })).toEqual([ids[7]]);
     expect(await indexRecords(contextOf(app), 60_000)).toBe(0);
   });
+});
+
+/** A release of this program that stores one more text folded. */
+const later: Source = {
+  ...contactSource,
+  searchVersion: contactSource.searchVersion + 1,
+  columns: {
+    ...contactSource.columns,
+    verification_status: {
+      type: 'text',
+      isFolded: true,
+      value: `(c.folded ->> 'verification_status') collate "C"`,
+      raw: 'c.verification_status',
+      required: true,
+    },
+  },
+};
+
+describe('a later release that stores another text folded', () => {
+  const stored = (id: string) => rowsOf(app.owner, contactSource).then((rows) => rows.find((row) => row.id === id)!);
+
+  test('gets the text and its terms for all records, and reads none of them by its terms before', async () => {
+    const id = await make(customer, '/contacts', contactBody(rich));
+    const other = await make(customer, '/contacts', contactBody());
+    expect((await stored(id)).folded).not.toHaveProperty('verification_status');
+    const waiting = () =>
+      app.owner`select from contacts c where ${app.owner.unsafe(withoutTerms(later))} and customer_id = ${customer.id}`;
+    expect(await waiting()).toHaveLength(2);
+    await indexRecords(contextOf(app), 60_000, [later]);
+    expect(await waiting()).toHaveLength(0);
+    for (const one of [id, other]) {
+      const { customer_id, folded, terms, ...record } = await stored(one);
+      expect(folded).toMatchObject({ verification_status: 'unverified', last_name: 'lovelace' });
+      expect(terms!.toSorted(byNumber)).toEqual(
+        new Terms(later, customer_id).ofRecord(folded, record).toSorted(byNumber),
+      );
+    }
+  });
+
+  test('and the present release, side by side, do not undo what the other has written', async () => {
+    const id = await make(customer, '/contacts', contactBody());
+    await indexRecords(contextOf(app), 60_000, [later]);
+    expect(await indexRecords(contextOf(app), 60_000)).toBe(0);
+    expect((await stored(id)).folded).toHaveProperty('verification_status');
+    // The present release does not know the text, so the later one has to compute it again.
+    await customer.patch(`/contacts/${id}`, { last_name: 'Byron' });
+    expect((await stored(id)).folded).not.toHaveProperty('verification_status');
+    expect(await indexRecords(contextOf(app), 60_000, [later])).toBeGreaterThan(0);
+    expect((await stored(id)).folded).toMatchObject({ verification_status: 'unverified', last_name: 'byron' });
+  });
+});
+
+test('texts that an older program did not fold are folded by the worker', async () => {
+  const id = await make(customer, '/contacts', contactBody(rich));
+  await app.owner`
+    update contacts set folded = folded - 'job_title' - 'indexed' where customer_id = ${customer.id} and id = ${id}`;
+  await indexRecords(contextOf(app), 60_000);
+  expect(await found({ job_title: 'ANALYST' })).toEqual([id]);
+  await expectTerms(app.owner);
 });
 
 test('several processes add terms at once, two are killed, and no record is left without its terms', async () => {
