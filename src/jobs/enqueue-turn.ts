@@ -19,10 +19,23 @@ export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId:
 /**
  * Enqueues a message for the customer's next job in one queue. Workers get the message when the job may run. Does
  * nothing if no job is left.
+ * @param least Minimum number of seconds before workers get the message.
  */
-export async function enqueueNextTurn(sql: Transaction, queue: TurnQueue, customerId: string): Promise<void> {
-  await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue]));
+export async function enqueueNextTurn(
+  sql: Transaction,
+  queue: TurnQueue,
+  customerId: string,
+  least = 0,
+): Promise<void> {
+  await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue], least));
 }
+
+/**
+ * Minimum number of seconds before the next turn of a customer if a turn found no job to take. A job that is due then is
+ * locked by a transaction, such as that of a worker whose lease has expired while it stores results. Without this pause,
+ * turns would follow each other without end until that transaction ends.
+ */
+export const pauseAfterNothing = 1;
 
 /**
  * Enqueues a message that makes a worker process waiting work of a customer in one queue.

@@ -18,7 +18,7 @@ import {
 } from '../queries/import-turns.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
 import { maxFileRecords } from '../schemas/imports.ts';
-import { enqueueNext } from './enqueue-turn.ts';
+import { enqueueNext, pauseAfterNothing } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { LeaseLost } from './settle.ts';
@@ -42,9 +42,9 @@ export type ImportContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
 export const importRecords =
   (seconds = turnSeconds): Handler<'import'> =>
   async (context, { customerId }) => {
-    await workAtImport(context, customerId, { seconds });
+    const least = (await workAtImport(context, customerId, { seconds })) ? 0 : pauseAfterNothing;
     await context.db.transaction(async (sql) =>
-      enqueueNext(sql, 'import', customerId, await findNextImportTurn(sql, customerId)),
+      enqueueNext(sql, 'import', customerId, await findNextImportTurn(sql, customerId, least)),
     );
   };
 

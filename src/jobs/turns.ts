@@ -15,7 +15,7 @@ import {
 import type { JobType } from '../schemas/jobs.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan } from '../tracing/tracing.ts';
-import { enqueueNextTurn } from './enqueue-turn.ts';
+import { enqueueNextTurn, pauseAfterNothing } from './enqueue-turn.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
 
@@ -87,7 +87,7 @@ async function runNextBatch(
   const goesOn = job !== undefined && isInTime() && !(await mayOthersWait(context, customerId, types));
   await context.db.transaction(async (sql) => {
     if (job && hasEnded) await releaseLease(sql, customerId, job);
-    if (!goesOn) await enqueueNextTurn(sql, queue, customerId);
+    if (!goesOn) await enqueueNextTurn(sql, queue, customerId, job ? 0 : pauseAfterNothing);
   });
   return goesOn;
 }

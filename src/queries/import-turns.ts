@@ -209,14 +209,19 @@ export async function backOffImport(
  * Returns the earliest time at which a worker can process an import of this customer: now, or when another worker's
  * time-limited claim (lease) on an import expires. Returns undefined if the customer has no waiting import, or is
  * suspended.
+ * @param least minimum number of seconds from now
  */
-export async function findNextImportTurn(sql: Transaction, customerId: string): Promise<NextTurn | undefined> {
+export async function findNextImportTurn(
+  sql: Transaction,
+  customerId: string,
+  least: number,
+): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
     select
       ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
       ceil(extract(epoch from due)) as at
     from (
-      select min(greatest(i.leased_until, (select clock_timestamp()))) as due
+      select min(greatest(i.leased_until, (select clock_timestamp()) + ${least} * interval '1 second')) as due
       from imports i
       join customers c on c.id = i.customer_id
       where i.customer_id = ${customerId}

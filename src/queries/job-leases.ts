@@ -138,14 +138,20 @@ export interface NextTurn {
  * Returns the earliest time at which a worker can process a job of this customer: now, or when another worker's
  * time-limited claim (lease) on a job expires. Returns undefined when all jobs have ended, or the customer is
  * suspended.
+ * @param least minimum number of seconds from now
  */
-export async function findNextTurn(sql: Transaction, customerId: string, types: Types): Promise<NextTurn | undefined> {
+export async function findNextTurn(
+  sql: Transaction,
+  customerId: string,
+  types: Types,
+  least: number,
+): Promise<NextTurn | undefined> {
   const [next] = await sql<NextTurn[]>`
     select
       ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
       ceil(extract(epoch from due)) as at
     from (
-      select min(greatest(j.leased_until, (select clock_timestamp()))) as due
+      select min(greatest(j.leased_until, (select clock_timestamp()) + ${least} * interval '1 second')) as due
       from jobs j
       join customers c on c.id = j.customer_id
       where j.customer_id = ${customerId}

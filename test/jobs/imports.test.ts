@@ -282,6 +282,20 @@ describe('an import', () => {
   });
 });
 
+test('a turn that finds its import locked by another transaction leaves the next one a pause', async () => {
+  const customer = await app.customer();
+  const id = await beginImport(customer);
+  await sendFile(customer, id, contactsCsv(...contactLines(1)));
+  await app.owner`delete from pgboss.job where name = 'import' and data ->> 'customerId' = ${customer.id}`;
+  await app.owner.begin(async (tx) => {
+    await tx`select from imports where id = ${id} for no key update`;
+    await importRecords()(contextOf(app), { customerId: customer.id });
+    expect(await waitingMessages(app, 'import', customer.id)).toBe(0);
+  });
+  await importRecords()(contextOf(app), { customerId: customer.id });
+  expect((await customer.get(`/imports/${id}`)).body.status).toBe('COMPLETED');
+});
+
 test('a transaction that takes too long is written in smaller ones', async () => {
   const hurried = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '1000' }), app.url, { distributed: isOnCitus() });
   await app.owner.unsafe(`

@@ -156,6 +156,22 @@ describe('a start', () => {
 });
 
 describe('a turn', () => {
+  test('that finds its job locked by another transaction leaves the next one a pause', async () => {
+    const customer = await app.customer();
+    const job = await begin(app, customer, 10);
+    await app.owner`delete from pgboss.job where name = 'verify' and data ->> 'customerId' = ${customer.id}`;
+    await app.owner.begin(async (tx) => {
+      await tx`select from jobs where id = ${job} for no key update`;
+      await turnOf(customer, echo());
+      expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
+    });
+    const later = await app.owner`
+      select from pgboss.job
+      where name = 'verify' and state = 'created' and data ->> 'customerId' = ${customer.id}
+        and start_after <= now() + interval '3 seconds'`;
+    expect(later).toHaveLength(1);
+  });
+
   test('that has lost its lease to another turn settles nothing', async () => {
     const customer = await app.customer();
     const job = await begin(app, customer, 10);
