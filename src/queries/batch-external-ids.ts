@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import { duplicateExternalId, type DomainError } from '../errors.ts';
+import { duplicateExternalId } from '../errors.ts';
 import { constant } from '../filters/sql.ts';
 import type { RecordTable } from './batch-matches.ts';
 import { alive, fail, type Item } from './batches.ts';
@@ -23,25 +23,20 @@ export const externalIdsOf = (items: readonly Item<unknown>[]): LockedValue[] =>
  * Checks the external ids of the items in a batch. An item fails if another record has the same external id. The result
  * is the same as if the items were sent one by one, so an item can take an external id that an earlier item has removed
  * from its record. The stored external id of that earlier record is cleared first, so that external ids stay unique.
- * @param faulty errors of items that are invalid for another reason. Such an item fails with this error, unless another
- *   record already has the same external id
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
   customerId: string,
   records: RecordTable,
   items: readonly Item<T>[],
-  faulty: ReadonlyMap<Item<T>, DomainError> = new Map(),
 ): Promise<void> {
   const taken = await findTaken(sql, customerId, records, alive(items).flatMap(newExternalId));
   const givenUp = new Map<string, string>();
   const passedOn: string[] = [];
   for (const item of alive(items)) {
     const [wanted] = newExternalId(item);
-    const isTaken = wanted !== undefined && taken.has(wanted);
-    const error = isTaken ? duplicateExternalId(records.kind.noun) : faulty.get(item);
-    if (error) {
-      fail(item, error);
+    if (wanted !== undefined && taken.has(wanted)) {
+      fail(item, duplicateExternalId(records.kind.noun));
       continue;
     }
     const { stored, columns } = item;

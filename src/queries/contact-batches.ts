@@ -19,6 +19,7 @@ import {
   type Item,
   type Outcome,
 } from './batches.ts';
+import { findUnknownReferences } from './contact-references.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import {
   blank,
@@ -31,9 +32,8 @@ import {
   type ContactColumns,
 } from './contacts.ts';
 import type { CountChanges } from './counters.ts';
-import { findLists, findManualLists, refreshMembers, setManualLists, unknownLists } from './list-members.ts';
+import { findManualLists, refreshMembers, setManualLists } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
-import { lockReferences } from './references.ts';
 import { lockValues } from './value-locks.ts';
 
 type ContactItem = Item<ContactColumns>;
@@ -81,11 +81,8 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch, coun
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
   await lockContacts(sql, customerId, batch, items);
   for (const item of alive(items)) setColumns(batch, item, companies);
-  const faulty = new Map([
-    ...(await withUnknownLists(sql, customerId, items)),
-    ...(await withUnknownUsers(sql, customerId, items)),
-  ]);
-  await assignExternalIds(sql, customerId, contactTable, items, faulty);
+  await failUnknownReferences(sql, customerId, items);
+  await assignExternalIds(sql, customerId, contactTable, items);
   endIfAtomic(batch, items);
   await setNewCompanies(sql, customerId, items, companies, counts);
   await write(sql, customerId, rules, items, counts);
@@ -164,33 +161,19 @@ function companyIdOf(
   return company.name === undefined ? (company.id ?? null) : (byName.get(fold(company.name)) ?? null);
 }
 
-/** Returns the items in which `assigned_to` is the id of an unknown user, each with its error. */
-async function withUnknownUsers(
+/** Lets the items fail that refer to unknown lists or users. */
+async function failUnknownReferences(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
-): Promise<[ContactItem, DomainError][]> {
-  const userOf = ({ body }: ContactItem) => body['assigned_to'] as string | null | undefined;
-  const ids = new Set(alive(items).flatMap((item) => userOf(item) ?? []));
-  const references = [...ids].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
-  const missing = await lockReferences(sql, customerId, references);
-  const unknown = new Set(missing.map(({ id }) => id));
-  const isFaulty = (item: ContactItem): boolean => unknown.has(userOf(item) ?? '');
-  return alive(items).flatMap((item) => (isFaulty(item) ? [[item, notFound('user', ['/assigned_to'])]] : []));
-}
-
-/** Returns the items in which `list_ids` contains the id of an unknown list, each with its error. */
-async function withUnknownLists(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
-): Promise<[ContactItem, DomainError][]> {
-  const ids = new Set(alive(items).flatMap((item) => listsOf(item) ?? []));
-  const known = await findLists(sql, customerId, [...ids]);
-  return alive(items).flatMap((item) => {
-    const error = unknownLists(listsOf(item) ?? [], known);
-    return error ? [[item, error]] : [];
-  });
+): Promise<void> {
+  const open = alive(items);
+  const errors = await findUnknownReferences(
+    sql,
+    customerId,
+    open.map(({ body }) => body),
+  );
+  for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
 /** Creates the companies to which the items refer and which do not exist yet. */

@@ -22,16 +22,15 @@ import { normalise } from '../text/normalise.ts';
 import type { WrittenTable } from './batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
+import { findUnknownReferences } from './contact-references.ts';
 import { withCounts, type CountChanges } from './counters.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import {
   changedContact,
   removeFromAllLists,
   newContact,
-  findLists,
   refreshMember,
   setManualLists,
-  unknownLists,
   type RuleContact,
 } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
@@ -182,9 +181,10 @@ async function create(
   const rules = await lockAndReadRules(sql, customerId);
   counts.add('contacts', 1);
   const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
+  await requireKnown(sql, customerId, body);
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
-  if (list_ids?.length) await setLists(sql, customerId, contact.id, list_ids, counts);
+  if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), counts);
   await refreshMember(sql, customerId, rules, contact, counts);
   return contact.id;
 }
@@ -229,10 +229,11 @@ async function update(
   const rules = await lockAndReadRules(sql, customerId);
   // The company is locked before the contact: see the order of locks in value-locks.ts.
   const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
+  await requireKnown(sql, customerId, patch);
   const current = await lockContact(sql, customerId, id, ifMatch);
   if (Object.keys(patch).length === 0) return;
   const contact = await updateContactRow(sql, customerId, id, patchedContact(current, patch, company_id), rules);
-  if (list_ids) await setLists(sql, customerId, contact.id, list_ids, counts);
+  if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), counts);
   await refreshMember(sql, customerId, rules, contact, counts);
 }
 
@@ -253,20 +254,10 @@ export function patchedContact(
   };
 }
 
-/**
- * Sets the lists to which a contact is added manually: adds the contact to these lists, and removes it from others. The
- * caller must have locked the contact.
- */
-async function setLists(
-  sql: Transaction,
-  customerId: string,
-  contactId: string,
-  listIds: readonly string[],
-  counts: CountChanges,
-): Promise<void> {
-  const unknown = unknownLists(listIds, await findLists(sql, customerId, listIds));
+/** @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have */
+async function requireKnown(sql: Transaction, customerId: string, body: ContactPatch): Promise<void> {
+  const [unknown] = await findUnknownReferences(sql, customerId, [body]);
   if (unknown) throw unknown;
-  await setManualLists(sql, customerId, new Map([[contactId, listIds]]), counts);
 }
 
 /**

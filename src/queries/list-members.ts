@@ -1,5 +1,4 @@
 import type { Transaction } from '../database/db.ts';
-import { notFound, type DomainError } from '../errors.ts';
 import { TimeSlice } from '../event-loop.ts';
 import { exactContactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
@@ -215,18 +214,6 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
       and id = any(${ids as string[]}::uuid[])
       and deleted_at is null`;
   return new Set(found.map(({ id }) => id));
-}
-
-/**
- * Creates the error `not_found` for unknown list ids in the field `list_ids` of a request. The error contains the JSON
- * pointer of each unknown id.
- * @param given the ids in the request
- * @param known the ids of existing lists
- * @returns undefined if all ids are known
- */
-export function unknownLists(given: readonly string[], known: ReadonlySet<string>): DomainError | undefined {
-  const missing = given.flatMap((id, index) => (known.has(id) ? [] : [`/list_ids/${index}`]));
-  return missing.length > 0 ? notFound('list', missing) : undefined;
 }
 
 /**

@@ -115,6 +115,27 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
   });
 });
 
+test('a contact with a taken external_id that also refers to an unknown list and user is 404, not 409', async () => {
+  const by = await app.customer();
+  await make(by, '/contacts', contactBody({ external_id: 'taken' }));
+  const id = await make(by, '/contacts', contactBody());
+  const unknown = { external_id: 'taken', list_ids: [crypto.randomUUID()], assigned_to: crypto.randomUUID() };
+  const about = { code: 'not_found', errors: [{ path: '/list_ids/0' }, { path: '/assigned_to' }] };
+  for (const given of [
+    await by.post('/contacts', contactBody(unknown)),
+    await by.patch(`/contacts/${id}`, unknown),
+    await by.call('PATCH', `/contacts/${id}`, unknown, { 'if-match': '"old"' }),
+  ])
+    expect(given).toMatchObject({ status: 404, body: about });
+  for (const [operation, item] of [
+    ['create', contactBody(unknown)],
+    ['update', { ...unknown, id }],
+  ] as const)
+    expect((await by.post(`/contacts/batch/${operation}`, { items: [item] })).body.data.results).toMatchObject([
+      { status: 'failed', error: about },
+    ]);
+});
+
 test('the external_id of a deleted company is free at once, also while its many contacts are detached', async () => {
   const own = await app.customer();
   const body = companyBody({ external_id: 'large' });
