@@ -80,6 +80,10 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
       return filter.text.length < minTextLength ? undefined : printPart(printing, filter);
     case 'search':
       return printSearch(printing, filter);
+    case 'member':
+      return printMembers(printing, filter);
+    case 'settling':
+      return { condition: toSql(sql, printing.source, printing.customerId, filter) };
     default:
       return undefined;
   }
@@ -161,6 +165,18 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
     return [sql`exists (${companies}) and ${hasParts(printing, 'search', word)} and c.company_id in (${companies})`];
   });
   return [hasAll, sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`, ...shared];
+}
+
+/** Returns the candidates for a stale list: its stored members, beside those that its rules select. */
+function printMembers({ sql, customerId }: Printing, { lists, byHandOnly }: Test<'member'>): Candidates | undefined {
+  if (lists === 'any') return undefined;
+  const ids = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid
+      and m.list_id = any(${lists}::uuid[])
+      and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
 
 const hasParts = (printing: Printing, field: string, text: string): Fragment =>

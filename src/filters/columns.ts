@@ -1,5 +1,4 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
-import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
 /**
  * The type of one filter field, and its SQL expressions. The expressions are constants of this program, never input
@@ -98,8 +97,7 @@ const requiredOfCompanies = 'id type company_name size industry location_country
 
 /**
  * The tables and columns for filtering contacts. Each contact is joined with its company. Use `co.id` as the id of the
- * contact's company. After a company was deleted, `c.company_id` and `c.updated_at` are out of date until a background
- * job has updated the contact.
+ * contact's company: `c.company_id` names a deleted company until a background job has cleared it.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
@@ -117,41 +115,6 @@ export const contactSource: Source = {
   searched: [`c.folded ->> 'search'`, `co.folded ->> 'company_name'`],
   searchVersion: 1,
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
-};
-
-/**
- * Returns an SQL expression for the time of a record's last update, or the time at which the record's company was
- * deleted, whichever is later. The statement must left join the companies that are not deleted, with the alias `co`.
- * @param alias alias of the record's table: `c` for contacts, `o` for opportunities
- */
-export function updatedAtOf(sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment {
-  const record = constant(sql, alias);
-  return sql`
-  case
-    when ${record}.company_id is null or co.id is not null then ${record}.updated_at
-    else greatest(${record}.updated_at, (
-      select gone.deleted_at
-      from companies gone
-      where gone.customer_id = ${customerId}::uuid
-        and gone.id = ${record}.company_id
-    ))
-  end`;
-}
-
-/**
- * The tables and columns for filtering contacts, like `contactSource`, but with an exact `updated_at`: if the contact's
- * company was deleted after the contact's last change, the value is the time of the deletion. No index contains this
- * value.
- */
-export const exactContactSource: Source = {
-  ...contactSource,
-  // Postgres drops this join from a statement that does not use `updated_at`.
-  from: `${contactSource.from} left join companies gone on gone.customer_id = c.customer_id and gone.id = c.company_id and gone.deleted_at is not null`,
-  columns: {
-    ...contactSource.columns,
-    updated_at: column('instant', 'greatest(c.updated_at, gone.deleted_at)', true),
-  },
-  indexed: contactSource.indexed.filter((field) => field !== 'updated_at'),
 };
 
 /** The tables and columns for filtering the companies that are not deleted. */

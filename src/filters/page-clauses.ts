@@ -4,10 +4,9 @@ import type { Position } from './cursor.ts';
 import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
 import { candidateConditionOf, isAmongNewest, isCandidate, isNewestFirst, newest, usesCompany } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
-import { rulesFilter } from './rules.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
-import { shownValue, toSql } from './to-sql.ts';
-import { singleList, type Filter } from './tree.ts';
+import { shownValue } from './to-sql.ts';
+import { singleList } from './tree.ts';
 
 /**
  * The SQL clauses that read one page of records: `select … from ${from} where ${where} order by ${orderBy} limit
@@ -69,12 +68,11 @@ export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery):
 
 type PageStrategy = (paging: PageContext) => Clauses;
 
-function pickStrategy({ source, order, offset, filter, changing }: RecordQuery): PageStrategy {
+function pickStrategy({ source, order, offset, filter }: RecordQuery): PageStrategy {
   const [first, second] = order;
   const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
   if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
   if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
-  if (changing && !second && first!.field === 'created_at') return membersOfChanging(changing);
   const way = isIndexed ? descending(first!.field) : bySorting;
   return offset > 0 ? skipping(way) : way;
 }
@@ -125,45 +123,6 @@ const membersFirst: PageStrategy = (paging) => {
     limit: sql`${listing.limit}::bigint`,
   };
 };
-
-/**
- * Returns the SQL clauses for a page of the members of one contact list, newest first, while some stored memberships
- * are out of date. They are out of date for contacts whose company has changed, so the SQL applies the list's rules to
- * these contacts.
- */
-const membersOfChanging =
-  ({ id: list, rules }: NonNullable<RecordQuery['changing']>): PageStrategy =>
-  (paging) => {
-    const { sql, listing, from, id, owned } = paging;
-    const { after, customerId, source, offset, limit } = listing;
-    const print = (filter: Filter): Fragment => toSql(sql, source, customerId, filter);
-    const settling: Filter = { kind: 'settling', customerId };
-    const max = sql`${offset + limit}::bigint`;
-    const members = sql`
-      select m.contact_id as id
-      from list_members m
-      where m.customer_id = ${customerId}::uuid and m.list_id = ${list}::uuid
-        ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
-        and (m.by_hand or not exists (
-          select 1 from contacts c where c.customer_id = ${customerId}::uuid and c.id = m.contact_id and ${print(settling)}
-        ))
-      order by m.contact_id desc
-      limit ${max}`;
-    const matching = sql`
-      select ${id} as id
-      from ${from}
-      where ${owned} and ${print(settling)} and ${print(rulesFilter(source.fields, rules))}
-        ${after ? sql`and ${id} < ${after.id}::uuid` : sql``}
-      order by ${id} desc
-      limit ${max}`;
-    return {
-      where: sql`${owned} and ${id} = any(array(
-        select one.id from ((${members}) union (${matching})) one order by one.id desc limit ${limitAndOffset(paging)}
-      ))`,
-      orderBy: sql`${id} desc`,
-      limit: sql`${limit}::bigint`,
-    };
-  };
 
 /**
  * Returns the SQL clauses for a page in descending order of an indexed field. PostgreSQL scans the index backwards,

@@ -1,4 +1,3 @@
-import type { Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { fold } from '../text/fold.ts';
 import type { Column, Source } from './columns.ts';
@@ -30,11 +29,6 @@ export interface RecordQuery {
    * same hash accept the cursor.
    */
   scope: string;
-  /**
-   * The contact list whose members the filter selects, if some of the list's stored memberships are out of date because
-   * a company has changed. Otherwise undefined.
-   */
-  changing?: { id: string; rules: Rule[] };
 }
 
 /**

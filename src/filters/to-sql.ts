@@ -40,7 +40,7 @@ function print(printing: Printing, filter: Filter): Fragment {
     case 'copied':
       return printCopied(printing, filter);
     case 'settling':
-      return printSettling(printing, filter.customerId);
+      return printSettling(printing, filter);
     default:
       return printFieldTest(printing, filter);
   }
@@ -129,25 +129,21 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
 
 function printListTest(printing: Printing, test: FieldTest): Fragment {
   if (test.kind === 'in')
-    return printMembership(printing, { kind: 'member', lists: test.values.map(String), unsettled: [] });
+    return printMembership(printing, { kind: 'member', lists: test.values.map(String), byHandOnly: [] });
   if (test.kind !== 'empty') throw new Error(`The field list_id does not support the condition ${test.kind}`);
   const { sql } = printing;
-  return sql`(${printMembership(printing, { kind: 'member', lists: 'any', unsettled: [] })}) is not true`;
+  return sql`(${printMembership(printing, { kind: 'member', lists: 'any', byHandOnly: [] })}) is not true`;
 }
 
 /**
  * Returns the SQL condition that the contact is a stored member of one of the given lists, added manually or by the
- * list's rules. Memberships that are out of date are ignored.
+ * list's rules.
  */
-function printMembership(printing: Printing, { lists, unsettled, changing, deleted }: Test<'member'>): Fragment {
-  const { sql } = printing;
+function printMembership({ sql, customerId }: Printing, { lists, byHandOnly, deleted }: Test<'member'>): Fragment {
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
-  const isFilled = unsettled.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${unsettled}::uuid[]))`;
-  const isSettled = changing
-    ? sql` and (m.by_hand or m.list_id <> all(${changing.lists}::uuid[]) or ${printSettling(printing, changing.customerId)} is not true)`
-    : sql``;
+  const isValid = byHandOnly.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
   const isKept = deleted ? sql` and m.list_id <> all(${deleted}::uuid[])` : sql``;
-  return sql`exists (select 1 from list_members m where m.customer_id = ${printing.customerId}::uuid and m.contact_id = c.id and ${isOfList}${isFilled}${isSettled}${isKept})`;
+  return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList}${isValid}${isKept})`;
 }
 
 /**
@@ -157,11 +153,8 @@ function printMembership(printing: Printing, { lists, unsettled, changing, delet
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select 1 from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
-/**
- * Returns the SQL condition that the contact's company was changed or deleted, and the background job that updates the
- * contact is possibly still waiting or running.
- */
-const printSettling = ({ sql }: Printing, customerId: string): Fragment =>
+/** Returns the SQL condition that the contact's company has changed, without a join, so that an index can be used. */
+const printSettling = ({ sql }: Printing, { customerId }: Test<'settling'>): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**

@@ -25,34 +25,21 @@ export type Filter =
   /** The field is null, absent or `""`. */
   | { kind: 'empty'; field: string }
   /**
-   * The contact is a stored member of one of `lists`, or of any list. Memberships that are out of date are ignored. In
-   * the lists `unsettled`, these are all memberships by rule. In the lists of `changing`, these are the memberships by
-   * rule of contacts whose company has changed. In the lists `deleted`, these are all memberships.
+   * The contact is a stored member of one of `lists`, or of any list. In the lists `byHandOnly`, memberships by rule do
+   * not count; in the lists `deleted`, no membership does.
    */
-  | { kind: 'member'; lists: string[] | 'any'; unsettled: string[]; changing?: Changing; deleted?: string[] }
+  | { kind: 'member'; lists: string[] | 'any'; byHandOnly: string[]; deleted?: string[] }
   /**
    * The contact is a copied member of one of `lists`, and a background job has not yet stored it as a normal member.
    */
   | { kind: 'copied'; customerId: string; lists: string[] }
-  /**
-   * The contact's company was changed or deleted, and the background job that updates the contact's list memberships is
-   * possibly still waiting or running.
-   */
+  /** The contact's company has changed or was deleted, and a worker has perhaps not updated the contact yet. */
   | { kind: 'settling'; customerId: string }
   /** Every word in `words` occurs in at least one of the texts that the filter `search` covers. */
   | { kind: 'search'; field: string; words: Words };
 
 /** The words of a search. A search without words is no condition: it matches nobody, so it is `any([])`. */
 export type Words = [string, ...string[]];
-
-/**
- * Contact lists with rules on company fields, at a time when some of the customer's companies have just changed. For
- * the contacts of these companies, memberships by rule are out of date, but manual memberships are valid.
- */
-export interface Changing {
-  customerId: string;
-  lists: string[];
-}
 
 export type Comparison = 'gt' | 'gte' | 'lt' | 'lte';
 

@@ -10,10 +10,8 @@ import { detachOpportunities } from './opportunities.ts';
 /*
  * The change or deletion of a large company is one short transaction that inserts a row into `company_settlements`. Its
  * contacts are settled afterwards, batch by batch: their list memberships are refreshed by the rules, and contacts of a
- * deleted company are detached. Reads are exact meanwhile:
- * - Reads join the company of a contact and ignore a deleted one; `updated_at` takes the time of the deletion into account.
- * - For contacts of companies with a row here, memberships by rule are computed on read, in lists whose rules use a field
- *   that changes with the company.
+ * deleted company are detached. Reads are exact meanwhile: they join only companies that are not deleted, and evaluate
+ * the rules of lists that use a field of companies (see stale-lists.ts).
  *
  * A contact that is written meanwhile is refreshed by its own write, or by the batch, which waits for its lock.
  * Locks are taken in the order that value-locks.ts describes.
@@ -28,10 +26,10 @@ const maxAtOnce = 500;
 /**
  * The name of a contact's field that changes when the contact's company gets another name or industry, or is deleted.
  */
-export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id' | 'updated_at';
+export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id';
 
 /** The names of all fields of a contact that can change when the contact's company changes or is deleted. */
-const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id', 'updated_at'];
+const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id'];
 
 /**
  * SQL condition for a row of the table `lists`: at least one rule of the list uses one of the given `fields`. By
@@ -40,16 +38,12 @@ const companyFields: readonly CompanyField[] = ['company.company_name', 'company
 export const usesCompanyFields = (sql: FragmentMaker, fields = companyFields): Fragment =>
   sql`rules @> any(${fields.map((field) => JSON.stringify([{ field }]))}::text[]::jsonb[])`;
 
-/**
- * SQL condition: no contacts of this customer wait for a background update after a change of their company. With `which
- * = 'deletions'`, only the deletion of a company counts as a change.
- */
-export const noneSettling = (sql: FragmentMaker, customerId: string, which?: 'deletions'): Fragment => sql`
+/** SQL condition: no contacts of this customer wait for a background update after a change of their company. */
+export const noneSettling = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (
     select 1
     from company_settlements s
     where s.customer_id = ${customerId}::uuid
-      ${which === 'deletions' ? sql`and s.is_deletion` : sql``}
   )`;
 
 /**
@@ -202,8 +196,7 @@ async function lockNextContacts(
 }
 
 /**
- * Removes deleted companies from their contacts. The caller must have locked these contacts. The `updated_at` of a
- * contact becomes the time of the deletion, unless the contact was updated later.
+ * Removes deleted companies from their contacts. The caller must have locked these contacts.
  */
 export async function detachContacts(
   sql: Transaction,
@@ -213,13 +206,10 @@ export async function detachContacts(
 ): Promise<void> {
   await sql`
     update contacts c
-    set company_id = null, updated_at = greatest(c.updated_at, deleted.deleted_at)
-    from companies deleted
+    set company_id = null, updated_at = (select clock_timestamp())
     where c.customer_id = ${customerId}
       and c.id = any(${contactIds}::uuid[])
-      and c.company_id = any(${companyIds as string[]}::uuid[])
-      and deleted.customer_id = ${customerId}
-      and deleted.id = c.company_id`;
+      and c.company_id = any(${companyIds as string[]}::uuid[])`;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
-import { contactSource, updatedAtOf } from '../filters/columns.ts';
+import { contactSource } from '../filters/columns.ts';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
@@ -79,13 +79,13 @@ const shown = `
   c.verification_status,
   coalesce(c.last_verified, c.created_at) as last_verified,
   c.crm_synced_at,
-  c.created_at`;
-const projection = (sql: FragmentMaker, customerId: string) =>
-  sql`${constant(sql, shown)}, ${updatedAtOf(sql, customerId, 'c')} as updated_at`;
+  c.created_at,
+  c.updated_at`;
+const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /** Returns one page of the customer's contacts, with the filters and order of the request. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
-  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), (sql) => projection(sql, customerId));
+  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
 
 /** Returns all contacts of the customer that match the request, as a generator of pages. */
 export const exportContacts = (
@@ -93,7 +93,7 @@ export const exportContacts = (
   customerId: string,
   request: Pick<ContactExport, 'filters' | 'order_by'>,
 ): Promise<AsyncGenerator<Contact[]>> =>
-  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), (sql) => projection(sql, customerId));
+  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), projection);
 
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
@@ -124,7 +124,7 @@ export const findContacts = (
     from unnest(${ids as string[]}::uuid[]) as wanted (id)
     cross join lateral (
       select
-        ${projection(sql, customerId)},
+        ${projection(sql)},
         array(
           select m.list_id
           from list_members m

@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
-import { exactContactSource } from '../filters/columns.ts';
+import { contactSource } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { record, recorder } from '../filters/sql-recorder.ts';
 import type { Fragment } from '../filters/sql.ts';
@@ -194,11 +194,11 @@ async function findWrongMembers(
   { customerId, listId }: Fill,
   rules: readonly Rule[],
 ): Promise<Batch> {
-  const filter = rulesFilter(exactContactSource.fields, rules);
+  const filter = rulesFilter(contactSource.fields, rules);
   const { text, parameters } = record(recorder`
     with batch as materialized (
-      select c.id, (${toSql(recorder, exactContactSource, customerId, filter)}) is true as matches
-      from ${recorder.unsafe(exactContactSource.from)}
+      select c.id, (${toSql(recorder, contactSource, customerId, filter)}) is true as matches
+      from ${recorder.unsafe(contactSource.from)}
       where c.customer_id = ${customerId}::uuid
         and c.id > coalesce(
           (select l.filled_to from lists l where l.customer_id = ${customerId}::uuid and l.id = ${listId}::uuid),

@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { TimeSlice } from '../event-loop.ts';
-import { exactContactSource } from '../filters/columns.ts';
+import { contactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
@@ -70,8 +70,8 @@ export interface RuleContact extends FilteredRecord {
  * it after `with contacts as (insert … returning *)`.
  */
 export const newContact = `
-  select ${filteredColumns(exactContactSource)}, '{}'::uuid[] as list_ids
-  from ${exactContactSource.from}`;
+  select ${filteredColumns(contactSource)}, '{}'::uuid[] as list_ids
+  from ${contactSource.from}`;
 
 /**
  * SQL `select` that returns each updated contact: the fields that list rules can test, and the ids of the lists that
@@ -80,7 +80,7 @@ export const newContact = `
  */
 export const changedContact = (sql: Transaction, customerId: string) => sql`
   select
-    ${constant(sql, filteredColumns(exactContactSource))},
+    ${constant(sql, filteredColumns(contactSource))},
     array(
       select m.list_id
       from list_members m
@@ -88,7 +88,7 @@ export const changedContact = (sql: Transaction, customerId: string) => sql`
         and m.contact_id = c.id
         and m.by_rule
     ) as list_ids
-  from ${constant(sql, exactContactSource.from)}`;
+  from ${constant(sql, contactSource.from)}`;
 
 /** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
 const contactsAtOnce = 200;

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { TimeSlice } from '../event-loop.ts';
-import { exactContactSource } from '../filters/columns.ts';
+import { contactSource } from '../filters/columns.ts';
 import { compileFilter, type Matches } from '../filters/matches.ts';
 import { rulesFilter, rulesFilterInPieces } from '../filters/rules.ts';
 import type { Filter } from '../filters/tree.ts';
@@ -84,7 +84,7 @@ export async function bumpRuleVersion(sql: Transaction, customerId: string): Pro
 
 /** Compiles the rules of a list into a function that tests a contact. */
 export const compileRules = (rules: readonly Rule[]): Matches =>
-  compileFilter(exactContactSource, rulesFilter(exactContactSource.fields, rules));
+  compileFilter(contactSource, rulesFilter(contactSource.fields, rules));
 
 /** The compiled rules of all lists of one customer, as stored in the cache. */
 interface CompiledRules {
@@ -169,8 +169,8 @@ async function compileLists(lists: readonly { id: string; rules: Rule[] }[]): Pr
   const stretch = new TimeSlice();
   const compiled: (RuleList & { size: number })[] = [];
   for (const { id, rules } of lists) {
-    const filter = await rulesFilterInPieces(exactContactSource.fields, rules, stretch);
-    compiled.push({ id, matches: compileFilter(exactContactSource, filter), size: sizeOf(filter) });
+    const filter = await rulesFilterInPieces(contactSource.fields, rules, stretch);
+    compiled.push({ id, matches: compileFilter(contactSource, filter), size: sizeOf(filter) });
     if (stretch.isOver) await stretch.pause();
   }
   return compiled;

@@ -8,13 +8,12 @@ import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/li
 import { defaultLimit } from '../schemas/wire.ts';
 import { storedMembers, withCounts, type CountChanges } from './counters.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
-import { countChanging, countFilling } from './list-counts.ts';
+import { countStale } from './list-counts.ts';
 import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
 import { requireWithinRuleLimits } from './list-rule-limits.ts';
 import { lockRulesExclusive, bumpRuleVersion } from './list-rules.ts';
-import { listState, type ListState } from './list-state.ts';
 import type { RecordPage } from './record-pages.ts';
-import { snapshot } from './settled-reads.ts';
+import { isStale, listState, snapshot, type ListState, type StaleList } from './stale-lists.ts';
 
 /** A selected row: a list as the API returns it, and columns that say whether its stored member count is exact. */
 type Row = List & ListState;
@@ -82,7 +81,7 @@ async function readLists(
   read: (sql: Sql | Transaction) => Promise<Row[]>,
 ): Promise<List[]> {
   const rows = await db.lookup(read);
-  if (!rows.some((row) => row.is_filling || row.is_changing)) return rows.map((row) => shown(row));
+  if (!rows.some(isStale)) return rows.map((row) => shown(row));
   return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
 }
 
@@ -91,11 +90,8 @@ async function readLists(
  * is out of date.
  */
 async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
-  const [filling, changing] = [rows.filter((row) => row.is_filling), rows.filter((row) => row.is_changing)];
-  const evaluated = new Map([
-    ...(await countFilling(sql, customerId, filling)),
-    ...(await countChanging(sql, customerId, changing)),
-  ]);
+  const stale = rows.filter((row): row is Row & StaleList => isStale(row));
+  const evaluated = await countStale(sql, customerId, stale);
   return rows.map((row) => shown(row, evaluated.get(row.id)));
 }
 
@@ -103,8 +99,8 @@ async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: 
  * Returns a list as the API shows it. The member count is `evaluated`, or the stored count if `evaluated` is undefined.
  */
 function shown(row: Row, evaluated?: number): List {
-  const { is_filling, filled_to, is_changing, is_copying, ...list } = row;
-  void [is_filling, filled_to, is_changing, is_copying];
+  const { stale, is_copying, ...list } = row;
+  void [stale, is_copying];
   return { ...list, contacts_count: evaluated ?? list.contacts_count };
 }
 

@@ -1,12 +1,12 @@
 import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { usesCompanyFields, noneSettling } from './company-settlements.ts';
 import { withCounts, type CountChanges } from './counters.ts';
 import { writeCopied } from './large-lists.ts';
 import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
 import { lockRulesShared } from './list-rules.ts';
+import { isStale, listState, type ListState } from './stale-lists.ts';
 
 /** A request body that adds contacts to a list manually, or removes them. */
 export interface ManualMembers {
@@ -121,19 +121,17 @@ async function lockListAndContacts(
   counts: CountChanges,
 ): Promise<string[]> {
   await lockRulesShared(sql, customerId);
-  const [list] = await sql<{ rules: Rule[]; is_unsettled: boolean }[]>`
-    select
-      rules,
-      fill_version is not null or (${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)})) as is_unsettled
-    from lists
-    where customer_id = ${customerId}
-      and id = ${list_id}
-      and deleted_at is null`;
+  const [list] = await sql<(ListState & { rules: Rule[] })[]>`
+    select l.rules, ${listState(sql, customerId)}
+    from lists l
+    where l.customer_id = ${customerId}
+      and l.id = ${list_id}
+      and l.deleted_at is null`;
   const wanted = [...new Set(contact_ids)];
   const found = await lockContacts(sql, customerId, wanted);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
-  if (list.is_unsettled) {
+  if (isStale(list)) {
     await writeCopied(sql, customerId, wanted, counts);
     await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted, counts);
   }

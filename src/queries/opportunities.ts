@@ -1,7 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { missingReferences, notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
-import { updatedAtOf } from '../filters/columns.ts';
 import { canonicalInstant } from '../filters/values.ts';
 import {
   opportunityFields,
@@ -58,7 +57,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
-  ${updatedAtOf(sql, customerId, 'o')} as updated_at`;
+  o.updated_at`;
 
 const source = (sql: Sql | Transaction) => sql`
   opportunities o
@@ -199,8 +198,7 @@ export async function deleteOpportunity(
 }
 
 /**
- * Removes companies from their opportunities. The companies must be marked as deleted. Each opportunity's `updated_at`
- * becomes the time of the deletion, unless the opportunity was updated later.
+ * Removes companies from their opportunities.
  * @param max maximum number of opportunities to update; null means all
  * @returns the number of updated opportunities
  */
@@ -221,12 +219,10 @@ export async function detachOpportunities(
       for no key update
     )
     update opportunities o
-    set company_id = null, updated_at = greatest(o.updated_at, gone.deleted_at)
-    from held, companies gone
+    set company_id = null, updated_at = (select clock_timestamp())
+    from held
     where o.customer_id = ${customerId}
-      and o.id = held.id
-      and gone.customer_id = ${customerId}
-      and gone.id = o.company_id`;
+      and o.id = held.id`;
   return count;
 }
 

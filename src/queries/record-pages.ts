@@ -23,8 +23,8 @@ import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { singleList, type Filter } from '../filters/tree.ts';
 import type { Metadata } from '../schemas/wire.ts';
 import { storedCountClauses, readCount, type Counted } from './counters.ts';
-import { countChanging, countFilling } from './list-counts.ts';
-import { readSettled, type SettledQuery } from './settled-reads.ts';
+import { countStale } from './list-counts.ts';
+import { readExactly, type ExactQuery } from './stale-lists.ts';
 
 /** A page of records. `nextCursor` is the cursor for the next page, or undefined if no page follows. */
 export interface RecordPage<Row> {
@@ -56,7 +56,7 @@ const readRecords = <Row extends object>(
   projection: (sql: FragmentMaker) => Fragment,
   strategy: typeof readRows,
 ): Promise<Row[]> =>
-  readSettled(db, lane, listing, async (sql, reading) => {
+  readExactly(db, lane, listing, async (sql, reading) => {
     const found = await strategy(
       (page) =>
         run<Row>(
@@ -126,7 +126,7 @@ const fairlyMany = 5;
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[]>,
   sql: Sql | Transaction,
-  reading: SettledQuery,
+  reading: ExactQuery,
 ): Promise<Row[]> {
   if (!(await canNarrow(sql, reading))) return read(pageClauses(recorder, reading));
   if (!isNewestFirst(reading))
@@ -143,7 +143,7 @@ async function readRows<Row>(
  * Returns true if an index can select candidates (records that may match) for this query. Returns false if too many
  * records are not in the index yet, because each of these records is also a candidate.
  */
-async function canNarrow(sql: Sql | Transaction, listing: SettledQuery): Promise<boolean> {
+async function canNarrow(sql: Sql | Transaction, listing: ExactQuery): Promise<boolean> {
   if (!isIndexable(recorder, listing)) return false;
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
   return !row!.many;
@@ -172,7 +172,7 @@ export async function countRecordPages(db: Database, listing: RecordQuery, every
     const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
     return metadataOf(total, listing);
   }
-  const total = await readSettled(db, laneOf(db, listing), listing, (sql, reading) => countSettled(sql, reading));
+  const total = await readExactly(db, laneOf(db, listing), listing, (sql, reading) => countExactly(sql, reading));
   return metadataOf(total, listing);
 }
 
@@ -180,10 +180,9 @@ export async function countRecordPages(db: Database, listing: RecordQuery, every
  * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
  * because stored data may then be out of date.
  */
-async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Promise<number | undefined> {
-  const { customerId, changing, filling, guard } = reading;
-  if (filling) return (await countFilling(sql, customerId, [{ ...filling, filled_to: null }])).get(filling.id);
-  if (changing) return (await countChanging(sql, customerId, [changing])).get(changing.id);
+async function countExactly(sql: Sql | Transaction, reading: ExactQuery): Promise<number | undefined> {
+  const { customerId, staleList, guard } = reading;
+  if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
   const list = singleList(reading.filter);
   const { total, from, where } =
     list === undefined ? await countOfMatches(sql, reading) : storedCountClauses(recorder, customerId, list);
@@ -199,7 +198,7 @@ async function countSettled(sql: Sql | Transaction, reading: SettledQuery): Prom
 }
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Sql | Transaction, reading: SettledQuery) {
+async function countOfMatches(sql: Sql | Transaction, reading: ExactQuery) {
   const isByIndex =
     (await canNarrow(sql, reading)) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
   return {

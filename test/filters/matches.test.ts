@@ -143,7 +143,7 @@ test('texts are compared by code point, like their UTF-8 bytes', () => {
 
 test('a filter that only the database can evaluate is rejected', () => {
   const of = (filter: Filter) => () => compileFilter(contactSource, filter);
-  expect(of({ kind: 'member', lists: 'any', unsettled: [] })).toThrow(/record/);
+  expect(of({ kind: 'member', lists: 'any', byHandOnly: [] })).toThrow(/record/);
   expect(of({ kind: 'search', field: 'search', words: ['a'] })).toThrow(/column/);
   expect(of({ kind: 'in', field: 'list_id', values: [random.ids[0]!] })).toThrow(/column/);
 });

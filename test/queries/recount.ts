@@ -132,10 +132,8 @@ async function readContacts(sql: postgres.TransactionSql, customerId: string): P
       c.*,
       co.id as company_id,
       co.company_name,
-      co.industry as company_industry,
-      greatest(c.updated_at, gone.deleted_at) as updated_at
+      co.industry as company_industry
     from contacts c
-    left join companies gone on gone.customer_id = c.customer_id and gone.id = c.company_id and gone.deleted_at is not null
     left join companies co on co.customer_id = c.customer_id and co.id = c.company_id and co.deleted_at is null
     where c.customer_id = ${customerId}`;
   return rows.map((row) => ({
