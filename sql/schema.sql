@@ -59,6 +59,7 @@ create table catalog_state (
   only_row          boolean        not null default true,
   values_generation bigint         not null default 0,
   imported_at       timestamptz(3),
+  person_id_secret  bytea          not null,
   constraint catalog_state_pkey primary key (only_row),
   constraint catalog_state_has_one_row check (only_row)
 );

@@ -118,6 +118,8 @@ export interface Catalog extends CatalogReads {
    * @param people the people to write; their ids must be distinct
    */
   write(people: EncodedPerson[]): Promise<void>;
+  /** Returns those of these ids under which `write` would replace a person. Sees all people who are written. */
+  findStored(ids: string[]): Promise<string[]>;
   /**
    * Removes people from the catalog, and returns the number of removed people. Postgres still stores which customers
    * have unlocked them.

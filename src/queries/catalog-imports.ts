@@ -143,6 +143,12 @@ export async function saveImportEnd(sql: Transaction, name: string, incarnation:
   await sql`delete from catalogs where name = ${unnamed} and ${name}::text <> 'postgres'`;
 }
 
+/** Returns the secret of this installation from which ids of imported people are computed. */
+export async function findPersonIdSecret(sql: Sql | Transaction): Promise<Buffer> {
+  const [state] = await sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`;
+  return state.person_id_secret;
+}
+
 /** Returns all unfinished imports, the latest first. */
 export const listUnfinishedImports = (
   sql: Sql | Transaction,

@@ -6,6 +6,7 @@ import { endOfCsvRecord, parseCsvRecord } from '../../src/catalog/import/csv.ts'
 import { importPeople } from '../../src/catalog/import/import-people.ts';
 import { parsePerson } from '../../src/catalog/import/parse-person.ts';
 import { readerOf } from '../../src/catalog/import/parse-records.ts';
+import { PersonIds } from '../../src/catalog/import/person-ids.ts';
 import { splitRecords } from '../../src/catalog/import/split-records.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
@@ -15,7 +16,7 @@ import { generatePeople } from '../../src/demo/generate-people.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import { alternate } from './run.ts';
 
-const importedAt = '2026-01-01T00:00:00.000Z';
+const context = { importedAt: '2026-01-01T00:00:00.000Z', ids: new PersonIds(Buffer.alloc(32)) };
 
 /**
  * The catalog's own CSV reader against csv-parse with byte positions: cells alone, and up to documents for the catalog.
@@ -82,7 +83,7 @@ async function ownCells(chunks: Buffer[]): Promise<void> {
 }
 
 async function ownDocuments(chunks: Buffer[]): Promise<void> {
-  const reader = readerOf('csv', importedAt);
+  const reader = readerOf('csv', context);
   for await (const records of splitRecords(Readable.from(chunks), endOfCsvRecord))
     for (const record of records) reader.read(record);
 }
@@ -98,7 +99,8 @@ async function libraryCells(chunks: Buffer[]): Promise<void> {
 async function libraryDocuments(chunks: Buffer[]): Promise<void> {
   let columns: string[] | undefined;
   for await (const { record } of library(chunks)) {
-    if (columns) toDocument(parsePerson(Object.fromEntries(columns.map((name, i) => [name, record[i]])), importedAt));
+    if (columns)
+      toDocument(parsePerson(Object.fromEntries(columns.map((name, i) => [name, record[i]])), context).prospect);
     else columns = record;
   }
 }

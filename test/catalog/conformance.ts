@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Catalog, Search } from '../../src/catalog/catalog.ts';
+import { importPeople } from '../../src/catalog/import/import-people.ts';
+import { uuidOfUrl } from '../../src/catalog/import/person-ids.ts';
 import { positionOf } from '../../src/catalog/order.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
@@ -21,6 +24,8 @@ export interface Opened {
   catalog: Catalog;
   db: Database;
 }
+
+const uuid8 = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /**
  * Declares the tests that every engine must pass. All tests use one catalog; each test replaces its people.
@@ -83,6 +88,26 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(await catalog.find([ada._id])).toEqual([{ ...ada, first_name: 'Augusta' }]);
     expect(await catalog.count({ criteria: [] })).toBe(2);
     expect(ids(await catalog.search(toSearch(customer, {}), { limit: 10 }))).toEqual([bob._id]);
+  });
+
+  test('an imported person without profile URL keeps a former id, if it is stored or unlocked, and else gets one that a hash of the e-mail address does not tell', async () => {
+    const emails = ['stored', 'unlocked', 'fresh'].map((name) => `${name}-${randomUUID()}@x.example`);
+    const [stored, unlocked, fresh] = emails.map((email) => uuidOfUrl(`mailto:${email}`)) as [string, string, string];
+    await hold([person({ _id: stored, work_email: emails[0]!, profnet_url: null })]);
+    await unlock(randomUUID(), [unlocked]);
+    expect(await catalog.findStored([stored, unlocked, fresh])).toEqual([stored]);
+    const lines = emails.map((work_email) => JSON.stringify({ work_email: work_email.toUpperCase() }));
+    for (let times = 0; times < 2; times += 1)
+      await importPeople(db, catalog, {
+        chunks: Readable.from([Buffer.from([...lines, ...lines].join('\n'))]),
+        format: 'ndjson',
+        onBad: () => undefined,
+        onProgress: () => undefined,
+      });
+    const people = await catalog.search(everyone, { limit: 10 });
+    present = ids(people);
+    const idOf = Object.fromEntries(people.map(({ _id, work_email }) => [work_email.toLowerCase(), _id]));
+    expect(idOf).toEqual({ [emails[0]!]: stored, [emails[1]!]: unlocked, [emails[2]!]: expect.stringMatching(uuid8) });
   });
 
   test('a removed person is missing from lists, counts, look-ups and suggestions', async () => {

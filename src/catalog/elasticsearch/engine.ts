@@ -13,7 +13,7 @@ import { reads } from './search.ts';
 import { isUp, statusOf } from './status.ts';
 import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
 import { rebuildValues } from './values.ts';
-import { encode, erasePeople, writePeople } from './write.ts';
+import { encode, erasePeople, findStored, writePeople } from './write.ts';
 
 /**
  * Returns the prospect catalog that is stored in an Elasticsearch cluster, for many millions of people. It connects at
@@ -52,6 +52,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     },
     encode,
     write: async (people) => writePeople(indexes, (await requireTarget()).name, people),
+    findStored: async (ids) => findStored(indexes, (await requireTarget()).name, ids),
     remove: async (ids) => {
       if (!(await repaired()) && !(await wasImported(indexes))) return 0;
       const { name, isSearched } = await requireTarget();

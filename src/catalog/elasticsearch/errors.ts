@@ -77,6 +77,17 @@ export function requireRefreshed<T extends Shards>(answer: T): T {
   return answer;
 }
 
+/**
+ * Returns the documents of a look-up by id (mget) unchanged, or throws if one could not be read.
+ * @throws PartialAnswer if a document could not be read, for example because its shard is still starting
+ */
+export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T>[]): estypes.GetGetResult<T>[] {
+  return docs.map((doc) => {
+    if ('error' in doc) throw new PartialAnswer('not all documents were read');
+    return doc;
+  });
+}
+
 /** Returns true if a call failed without a response: a timeout, no connection, or a broken connection. */
 export const isNoAnswer = (error: unknown): boolean =>
   error instanceof errors.TimeoutError ||

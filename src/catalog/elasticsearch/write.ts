@@ -1,4 +1,5 @@
 import type { CatalogDocument } from '../document.ts';
+import { requireAllDocuments } from './errors.ts';
 import { bulk, operationText, toOperation, type Operation } from './bulk.ts';
 import { writeAlias } from './index-definitions.ts';
 import { whenIndexMissing, type Indexes } from './indexes.ts';
@@ -36,6 +37,19 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
   const { id, bytes } = person;
   const end = Buffer.from(`,"unlocked_by":${JSON.stringify(customers)}}\n`);
   return { id, bytes: Buffer.concat([bytes.subarray(0, -'}\n'.length), end]) };
+}
+
+/**
+ * Returns those of these ids under which an index has a person. Sees people who are written but not yet searchable.
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
+ */
+export async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
+  const docs = await nodes
+    .work(async (client, options) =>
+      requireAllDocuments((await client.mget({ index: writeAlias(index), ids, _source: false }, options)).docs),
+    )
+    .catch(whenIndexMissing);
+  return docs.filter(({ found }) => found).map(({ _id }) => _id);
 }
 
 /**

@@ -12,8 +12,9 @@ import type { Catalog } from '../catalog.ts';
 import { BatchWriter } from './batch-writer.ts';
 import { endOfCsvRecord } from './csv.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';
-import { readerOf, type Format } from './parse-records.ts';
-import { endOfLine, splitRecords } from './split-records.ts';
+import { readerOf, type Format, type RecordReader } from './parse-records.ts';
+import { findKeptIds, PersonIds, withKeptId, type ImportedPerson } from './person-ids.ts';
+import { endOfLine, splitRecords, type RawRecord } from './split-records.ts';
 
 /** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
@@ -71,7 +72,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
       load.onProgress(report(reached));
       if (source !== undefined) await db.transaction((sql) => saveImport(sql, source, reached));
     };
-    const reached = await writeAll(catalog, load, state, save, stillHeld).catch(async (error: unknown) => {
+    const reached = await writeAll({ db, catalog, stillHeld }, load, state, save).catch(async (error: unknown) => {
       // The file's header is unusable: there is nothing to resume.
       if (source !== undefined && isValidationFailure(error)) await db.transaction((sql) => endImport(sql, source));
       throw error;
@@ -120,25 +121,41 @@ async function begin(
  * final position.
  */
 async function writeAll(
-  catalog: Catalog,
+  { db, catalog, stillHeld }: { db: Database; catalog: Catalog; stillHeld: StillHeld },
   load: ImportRequest,
   state: ImportState,
   save: (reached: Reached) => Promise<void>,
-  stillHeld: StillHeld,
 ): Promise<Reached> {
   const writer = new BatchWriter(catalog, state, save);
-  const reader = readerOf(load.format, state.started_at);
+  const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
   for await (const records of splitRecords(load.chunks, load.format === 'csv' ? endOfCsvRecord : endOfLine)) {
     await stillHeld();
-    for (const record of records) {
-      const isDone = record.end <= state.position;
-      // Records before the saved position are skipped, except the CSV header: the first record that is not blank.
-      if (isDone && !reader.isAtHeader()) continue;
-      const result = reader.read(record);
-      if (isDone || result === undefined) continue;
+    const read = readNew(reader, records, state.position);
+    const people = read.flatMap(({ result }) => (typeof result === 'string' ? [] : [result]));
+    const kept = await findKeptIds(db, catalog, people);
+    for (const { record, result } of read) {
       if (typeof result === 'string') await load.onBad(record.line, result);
-      await writer.take(record, typeof result === 'string' ? undefined : result);
+      await writer.take(record, typeof result === 'string' ? undefined : withKeptId(result, kept));
     }
   }
   return writer.end();
+}
+
+/** A record of the input, with the person that it describes, or a text that says what is wrong. */
+interface ReadRecord {
+  record: RawRecord;
+  result: ImportedPerson | string;
+}
+
+/** Parses records. Returns those after the saved position that are not blank. */
+function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
+  const read: ReadRecord[] = [];
+  for (const record of records) {
+    const isDone = record.end <= position;
+    // Records before the saved position are skipped, except the CSV header: the first record that is not blank.
+    if (isDone && !reader.isAtHeader()) continue;
+    const result = reader.read(record);
+    if (!isDone && result !== undefined) read.push({ record, result });
+  }
+  return read;
 }

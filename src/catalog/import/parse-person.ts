@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { isInstant } from '../../schemas/formats.ts';
 import type { Prospect, TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
@@ -6,6 +5,7 @@ import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { maxFoldedLength } from '../document.ts';
+import type { PersonId, PersonIds } from './person-ids.ts';
 
 /** The values of an imported record by field name. They are not checked yet. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
@@ -19,13 +19,18 @@ const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
  * Converts an imported record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default value.
  * Unknown fields are ignored. White space at both ends of a text is removed.
  * @param importedAt the value of `date_verified` (ISO 8601) for a record that does not have one
+ * @returns the prospect, and the id that earlier releases computed for it, if it differs
  * @throws InvalidRecord if the record is invalid
  */
-export function parsePerson(given: ImportedFields, importedAt: string): Prospect {
+export function parsePerson(
+  given: ImportedFields,
+  { importedAt, ids }: { importedAt: string; ids: PersonIds },
+): { prospect: Prospect; formerId: string | undefined } {
   const work_email = text(given, 'work_email', maxLength.email);
   const profnet_url = optional(given, 'profnet_url', maxLength.url);
-  return {
-    _id: idOf(given, profnet_url, work_email),
+  const { id, former } = idOf(given, { ids, profnet_url, work_email });
+  const prospect = {
+    _id: id,
     first_name: foldable(given, 'first_name'),
     last_name: foldable(given, 'last_name'),
     job_title: foldable(given, 'job_title'),
@@ -45,6 +50,7 @@ export function parsePerson(given: ImportedFields, importedAt: string): Prospect
     score: score(given['score']),
     date_verified: instant(given['date_verified']) ?? importedAt,
   };
+  return { prospect, formerId: former };
 }
 
 function text(given: ImportedFields, name: string, max: number): string {
@@ -126,23 +132,15 @@ const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01
  * Returns the id of a record: the `_id` of the record if it has one, otherwise a UUID computed from `profnet_url`,
  * otherwise a UUID computed from `work_email`. A person who is imported again thus gets the same id.
  */
-function idOf(given: ImportedFields, profnetUrl: string | null, workEmail: string): string {
+function idOf(
+  given: ImportedFields,
+  { ids, profnet_url, work_email }: { ids: PersonIds; profnet_url: string | null; work_email: string },
+): PersonId {
   const id = given['_id'] ?? '';
   const canonical = typeof id === 'string' ? canonicalId(id.trim()) : undefined;
-  if (canonical !== undefined) return canonical;
+  if (canonical !== undefined) return { id: canonical };
   if (typeof id !== 'string' || id.trim() !== '') throw new InvalidRecord('_id must be a UUID');
-  if (profnetUrl !== null) return uuidOfUrl(profnetUrl.toLowerCase());
-  if (workEmail !== '') return uuidOfUrl(`mailto:${workEmail.toLowerCase()}`);
+  if (profnet_url !== null) return ids.ofUrl(profnet_url);
+  if (work_email !== '') return ids.ofEmail(work_email);
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
-}
-
-/** The namespace of URLs in RFC 9562 §6.6, as bytes. It is used to compute a UUIDv5 from a URL. */
-const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
-
-/** Returns the UUIDv5 that is computed from a URL (RFC 9562 §5.5). Equal URLs give equal UUIDs. */
-export function uuidOfUrl(url: string): string {
-  const bytes = createHash('sha1').update(urlNamespace).update(url).digest().subarray(0, 16);
-  bytes[6] = (bytes[6]! & 0x0f) | 0x50;
-  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }

@@ -1,9 +1,10 @@
 import { isUtf8 } from 'node:buffer';
 import { validationFailed } from '../../errors.ts';
 import { Prospect } from '../../schemas/prospects.ts';
-import { toDocument, type CatalogDocument } from '../document.ts';
+import { toDocument } from '../document.ts';
 import { parseCsvRecord } from './csv.ts';
 import { InvalidRecord, parsePerson, type ImportedFields } from './parse-person.ts';
+import type { ImportedPerson, PersonIds } from './person-ids.ts';
 import type { RawRecord } from './split-records.ts';
 
 /** The format of an imported file: one JSON object per line, or CSV. */
@@ -20,7 +21,7 @@ export interface RecordReader {
    *   or the CSV header
    * @throws DomainError `validation_failed` if the CSV header is unusable
    */
-  read(record: RawRecord): CatalogDocument | string | undefined;
+  read(record: RawRecord): ImportedPerson | string | undefined;
   /**
    * Returns true if the file is a CSV file and its header has not been read yet. A resumed import must first read the
    * header.
@@ -30,9 +31,9 @@ export interface RecordReader {
 
 /**
  * Creates a parser for the records of one imported file.
- * @param importedAt the value of `date_verified` (ISO 8601) for people who do not have one
+ * @param context the value of `date_verified` (ISO 8601) for people who do not have one, and how ids are computed
  */
-export function readerOf(format: Format, importedAt: string): RecordReader {
+export function readerOf(format: Format, context: { importedAt: string; ids: PersonIds }): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
   const toGiven = (text: string): ImportedFields | undefined => (header ? header.read(text) : readJson(text));
   return {
@@ -47,7 +48,9 @@ export function readerOf(format: Format, importedAt: string): RecordReader {
       }
       try {
         const given = toGiven(text);
-        return given && toDocument(parsePerson(given, importedAt));
+        if (given === undefined) return undefined;
+        const { prospect, formerId } = parsePerson(given, context);
+        return { document: toDocument(prospect), formerId };
       } catch (error) {
         if (error instanceof InvalidRecord) return error.message;
         throw error;

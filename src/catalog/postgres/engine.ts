@@ -40,6 +40,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     prepare: () => db.lookup(incarnationOf),
     encode,
     write: (people) => writePeople(db, people),
+    findStored: (ids) => db.lookup((sql) => selectStored(sql, ids)),
     remove: (ids) => eraseDocuments(db, ids),
     finish: async () => {
       await rebuildValues(db);
@@ -73,6 +74,11 @@ type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
   return String(file);
+}
+
+async function selectStored(sql: Sql, ids: string[]): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`select id from prospects where id = any(${ids}::uuid[])`;
+  return rows.map(({ id }) => id);
 }
 
 function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWindow): Promise<Row[]> {

@@ -6,7 +6,7 @@ import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { endOfCsvRecord, parseCsvRecord } from '../../../src/catalog/import/csv.ts';
 import { withImportLock } from '../../../src/catalog/import/import-lock.ts';
 import { importPeople, type ImportRequest } from '../../../src/catalog/import/import-people.ts';
-import { uuidOfUrl } from '../../../src/catalog/import/parse-person.ts';
+import { PersonIds, uuidOfUrl } from '../../../src/catalog/import/person-ids.ts';
 import { endOfLine, maxRecordBytes, splitRecords, gunzipIfPacked } from '../../../src/catalog/import/split-records.ts';
 import { generatePeople } from '../../../src/demo/generate-people.ts';
 import { listUnfinishedImports } from '../../../src/queries/catalog-imports.ts';
@@ -35,6 +35,7 @@ async function load(text: string | Buffer, more: Partial<ImportRequest> = {}) {
 }
 
 const byUrl = async (name: string) => (await catalog.find([uuidOfUrl(`https://p.example/${name}`)]))[0];
+const idOfEmail = async (email: string) => (await PersonIds.open(db)).ofEmail(email).id;
 const line = (name: string, more: object = {}) =>
   JSON.stringify({ profnet_url: `https://p.example/${name}`, first_name: name, ...more });
 
@@ -69,7 +70,7 @@ describe('NDJSON', () => {
   });
 
   test('the id is the given one, else derived from the trimmed lower-case profile URL, else from the e-mail address', async () => {
-    // Python: uuid.uuid5(uuid.NAMESPACE_URL, 'https://example.com/in/ada'), and of 'mailto:ada@example.com'.
+    // Python: uuid.uuid5(uuid.NAMESPACE_URL, 'https://example.com/in/ada').
     expect(uuidOfUrl('https://example.com/in/ada')).toBe('7b7691d0-e081-5afe-995a-bbabef46cdce');
     await load(
       [
@@ -82,10 +83,19 @@ describe('NDJSON', () => {
     );
     const found = await catalog.find([
       '7b7691d0-e081-5afe-995a-bbabef46cdce',
-      '3d21f9ee-d85e-5a10-bda2-dff7da80567a',
+      await idOfEmail('ada@example.com'),
       'aaaaaaaa-0000-4000-8000-000000000001',
     ]);
     expect(found).toHaveLength(3);
+  });
+
+  test('the id from an e-mail address is a UUIDv8 that nobody can compute without the secret of the installation', async () => {
+    // Python: hmac.new(bytes(range(32)), b'ada@example.com', 'sha256').hexdigest(), with the bits of RFC 9562 §5.8.
+    const ids = new PersonIds(Buffer.from(Array.from({ length: 32 }, (_, i) => i)));
+    expect(ids.ofEmail('ADA@example.com').id).toBe('5c820b4a-5aac-8f31-ab67-41825bfecb8e');
+    const secrets = await owner<{ person_id_secret: Buffer }[]>`select person_id_secret from catalog_state`;
+    expect(secrets.map(({ person_id_secret }) => person_id_secret.length)).toEqual([32]);
+    expect(ids.ofEmail('ada@example.com').id).not.toBe(await idOfEmail('ada@example.com'));
   });
 
   test('if lines have the same id, the last one wins, however far apart they are', async () => {
@@ -160,7 +170,7 @@ describe('CSV', () => {
     'a file whose first line %s is rejected, nobody is imported, and nothing is left to resume',
     async (fault, text) => {
       await expect(load(text, { format: 'csv', source: 'rejected' })).rejects.toThrow(fault);
-      expect(await catalog.find([uuidOfUrl('mailto:ada@x.example')])).toEqual([]);
+      expect(await catalog.find([await idOfEmail('ada@x.example')])).toEqual([]);
       const unfinished = await db.lookup(listUnfinishedImports);
       expect(unfinished.map(({ source }) => source)).not.toContain('rejected');
     },
