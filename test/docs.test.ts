@@ -126,10 +126,12 @@ test('every test that SECURITY.md names exists', () => {
 test.each([
   ['sales-data-api.service', 'serve'],
   ['sales-data-api-worker.service', 'work'],
-])('%s sends SIGTERM to node and leaves it the time to stop', (file, verb) => {
+])('%s sends SIGTERM to node, leaves it the time to stop, and starts it again however often it ends', (file, verb) => {
   const unit = readFileSync(join(import.meta.dirname, '..', 'deploy', 'systemd', file), 'utf8');
   expect(unit).toContain(`\nExecStart=/usr/bin/env node src/cli.ts ${verb}\n`);
   expect(unit).toContain('\nKillSignal=SIGTERM\n');
+  expect(unit.split('[Service]')[0]).toContain('\nStartLimitIntervalSec=0\n');
+  expect(unit).toContain('\nRestart=always\n');
   const { SHUTDOWN_MS } = parseConfig({});
   const graceMs = 5_000; // as compose.yaml sets it
   expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)![1]) * 1000).toBeGreaterThan(graceMs + SHUTDOWN_MS + 15_000);
