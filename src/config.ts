@@ -389,7 +389,8 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,
   PUBLIC_URL: (value) => (URL.canParse(value) ? [] : ['must be a URL such as https://api.example.com']),
-  ELASTICSEARCH_URL: (value) => elementFaults(value, URL.canParse, 'a URL such as http://search:9200'),
+  ELASTICSEARCH_URL: (value) =>
+    elementFaults(value, isEncodedUrl, 'a URL such as http://search:9200; write % in a password as %25'),
   OTEL_EXPORTER_OTLP_ENDPOINT: (value) => (URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318']),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: (value) =>
     URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
@@ -402,6 +403,12 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
       isResourceAttribute,
       'an attribute `name=value` with at most 255 characters each; write `,`, `=` and `%` as %XX',
     ),
+  REDIS_URL: (value) =>
+    isEncodedUrl(value)
+      ? []
+      : [
+          'must be a URL such as redis://redis:6379; write special characters in a password as %XX, or set REDIS_PASSWORD',
+        ],
   TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
   CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
   VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
@@ -433,6 +440,9 @@ function databaseUrlFaults(value: string): string[] {
           'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)',
       ];
 }
+
+/** Returns true if a text is a URL whose parts can be decoded. */
+const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);
 
 /** Returns true if a URL has a valid percent-encoding and contains no NUL character. */
 function isPercentEncoded(url: string): boolean {
