@@ -39,6 +39,7 @@ function meaningOf(error: NodeJS.ErrnoException): string | undefined {
   // A PostgreSQL server without TLS declines it, and the driver then closes the connection.
   if (code === 'ECONNRESET' && error.message.includes('before secure TLS connection')) return withoutTls;
   const file = files[code];
+  if (code === 'ENOENT' && error.syscall === 'mkdir') return `${error.path}: ${noFolder}`;
   return file && error.path ? `${error.path}: ${file}` : meanings[code];
 }
 
@@ -59,6 +60,9 @@ const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number 
     'HOST is not an address of this machine. Set HOST to 127.0.0.1, or to 0.0.0.0 for all addresses.',
   ENOTFOUND: () => 'The host name in HOST cannot be resolved. Set HOST to an address of this machine.',
 };
+
+const noFolder =
+  'no folder can be created here. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).';
 
 /**
  * Explains why a file cannot be read or written. Key: error code of the operating system. Value: message for the user.

@@ -1,11 +1,12 @@
 import { execFile, type ExecFileOptions } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chown, mkdir, readFile, readlink, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chown, readFile, readlink, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { environmentWithout } from '../config.ts';
+import { createFolder } from './folders.ts';
 import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
 
 /** A PostgreSQL data folder on disk, with the folder of the PostgreSQL programs and the system user for its server. */
@@ -116,7 +117,7 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
   const [data, passwordFile] = [join(staging, 'data'), join(staging, 'password')];
-  await mkdir(staging, { recursive: true, mode: 0o700 });
+  await createFolder(staging, 0o700);
   try {
     await writeFile(passwordFile, options.password, { mode: 0o600 });
     await give(cluster.user, staging, passwordFile);
@@ -135,14 +136,14 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
  * `publicData`, and `folder` becomes a symbolic link to this path.
  */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
-  await mkdir(dirname(folder), { recursive: true });
+  await createFolder(dirname(folder));
   const parent = await realpath(dirname(folder));
   const home = await realpath(folder)
     .catch(() => readlink(folder))
     .catch(() => join(parent, basename(folder)));
   if (!user || (await reaches(user, dirname(home)))) return home;
   const elsewhere = join(publicData, randomUUID());
-  await mkdir(publicData, { recursive: true, mode: 0o755 });
+  await createFolder(publicData, 0o755);
   await symlink(elsewhere, folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error;
   });

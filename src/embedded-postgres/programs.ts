@@ -1,10 +1,11 @@
 import { execFile, type ExecFileOptions } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { cp, mkdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { cp, readFile, rename, rm, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import { createFolder } from './folders.ts';
 
 /** Thrown if the embedded PostgreSQL server cannot be used. The message tells the user why. */
 export class EmbeddedPostgresError extends Error {
@@ -79,7 +80,7 @@ export async function reachablePrograms(user: User | undefined): Promise<string>
 
 async function copyPrograms(from: string, to: string): Promise<void> {
   const staging = `${to}.new-${randomUUID()}`;
-  await mkdir(dirname(to), { recursive: true, mode: 0o755 });
+  await createFolder(dirname(to), 0o755);
   try {
     await cp(from, staging, { recursive: true, verbatimSymlinks: true });
     await run('chmod', ['-R', 'a+rX', staging]);

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, link, mkdir, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
+import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { sessionSettings } from '../database/session-settings.ts';
 import { isAlive, killServer, openCluster, runningPort, startServer, stopServer, type Cluster } from './cluster.ts';
+import { createFolder } from './folders.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
 /** A running embedded PostgreSQL server, with the URLs of its databases. */
@@ -87,7 +88,7 @@ const throwawaySettings = {
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   if (options.throwaway) return openThrowaway(options.settings);
   const home = resolve(dataDir);
-  await mkdir(home, { recursive: true });
+  await createFolder(home);
   const { cluster, presence, addresses } = await open(home, settings, true);
   return { ...addresses, close: () => leave(cluster, presence) };
 }

@@ -111,6 +111,11 @@ describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do'
     expect(failed).toEqual(failsWith(/DATA_DIR/));
   });
 
+  test.runIf(process.platform === 'linux')('when no folder can be created in DATA_DIR', async () => {
+    const failed = await failedStart(verb, { DATA_DIR: '/proc/x/y' });
+    expect(failed).toEqual(failsWith(/^error: \/proc\/x: no folder can be created here.*DATA_DIR/));
+  });
+
   test('when DATA_DIR is a file', async () => {
     await writeFile(join(folder, 'file'), '');
     const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file') });
