@@ -129,7 +129,7 @@ describe.skipIf(isOnCitus())(
         expect(answer).toMatchObject(unavailable);
         expect(answer.ms).toBeLessThan(20_000);
       }
-      expect((await fetch(`${service.url}/readyz`)).status).toBe(503);
+      await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status, { timeout: 20_000 }).toBe(503);
       expect((await fetch(`${service.url}/healthz`)).status).toBe(200);
       proxy.thaw();
       await expect.poll(async () => (await call('GET', `/contacts/${id}`)).status, { timeout: 10_000 }).toBe(200);

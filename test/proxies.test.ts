@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { connect } from 'node:http2';
+import { connect as connectTo, createServer, type AddressInfo, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
@@ -16,6 +18,13 @@ beforeAll(async () => {
   target = new URL(await app.listen({ host: '127.0.0.1', port: 0 })).host;
 });
 afterAll(() => Promise.all(running.map((one) => one.stop())));
+
+/** Opens connections from an address of this machine. */
+function open(url: string, localAddress: string, count: number): Socket[] {
+  const { hostname: host, port } = new URL(url);
+  const one = () => connectTo({ host, port: Number(port), localAddress }).on('error', () => undefined);
+  return Array.from({ length: count }, one);
+}
 
 /** Returns the address that the audit log records for a failed login with this header. */
 async function recordedAddress(url: string, forwarded?: string): Promise<string> {
@@ -48,6 +57,30 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
     expect(await recordedAddress(nginx.url)).toBe('127.0.0.1');
     for (const chosen of ['6.6.6.6', '10.0.0.1, 127.0.0.1', '<script>', 'unknown', '1.2.3.4:5555'])
       expect(await recordedAddress(nginx.url, chosen), chosen).toBe('127.0.0.1');
+  });
+
+  test('one address has at most 100 requests at a time, and others are served meanwhile', async () => {
+    const arrived: Socket[] = [];
+    const answer = 'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n';
+    let isSilent = false;
+    const silent = createServer((socket) => {
+      if (isSilent) arrived.push(socket);
+      else socket.end(answer);
+    }).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const nginx = await startNginx(`127.0.0.1:${(silent.address() as AddressInfo).port}`);
+    running.push(nginx, { stop: async () => void silent.close() });
+    isSilent = true;
+    const greedy = open(nginx.url, '127.0.0.9', 110);
+    for (const socket of greedy) socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    await expect.poll(() => greedy.filter(({ bytesRead }) => bytesRead > 0).length, { timeout: 20_000 }).toBe(10);
+    const refused = greedy.find(({ bytesRead }) => bytesRead > 0);
+    expect(refused!.read()?.toString()).toContain(' 429 ');
+    await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(100);
+    const [other] = open(nginx.url, '127.0.0.2', 1);
+    other!.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(101);
+    for (const socket of [...greedy, other!, ...arrived]) socket.destroy();
   });
 
   test('a file of 24 MiB can be uploaded, as it is and packed', async () => {
@@ -142,13 +175,25 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
       expect(await recordedAddress(url, chosen), chosen).toBe('127.0.0.1');
   });
 
-  test('behind a second proxy, set up as its comment says, the address that this proxy forwards is recorded', async () => {
+  test('behind a second proxy, set up as its comments say, the address that this proxy forwards is recorded', async () => {
     const url = await start((cfg) =>
-      cfg.replace('#http-request set-src', 'http-request set-src').replace('src 192.0.2.10', 'src 127.0.0.1'),
+      cfg.replace(/#(http-request set-src|tcp-request)/g, '$1').replaceAll('src 192.0.2.10', 'src 127.0.0.1'),
     );
     expect(await recordedAddress(url, '192.0.2.7')).toBe('192.0.2.7');
     expect(await recordedAddress(url, '6.6.6.6, 192.0.2.7')).toBe('192.0.2.7');
     expect(await recordedAddress(url, '<script>')).toBe('127.0.0.1');
+  });
+
+  test('one address holds at most 500 connections, and others are served meanwhile', async () => {
+    const url = await start();
+    const greedy = open(url, '127.0.0.9', 520);
+    const refused = () => greedy.filter(({ readableEnded, destroyed }) => readableEnded || destroyed);
+    for (const socket of greedy) socket.resume();
+    await expect.poll(() => refused().length, { timeout: 20_000 }).toBe(20);
+    const [other] = open(url, '127.0.0.2', 1);
+    other!.write('GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n');
+    await expect.poll(() => other!.read()?.toString(), { timeout: 20_000 }).toContain(' 200 ');
+    for (const socket of [...greedy, other!]) socket.destroy();
   });
 
   test('metrics are not forwarded, however their path is written', async () => {

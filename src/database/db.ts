@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from '../config.ts';
 import type { Gate } from '../limits/gate.ts';
-import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
+import { allCustomers, CallerHungUp, serviceItself, type Requester } from '../requester.ts';
 import {
   connect,
   plansOfCitus,
@@ -12,7 +12,7 @@ import {
 } from './connection.ts';
 import { CustomerNodes } from './customer-nodes.ts';
 import { coordinatorItself, DistributedLanes } from './distributed-lanes.ts';
-import { LaneSet, openSharedLane, type LaneSource } from './lane-set.ts';
+import { LaneSet, openExclusiveLane, openSharedLane, type LaneSource } from './lane-set.ts';
 import type { Probe } from './node-monitor.ts';
 import { Outages } from './outages.ts';
 import { Transactions } from './transactions.ts';
@@ -40,6 +40,17 @@ export interface Database {
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
+/** Runs the queries of health checks. Each has at most four seconds; then it is cancelled and rejects. */
+export interface HealthChecks {
+  /** Runs queries that read only tables of the whole service. */
+  service<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
+  /** Runs queries that read the rows of all customers. In a distributed database, they fail while a node is down. */
+  allCustomers<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
+}
+
+/** Maximum time of one query of a health check (ms). The supplied proxies wait five seconds for the answer. */
+const healthMs = 4_000;
+
 /**
  * The database connections of the whole process. The methods of `Database` run the service's own work. For the work of
  * a customer, use the object that `for` returns.
@@ -56,6 +67,8 @@ export interface SharedDatabase extends Database {
    * the work of customers cannot delay them.
    */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
+  /** The database access of health checks. It does not depend on the load that callers cause. */
+  readonly health: HealthChecks;
   /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
   readonly gates: readonly Gate[];
   /**
@@ -95,6 +108,14 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const run = <T>({ customerId }: Requester, work: (lanes: LaneSet) => Promise<T>): Promise<T> =>
     nodes ? nodes.run(customerId, work) : work(server);
   const transactions = new Transactions();
+  const health = openExclusiveLane(source, 'health', 2, plans.plannedOnce);
+  const checkAs =
+    (customerId: string): HealthChecks['service'] =>
+    (work) => {
+      const requester = { customerId, signal: AbortSignal.timeout(healthMs) };
+      // Nodes of a distributed database that do not respond are known to their lanes.
+      return nodes && customerId === allCustomers ? use(requester).lookup(work) : health.run(requester, work);
+    };
   const use = (requester: Requester): Database => ({
     lookup: (work) => run(requester, ({ lookup }) => lookup.run(requester, work)),
     search: (work) => run(requester, ({ search }) => search.run(requester, work)),
@@ -105,6 +126,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     ...use({ customerId: serviceItself }),
     for: use,
     credentials: (work) => credentials.runAlone(work),
+    health: { service: checkAs(serviceItself), allCustomers: checkAs(allCustomers) },
     get nodes() {
       return nodes?.states ?? [];
     },
@@ -120,7 +142,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     },
     close: async () => {
       outages.close();
-      await Promise.all([credentials.close(), (nodes ?? server).close(), test.end({ timeout: 1 })]);
+      await Promise.all([credentials.close(), health.close(), (nodes ?? server).close(), test.end({ timeout: 1 })]);
     },
   };
 }

@@ -31,6 +31,24 @@ export function openSharedLane({ config, plans, connect }: LaneSource, name: str
   });
 }
 
+/**
+ * Creates a lane that gives each operation a connection of its own.
+ * @param limit The maximum number of connections.
+ */
+export function openExclusiveLane(
+  { config, connect }: LaneSource,
+  name: string,
+  limit: number,
+  options: Omit<ConnectionOptions, 'max'>,
+): ExclusiveLane<Sql> {
+  return new ExclusiveLane((onclose) => connect({ max: 1, onclose, ...options }), {
+    name,
+    limit,
+    maxWaiting: config.DATABASE_QUEUE_LENGTH,
+    maxWaitMs: config.DATABASE_QUEUE_MS,
+  });
+}
+
 /** Three lanes (groups of database connections): for look-ups, for searches and for transactions. */
 export class LaneSet {
   readonly lookup: SharedLane<Sql>;
@@ -39,17 +57,15 @@ export class LaneSet {
 
   /** @param suffix The end of the lanes' names in the metrics, such as the name of a node. */
   constructor(source: LaneSource, suffix = '') {
-    const { config, plans, connect } = source;
-    const exclusive = (name: string, limit: number, options: Omit<ConnectionOptions, 'max'>) =>
-      new ExclusiveLane((onclose) => connect({ max: 1, onclose, ...options }), {
-        name: `${name}${suffix}`,
-        limit,
-        maxWaiting: config.DATABASE_QUEUE_LENGTH,
-        maxWaitMs: config.DATABASE_QUEUE_MS,
-      });
+    const { config, plans } = source;
     this.lookup = openSharedLane(source, `lookup${suffix}`, config.DATABASE_LOOKUP_CONNECTIONS);
-    this.search = exclusive('search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
-    this.transaction = exclusive('transaction', config.DATABASE_TRANSACTION_CONNECTIONS, plans.plannedOnce);
+    this.search = openExclusiveLane(source, `search${suffix}`, config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
+    this.transaction = openExclusiveLane(
+      source,
+      `transaction${suffix}`,
+      config.DATABASE_TRANSACTION_CONNECTIONS,
+      plans.plannedOnce,
+    );
   }
 
   /** The three lanes. */

@@ -21,6 +21,9 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
     ...patient(db),
     for: (requester) => patient(db.for(requester)),
     credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
+    get health() {
+      return db.health;
+    },
     get gates() {
       return db.gates;
     },

@@ -1,7 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { checkSchema } from '../database/migrations.ts';
 import { hasWorkersForJobs } from '../queries/backlog.ts';
-import { allCustomers } from '../requester.ts';
 import { Enum } from '../schemas/wire.ts';
 
 const Readiness = Type.Object(
@@ -37,6 +36,18 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
+/** How long the result of a readiness check is used for further requests (ms). */
+const checkMs = 250;
+
+/** Returns a function that calls `read`, but only once at a time, and not again until `ms` after the last call has ended. */
+function sharedFor<T>(ms: number, read: () => Promise<T>): () => Promise<T> {
+  let shared: Promise<T> | undefined;
+  return () =>
+    (shared ??= read().finally(() => {
+      setTimeout(() => (shared = undefined), ms).unref();
+    }));
+}
+
 const config = { access: { public: true }, isProbe: true } as const;
 
 /** Routes for health checks: whether the process is alive, and whether it can serve requests. */
@@ -58,6 +69,15 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     async () => ({ status: 'ok' as const }),
   );
 
+  const check = sharedFor(checkMs, () =>
+    Promise.all([
+      app.db.health.service(checkSchema).catch(() => undefined),
+      app.db.health.allCustomers(hasWorkersForJobs).catch(() => true),
+      app.catalog.isUp(),
+      app.rateLimits.isUp(),
+    ]),
+  );
+
   app.get(
     '/readyz',
     {
@@ -72,16 +92,8 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Readiness, 503: Readiness },
       },
     },
-    async (request, reply) => {
-      const [schema, hasWorkers, catalog, rateLimits] = await Promise.all([
-        request.db.lookup(checkSchema).catch(() => undefined),
-        app.db
-          .for({ ...request.requester, customerId: allCustomers })
-          .lookup(hasWorkersForJobs)
-          .catch(() => true),
-        app.catalog.isUp(),
-        app.rateLimits.isUp(),
-      ]);
+    async (_request, reply) => {
+      const [schema, hasWorkers, catalog, rateLimits] = await check();
       const checks = {
         postgres: schema ? ('up' as const) : ('down' as const),
         schema: schema?.state ?? ('unknown' as const),

@@ -38,6 +38,7 @@ const noDatabase: SharedDatabase = {
   transaction: unreachable,
   credentials: unreachable,
   for: () => noDatabase,
+  health: { service: unreachable, allCustomers: unreachable },
   gates: [],
   nodes: [],
   isDiskFull: false,

@@ -17,7 +17,7 @@ function stall(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end;);
 }
 
-test('during an event loop stall only customers with other requests in flight are rejected', async () => {
+test('during an event loop stall only customers with other requests in flight are rejected, and no health checks', async () => {
   const [busy, gentle] = [await testApp.customer(), await testApp.customer()];
   const id = await make(busy, '/contacts', contactBody());
   const session = await testApp.owner.reserve();
@@ -31,6 +31,8 @@ test('during an event loop stall only customers with other requests in flight ar
     await sleep(1); // the event loop runs, and its delay is measured
     const [one, other] = await Promise.all([list(busy), list(gentle)]);
     expect(other.status).toBe(200);
+    const probes = await Promise.all(['/readyz', '/readyz', '/healthz'].map((path) => inject(app, 'GET', path)));
+    expect(probes.map(({ status }) => status)).toEqual([200, 200, 200]);
     return one.body.message as unknown;
   };
   await expect.poll(refused, { timeout: 30_000, interval: 10 }).toBe('The service is overloaded');

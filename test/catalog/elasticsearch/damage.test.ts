@@ -101,7 +101,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
       const before = await counted();
       await hurt();
       expect(await statuses()).toEqual(seen);
-      expect(await ready()).toBe('degraded');
+      await expect.poll(ready).toBe('degraded');
       const ids = await unlockOne();
       const synced = sync(ids);
       expect(await unindexed()).toEqual(ids);
@@ -120,7 +120,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     await block('read_only_allow_delete', true);
     onTestFinished(async () => void (await block('read_only_allow_delete', null).catch(() => undefined)));
     expect(await statuses()).toEqual(allAnswer);
-    expect(await ready()).toBe('degraded');
+    await expect.poll(ready).toBe('degraded');
     const ids = await unlockOne();
     const synced = sync(ids);
     expect(await unindexed()).toEqual(ids);
@@ -135,7 +135,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     expect(await sync(ids)).toBe('synced');
     await ask('DELETE', await index());
     expect(await statuses()).toEqual(peopleUnavailable);
-    expect(await ready()).toBe('degraded');
+    await expect.poll(ready).toBe('degraded');
     expect(await sync(ids)).toBe('unavailable');
     await expect(app.catalog.reindex(() => undefined)).rejects.toMatchObject({ code: 'unavailable' });
     expect(await statuses(), 'a part of the people is not the catalog').toEqual(peopleUnavailable);
@@ -152,7 +152,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     await ask('DELETE', await index());
     await ask('PUT', `${alias}/_doc/1?refresh`, { id_high: '1', score: 1, note: 'of somebody' });
     expect(await statuses()).toEqual(peopleUnavailable);
-    expect(await ready()).toBe('degraded');
+    await expect.poll(ready).toBe('degraded');
     const report = await runImport(app, people);
     expect(report.people).toBe(40);
     await answersAgain();
@@ -165,7 +165,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
     const [values] = await indexesBehind(url, namesOf(app.config).values);
     await ask('DELETE', values!);
     expect(await statuses()).toEqual({ ...allAnswer, filters: 503 });
-    expect(await ready()).toBe('degraded');
+    await expect.poll(ready).toBe('degraded');
     await runImport(app, []);
     await answersAgain();
   });
