@@ -50,20 +50,33 @@ export async function settle(
   leased: LeasedJob,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> {
-  const settled = await db.transaction((sql) => settleIn(sql, leased, deliver));
+  const settled = await underLease(db, leased, (sql, held) => settleIn(sql, held, deliver));
   const { isCompleted, succeeded, failed, skipped, charged } = settled;
   if (isCompleted) log.info({ succeeded, failed, skipped, charged }, 'a job is completed');
   return settled;
 }
 
+/**
+ * Runs a transaction that writes for a job, with the job's locked row.
+ * @throws LeaseLost if the job has ended or another worker has leased it. Nothing is written then.
+ */
+export const underLease = <T>(
+  db: JobContext['db'],
+  leased: LeasedJob,
+  write: (sql: Transaction, job: JobRow) => Promise<T>,
+): Promise<T> =>
+  db.transaction(async (sql) => {
+    // Locks the job's row first and the customer's balance last.
+    const held = await lockLeasedJob(sql, leased.customer_id, leased);
+    if (!held) throw new LeaseLost();
+    return write(sql, held);
+  });
+
 async function settleIn(
   sql: Transaction,
-  leased: LeasedJob,
+  held: JobRow,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> {
-  // Locks the job's row first and the customer's balance last.
-  const held = await lockLeasedJob(sql, leased.customer_id, leased);
-  if (!held) throw new LeaseLost();
   const { mayComplete, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.

@@ -15,7 +15,7 @@ import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/normalise.ts';
 import { EmailsInFlight } from './emails-in-flight.ts';
 import type { JobContext } from './handler.ts';
-import { settle, settledUpTo, type Delivery } from './settle.ts';
+import { settle, settledUpTo, underLease, type Delivery } from './settle.ts';
 import type { JobBatch } from './turns.ts';
 
 /**
@@ -23,6 +23,12 @@ import type { JobBatch } from './turns.ts';
  * serve other customers.
  */
 const yieldMs = 10_000;
+
+/**
+ * Maximum number of contacts with which one transaction stores outcomes. This takes about 0.1 s. Thousands of contacts
+ * can have the same email.
+ */
+const contactsAtOnce = 1_000;
 
 /**
  * Runs one batch of an email verification job. Stores each outcome soon after the verification ends. If the job has the
@@ -66,7 +72,8 @@ function stepOf(
     const verified = work.verified;
     if (verified.length === 0 && !isExhausted) return false;
     const items = isExhausted ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
-    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, duplicates));
+    const last = await saveAllButLast(context, job, items, duplicates);
+    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, last));
     source.after = settledUpTo(settled);
     work.release(verified);
     return settled.isCompleted;
@@ -143,21 +150,45 @@ interface Item {
 }
 
 /**
- * Converts verified inputs to job results, without inputs that already have a stored result. If the job has the option
- * `sync_crm`, also stores the outcomes with the contacts.
+ * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. Leaves
+ * out the last group of contacts, which is stored together with the results. A worker that dies before that repeats the
+ * verification, and stores its outcome with all contacts again.
  * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
+ * @returns The outcomes for the last group of contacts.
+ */
+async function saveAllButLast(
+  { db }: JobContext,
+  job: LeasedJob,
+  items: readonly Item[],
+  duplicates: Duplicates,
+): Promise<readonly Outcome[]> {
+  if (!job.sync_crm) return [];
+  const outcomes = items.flatMap(forContacts(duplicates));
+  const groups = Array.from({ length: Math.ceil(outcomes.length / contactsAtOnce) }, (_, i) =>
+    outcomes.slice(i * contactsAtOnce, (i + 1) * contactsAtOnce),
+  );
+  for (const group of groups.slice(0, -1))
+    await underLease(db, job, (sql) => saveVerifications(sql, job.customer_id, group));
+  return groups.at(-1) ?? [];
+}
+
+/**
+ * Converts verified inputs to job results, without inputs that already have a stored result. Also stores outcomes with
+ * contacts.
+ * @param outcomes The outcomes to store with contacts.
  */
 async function deliver(
   sql: Transaction,
   job: JobRow,
   items: readonly Item[],
-  duplicates: Duplicates,
+  outcomes: readonly Outcome[],
 ): Promise<Delivery> {
   const { customer_id: customerId, id } = job;
   const positions = items.map(({ input }) => input.position);
   const settled = await findSettledPositions(sql, customerId, id, positions);
   const open = items.filter(({ input }) => !settled.has(input.position));
-  if (job.sync_crm) await saveVerifications(sql, customerId, open.flatMap(forContacts(duplicates)));
+  const toSave = outcomes.filter(({ position }) => !settled.has(position));
+  await saveVerifications(sql, customerId, toSave);
   // Read before these results are saved. That is enough: the position only says where the next search for inputs
   // begins.
   const after = settledUpTo(job);
@@ -166,18 +197,24 @@ async function deliver(
   return { results, progress: { position: first === undefined ? after : first - 1 }, mayComplete: true };
 }
 
+/** The outcome of the input at `position`, for one contact. */
+interface Outcome extends ContactVerification {
+  position: number;
+}
+
 /**
- * Returns a function that converts a verified input to the data to store with contacts: the email, its status, and the
- * ids of all contacts with this email. The function returns an empty array for a duplicate input.
+ * Returns a function that converts a verified input to the data to store with contacts: the email, its status and a
+ * contact, for each contact with this email. The function returns an empty array for a duplicate input.
  * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
  */
 const forContacts =
   (duplicates: Duplicates) =>
-  ({ input, verification }: Item): ContactVerification[] => {
+  ({ input, verification }: Item): Outcome[] => {
     if (!verification) return [];
     const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
-    const contactIds = [...new Set(inputs.flatMap(({ contact_ids }) => contact_ids))];
-    return [{ address: input.item, status: verification.status, contactIds }];
+    const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
+    const outcome = { position: input.position, address: input.item, status: verification.status };
+    return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
   };
 
 function resultOf({ cost }: JobRow, { input, verification }: Item): NewResult {

@@ -6,11 +6,11 @@ import { withCounts } from './counters.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 
-/** The result of verifying an email address, with the ids of the contacts that have this address. */
+/** The result of verifying an email address, for one contact that has this address. */
 export interface ContactVerification {
   address: string;
   status: Verification['status'];
-  contactIds: readonly string[];
+  contactId: string;
 }
 
 /**
@@ -22,14 +22,14 @@ export async function saveVerifications(
   customerId: string,
   verifications: readonly ContactVerification[],
 ): Promise<void> {
-  const given = [...new Set(verifications.flatMap(({ contactIds }) => contactIds))];
+  const given = [...new Set(verifications.map(({ contactId }) => contactId))];
   if (given.length === 0) return;
   const rules = await lockAndReadRules(sql, customerId);
   const addressOf = new Map(
     (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, emailKey(contact.work_email)]),
   );
-  const verified = verifications.flatMap(({ address, status, contactIds }) =>
-    contactIds.flatMap((id) => (addressOf.get(id) === emailKey(address) ? { id, status } : [])),
+  const verified = verifications.flatMap(({ address, status, contactId: id }) =>
+    addressOf.get(id) === emailKey(address) ? { id, status } : [],
   );
   const ids = verified.map(({ id }) => id);
   // One time for all columns: in a distributed database each subquery reads the clock at another moment.

@@ -204,6 +204,27 @@ describe('with a worker', () => {
     await expectSettled(id);
   });
 
+  test('the outcome of an email that very many contacts have is written in transactions of bounded size', async () => {
+    const list = (await customer.post('/list-contact', { name: 'All' })).body.id;
+    const items = Array.from({ length: 850 }, () =>
+      contactBody({ work_email: `ada@${domain}`, list_ids: [list], industry: 'Mining' }),
+    );
+    for (let i = 0; i < 3; i += 1)
+      expect((await customer.post('/contacts/batch/create', { items })).body.data.counts.created).toBe(850);
+    const { id } = (await customer.post(`/list-contact/verify-contacts/${list}`)).body.data;
+    await ended(id);
+    await expectSettled(id);
+    const transactions = await app.owner<{ status: string; contacts: number }[]>`
+      select verification_status as status, count(*)::integer as contacts
+      from contacts
+      where customer_id = ${customer.id}
+      group by verification_status, xmin::text
+      order by contacts`;
+    expect(transactions.reduce((sum, { contacts }) => sum + contacts, 0)).toBe(2_550);
+    expect(new Set(transactions.map(({ status }) => status))).toEqual(new Set(['verified']));
+    expect(transactions.at(-1)!.contacts).toBeLessThanOrEqual(1_000);
+  });
+
   test('results can be read while other emails are in flight', async () => {
     let go = () => undefined as void;
     held = new Promise<void>((resolve) => (go = resolve));

@@ -98,7 +98,7 @@ describe('with 500 lists of 10 rules with 100 values each', () => {
     const verifications = prospects.map(({ _id, work_email }) => ({
       address: work_email,
       status: 'invalid' as const,
-      contactIds: [ids.get(_id)!],
+      contactId: ids.get(_id)!,
     }));
     await app.db.transaction((sql) => saveVerifications(sql, customer.id, verifications));
     expect(await membersOf(customer)).toEqual(each);

@@ -76,7 +76,7 @@ test('every way to write a record writes its terms', async () => {
   await customer.patch(`/company/${company}`, { company_name: 'Renamed', custom_fields: { tier: false } });
   const prospects = [person({ work_email: 'ada@example.com' }), person({ work_email: 'new@example.com' })];
   await app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
-  const verified = { address: 'ada@example.com', status: 'verified' as const, contactIds: [contact] };
+  const verified = { address: 'ada@example.com', status: 'verified' as const, contactId: contact };
   await app.db.transaction((sql) => saveVerifications(sql, customer.id, [verified]));
   await expectTerms(app.owner);
   await customer.delete(`/company/${company}`);
