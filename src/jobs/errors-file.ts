@@ -22,7 +22,7 @@ export async function openErrorsFile(
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
   if (found.file_bytes === null) throw conflict('The import has no file yet');
-  if (found.purged_at !== null && found.failed > 0)
+  if (found.is_expired && found.failed > 0)
     throw conflict('The failed records were removed 30 days after the end of the import');
   const readLayout = async (): Promise<CsvLayout> =>
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.

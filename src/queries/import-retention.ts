@@ -1,8 +1,11 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { allImports, endImport, lockImport } from './imports.ts';
 
-/** How long the failed records of an import are stored after the import has ended. */
-const retention = '30 days';
+/**
+ * How long the failed records of an import are stored after the import has ended. They can be read for 30 days. A
+ * download that begins before that takes at most an hour, and must not lose records that it has not read yet.
+ */
+const retention = '30 days 2 hours';
 /** How long an import can wait for its file or for its start. It is cancelled after this time. */
 const patience = '24 hours';
 
@@ -39,7 +42,7 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Deletes stored failed records of one import that ended more than 30 days ago, up to a fixed number. The import itself
+ * Deletes stored failed records of one import that can no longer be read, up to a fixed number. The import itself
  * is kept.
  * @returns false if there was nothing to delete
  */

@@ -231,11 +231,17 @@ export interface ImportState extends ImportSettings {
   upload: string | null;
   file_bytes: number | null;
   layout: object | null;
-  purged_at: string | null;
+  /** True if the failed records can no longer be read. They are deleted later (see `import-retention.ts`). */
+  is_expired: boolean;
 }
 
+/** How long the failed records of an import can be read after the import has ended. */
+const readable = '30 days';
+
 const stateColumns = (sql: Sql | Transaction) => sql`
-  i.id, i.status, i.failed, i.is_automatic, i.upload, i.file_bytes, i.layout, i.purged_at, ${settingColumns(sql)}`;
+  i.id, i.status, i.failed, i.is_automatic, i.upload, i.file_bytes, i.layout,
+  coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
+  ${settingColumns(sql)}`;
 
 /**
  * Returns the settings and the state of an import.

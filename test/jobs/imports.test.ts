@@ -3,11 +3,13 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { violatedConstraint } from '../../src/errors.ts';
+import { openErrorsFile } from '../../src/jobs/errors-file.ts';
 import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
 import { LeaseLost } from '../../src/jobs/settle.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
 import { leaseImport } from '../../src/queries/import-turns.ts';
+import { allImports } from '../../src/queries/imports.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
@@ -499,7 +501,18 @@ describe('imports in the background', () => {
   test('lose their failed records 30 days after their end', async () => {
     const done = await importFile(app, customer, newContacts, contactsCsv('Ada,Bad,no address,'));
     expect(await errorsOf(customer, done.id)).toHaveLength(1);
-    await app.owner`update imports set finished_at = now() - interval '31 days' where id = ${done.id}`;
+    const endedAgo = (time: string) =>
+      app.owner`update imports set finished_at = now() - ${time}::interval where id = ${done.id}`;
+    await endedAgo('29 days 23:59');
+    const download = await openErrorsFile(app.db, customer.id, { id: done.id, visible: allImports });
+    // A download that begins now may still run when the records can no longer be read.
+    await endedAgo('30 days 00:59');
+    await sweepJobs(contextOf(app), {});
+    expect((await customer.get(`/imports/${done.id}/errors`)).status).toBe(409);
+    let text = '';
+    for await (const piece of await download()) text += piece;
+    expect(text).toContain('no address');
+    await endedAgo('31 days');
     await sweepJobs(contextOf(app), {});
     expect((await app.owner`select from import_errors where import_id = ${done.id}`).count).toBe(0);
     expect((await customer.get(`/imports/${done.id}/errors`)).status).toBe(409);
