@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Readable } from 'node:stream';
+import { finished, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
@@ -66,16 +66,20 @@ const piecesOf = (stream: Readable): AsyncIterable<Buffer> => stream.iterator({ 
 
 async function* unpacked(raw: IncomingMessage): AsyncGenerator<Buffer> {
   const gunzip = createGunzip();
-  const fail = (error: Error) => void gunzip.destroy(error);
   // Not `pipeline`: it would destroy the request with the stream, which closes the connection before the response.
-  raw.once('error', fail).pipe(gunzip);
+  raw.pipe(gunzip);
+  // The caller may have hung up before: a listener for errors would then wait for ever.
+  const unwatch = finished(raw, { writable: false }, (error) => {
+    if (error) gunzip.destroy(error);
+  });
   try {
     yield* gunzip as AsyncIterable<Buffer>;
   } catch (error) {
     if (!isGzipFault(error)) throw error;
     throw validationFailed([{ path: '', message: 'the body is not valid gzip' }]);
   } finally {
-    raw.unpipe(gunzip).off('error', fail);
+    unwatch();
+    raw.unpipe(gunzip);
   }
 }
 
