@@ -18,6 +18,8 @@ export function readIndexedOrder(
   if (faults.length > 0) return { order, faults };
   // With an index, each page costs the same, however many records come before it.
   const indexed = ['created_at', ...sources.find((source) => source.fields === fields)!.indexed];
-  if (order.length === 1 && indexed.includes(order[0]!.field)) return { order, faults: [] };
+  // A key that is given twice counts as two, although it sorts like one.
+  const keys = Object.keys(given ?? { created_at: 'DESC' }).length;
+  if (keys === 1 && indexed.includes(order[0]!.field)) return { order, faults: [] };
   return { order, faults: [{ path: pointer, message: `must have one key; allowed are ${indexed.join(', ')}` }] };
 }

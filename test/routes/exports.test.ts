@@ -359,6 +359,17 @@ describe('an export is rejected', () => {
       },
       ['/order_by'],
     ],
+    [
+      'by a key that is given twice',
+      {
+        format: 'csv',
+        order_by: [
+          { field: 'score', direction: 'ASC' },
+          { field: 'score', direction: 'DESC' },
+        ],
+      },
+      ['/order_by'],
+    ],
     ['by a field without an index', { format: 'csv', order_by: { job_title: 'ASC' } }, ['/order_by']],
     ['by an unknown field', { format: 'csv', order_by: { nonsense: 'ASC' } }, ['/order_by/nonsense']],
     ['with unknown fields', { format: 'csv', fields: ['id', 'list_ids', 'nonsense'] }, ['/fields/1', '/fields/2']],
